@@ -1,0 +1,106 @@
+"""The one place that knows msgspec: how values are built, written and read back.
+
+Everything that is stored or sent is a frozen `Value`. Unknown fields are ignored when a value is read,
+and an unknown kind survives a round trip as its raw bytes (`Codec`), so that an older reader never loses
+what a newer writer wrote.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, dataclass_transform
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["UNSET", "Codec", "Raw", "Struct", "UnsetType", "Value", "WireError", "field", "replace"]
+
+WireError = msgspec.MsgspecError
+Raw = msgspec.Raw
+Struct = msgspec.Struct
+UNSET = msgspec.UNSET
+UnsetType = msgspec.UnsetType
+Meta = msgspec.Meta
+field = msgspec.field
+replace = msgspec.structs.replace
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Value(msgspec.Struct, frozen=True):
+    """A frozen value: built fast, compared by content, written as JSON."""
+
+
+_encoder = msgspec.json.Encoder(decimal_format="string")
+
+
+def encode(value: object) -> bytes:
+    """JSON bytes of any value of ours, or of plain data."""
+    return _encoder.encode(value)
+
+
+def decode(data: bytes | str, kind: Any = Any) -> Any:
+    """Read JSON, checked against `kind`; raises `WireError` with the path of what is wrong."""
+    return msgspec.json.decode(data, type=kind)
+
+
+def decoder(kind: Any) -> Callable[[bytes | str], Any]:
+    """A reusable `decode` for one type."""
+    return msgspec.json.Decoder(kind).decode
+
+
+loads = msgspec.json.Decoder().decode
+"""JSON to plain Python data."""
+
+
+def convert(data: object, kind: Any, *, dec_hook: Callable[[type, Any], Any] | None = None, strict: bool = True) -> Any:
+    """Check plain data against `kind` and build it; raises `WireError`."""
+    return msgspec.convert(data, kind, dec_hook=dec_hook, strict=strict)
+
+
+def plain(value: object, *, enc_hook: Callable[[Any], Any] | None = None) -> Any:
+    """The plain-data form (dict, list, str, number, bool, None) of a value."""
+    return msgspec.to_builtins(value, enc_hook=enc_hook)
+
+
+def schema(kind: Any, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> dict[str, Any]:
+    """JSON Schema of a type."""
+    return msgspec.json.schema(kind, schema_hook=schema_hook)
+
+
+def schema_components(kind: Any, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> Any:
+    """JSON Schema of a type and of the named types it refers to."""
+    return msgspec.json.schema_components([kind], schema_hook=schema_hook, ref_template="#/$defs/{name}")
+
+
+def define(name: str, fields: list[Any]) -> type[msgspec.Struct]:
+    """Make a keyword-only struct class from (name, type[, default]) triples."""
+    return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+
+
+class Codec(Generic[T, U]):
+    """Reads and writes one tagged union; a kind it does not know becomes `unknown(tag, raw)`, unharmed."""
+
+    def __init__(self, union: Any, *, tag_field: str, tags: frozenset[str], unknown: Callable[[str, bytes], U]) -> None:
+        self._decode = msgspec.json.Decoder(union).decode
+        self._tag = msgspec.defstruct("Tag", [("tag", str, msgspec.field(name=tag_field))])
+        self._tags = tags
+        self._unknown = unknown
+
+    def decode(self, data: bytes) -> T | U:
+        """Read one value; raises `WireError` when a known kind is malformed."""
+        try:
+            return self._decode(data)  # type: ignore[no-any-return]
+        except msgspec.ValidationError:
+            tag: str = msgspec.json.decode(data, type=self._tag).tag  # type: ignore[attr-defined]
+            if tag in self._tags:
+                raise
+            return self._unknown(tag, bytes(data))
+
+    def encode(self, value: Any) -> bytes:
+        """Write one value; an unknown kind is written as it was read."""
+        raw = getattr(value, "raw", None)
+        return raw if type(raw) is bytes else _encoder.encode(value)

@@ -1,0 +1,117 @@
+"""The error tree. `run()` returns a result for whatever a run can do, so few of these ever reach a caller.
+
+    GlidepathError
+    +-- ConfigurationError         something is wrong before take-off; nothing was spent
+    |   +-- BuilderError           an AgentBuilder cannot be built; names the call that is missing
+    +-- ModelError                 what a model port may raise
+    |   +-- TransientError         worth another try: 5xx, dropped connection, overload
+    |   +-- RateLimitedError       worth another try after `retry_after` seconds
+    |   +-- EmptyResponseError     the stream ended before its first delta; tried again
+    |   +-- ContextOverflowError   the prompt does not fit the context window
+    |   +-- RejectedError          the provider will never accept this request
+    |   +-- RefusedError           the provider's policy refuses this request
+    |   +-- InconsistentHistoryError   the provider says the transcript is malformed
+    +-- ToolError                  a tool failed; the model is told and the run goes on
+    |   +-- FatalToolError         a tool failed in a way that ends the run
+    +-- StoreError                 a session store could not read or write
+    +-- RunNotCompleted            raised by `RunResult.unwrap()`; carries the result
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "BuilderError",
+    "ConfigurationError",
+    "ContextOverflowError",
+    "EmptyResponseError",
+    "FatalToolError",
+    "GlidepathError",
+    "InconsistentHistoryError",
+    "ModelError",
+    "RateLimitedError",
+    "RefusedError",
+    "RejectedError",
+    "RunNotCompleted",
+    "StoreError",
+    "ToolError",
+    "TransientError",
+]
+
+
+class GlidepathError(Exception):
+    """Anything glidepath raises on purpose."""
+
+
+class ConfigurationError(GlidepathError):
+    """The configuration is wrong: raised before the first call, names the field and the fix."""
+
+
+class BuilderError(ConfigurationError):
+    """`AgentBuilder.build()` cannot finish: names the call that is missing."""
+
+
+class ModelError(GlidepathError):
+    """A model could not answer. Adapters raise only these kinds."""
+
+    retryable: ClassVar[bool] = False
+
+
+class TransientError(ModelError):
+    """A passing fault (5xx, dropped connection, overload): the call is tried again."""
+
+    retryable: ClassVar[bool] = True
+
+
+class RateLimitedError(ModelError):
+    """Too many requests: the call is tried again, not before `retry_after` seconds."""
+
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class EmptyResponseError(ModelError):
+    """The stream ended before its first delta: the call is tried again."""
+
+    retryable: ClassVar[bool] = True
+
+
+class ContextOverflowError(ModelError):
+    """The prompt is larger than the context window: the context is shaped, then tried once more."""
+
+
+class RejectedError(ModelError):
+    """The provider will never accept this request: never tried again."""
+
+
+class RefusedError(ModelError):
+    """The provider's policy refuses this request: never tried again."""
+
+
+class InconsistentHistoryError(ModelError):
+    """The provider says that the transcript is malformed: never tried again."""
+
+
+class ToolError(GlidepathError):
+    """A tool failed: its message goes to the model as an error result and the run goes on."""
+
+
+class FatalToolError(ToolError):
+    """A tool failed in a way that ends the run."""
+
+
+class StoreError(GlidepathError):
+    """A session store could not read or write."""
+
+
+class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by the specification
+    """`RunResult.unwrap()` was called on a run that did not complete; `result` says how it ended."""
+
+    def __init__(self, result: Any) -> None:  # a RunResult; that layer lies above this one
+        why = f": {result.cause.reason}" if result.cause else ""
+        super().__init__(f"the run ended {result.state.name}/{result.outcome.name}{why}")
+        self.result = result

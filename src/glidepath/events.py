@@ -1,0 +1,326 @@
+"""What happened, in the past tense. Events are the only output of the loop.
+
+Every event carries the run's id, its parent's id, a sequence number without gaps, and the time in seconds since
+the epoch. A run's first event is `RunStarted`, its last is exactly one `RunEnded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from glidepath._wire import Codec, Value
+from glidepath.messages import AssistantMessage, Message, ToolResultMessage, Usage
+from glidepath.outcome import ResourceAction, RunResult
+
+__all__ = [
+    "EVENTS",
+    "ApprovalRequested",
+    "AttemptDiscarded",
+    "BreakerChanged",
+    "BudgetReserved",
+    "BudgetSettled",
+    "ChildEnded",
+    "ChildStarted",
+    "ConstraintViolated",
+    "ContextShaped",
+    "Event",
+    "GateApplied",
+    "GateConflictResolved",
+    "GuardTripped",
+    "HookFailed",
+    "LandingStarted",
+    "MessageAdded",
+    "NoticeSent",
+    "OutputTokensEscalated",
+    "RetryScheduled",
+    "RunEnded",
+    "RunPaused",
+    "RunStarted",
+    "SessionSaved",
+    "StreamChunk",
+    "StreamStarted",
+    "ToolEnded",
+    "ToolProgress",
+    "ToolStarted",
+    "TurnEnded",
+    "TurnStarted",
+    "UnknownEvent",
+]
+
+
+class Event(Value, frozen=True, gc=False, tag_field="event"):
+    """The envelope of every event."""
+
+    run_id: str
+    parent_id: str | None
+    sequence: int
+    time: float
+
+
+class RunStarted(Event, frozen=True, gc=False, tag=True):
+    """The run took off."""
+
+    session_id: str
+    agent_name: str
+    model: str
+    depth: int = 0
+    conversation_id: str | None = None
+    resumed: bool = False
+
+
+class RunPaused(Event, frozen=True, gc=False, tag=True):
+    """The run waits for a person; `call_ids` are the calls to decide on."""
+
+    call_ids: tuple[str, ...]
+
+
+class RunEnded(Event, frozen=True, gc=False, tag=True):
+    """The run ended. Always the last event, and exactly one."""
+
+    result: RunResult
+
+
+class TurnStarted(Event, frozen=True, gc=False, tag=True):
+    """An iteration began; `iteration` counts from 1."""
+
+    iteration: int
+
+
+class TurnEnded(Event, frozen=True, gc=False, tag=True):
+    """An iteration ended, with the reply and the results of its tool calls in source order."""
+
+    iteration: int
+    message: AssistantMessage
+    tool_results: tuple[ToolResultMessage, ...] = ()
+
+
+class MessageAdded(Event, frozen=True, gc=False, tag=True):
+    """A message joined the transcript."""
+
+    message: Message
+
+
+class StreamStarted(Event, frozen=True, gc=False, tag=True):
+    """One attempt at a model call began."""
+
+    model: str
+    attempt: int
+    landing: bool = False
+
+
+class StreamChunk(Event, frozen=True, gc=False, tag=True):
+    """A piece of the reply. The last of an attempt is `finished` and empty."""
+
+    text: str = ""
+    finished: bool = False
+    thinking: bool = False
+
+
+class AttemptDiscarded(Event, frozen=True, gc=False, tag=True):
+    """What this attempt streamed does not count: another attempt follows, or the call failed."""
+
+    attempt: int
+    reason: str
+
+
+class ToolStarted(Event, frozen=True, gc=False, tag=True):
+    """A tool began, with its final arguments."""
+
+    call_id: str
+    tool_name: str
+    arguments: Mapping[str, Any]
+
+
+class ToolProgress(Event, frozen=True, gc=False, tag=True):
+    """A running tool reported something."""
+
+    call_id: str
+    tool_name: str
+    progress: Any
+
+
+class ToolEnded(Event, frozen=True, gc=False, tag=True):
+    """A call got its one result. `traceback` is for people; the model never sees it."""
+
+    call_id: str
+    tool_name: str
+    result: ToolResultMessage
+    seconds: float = 0.0
+    traceback: str | None = None
+
+
+class ApprovalRequested(Event, frozen=True, gc=False, tag=True):
+    """A call needs a person's decision."""
+
+    call_id: str
+    tool_name: str
+    arguments: Mapping[str, Any]
+    reason: str = ""
+
+
+class ConstraintViolated(Event, frozen=True, gc=False, tag=True):
+    """A constraint was violated, or was skipped because an earlier one asked for an emergency stop."""
+
+    constraint: str
+    checkpoint: str
+    action: ResourceAction
+    reason: str
+    metrics: Mapping[str, Any] = {}
+    skipped: bool = False
+
+
+class BudgetReserved(Event, frozen=True, gc=False, tag=True):
+    """The worst case of a call was set aside."""
+
+    tokens: int
+    cost: Decimal | None
+    max_output_tokens: int | None
+
+
+class BudgetSettled(Event, frozen=True, gc=False, tag=True):
+    """A call was charged at what it used; the rest of its reservation is free again."""
+
+    usage: Usage
+    cost: Decimal | None
+    refunded: int = 0
+
+
+class NoticeSent(Event, frozen=True, gc=False, tag=True):
+    """The model was told something by the runtime; `reason` says what about."""
+
+    reason: str
+    source: str
+    text: str
+
+
+class LandingStarted(Event, frozen=True, gc=False, tag=True):
+    """The run is being brought down."""
+
+    source: str
+    reason: str
+
+
+class GuardTripped(Event, frozen=True, gc=False, tag=True):
+    """A guardrail acted: nudge, withdraw, land, or a recovery."""
+
+    guard: str
+    action: str
+    reason: str
+    tools: tuple[str, ...] = ()
+
+
+class GateApplied(Event, frozen=True, gc=False, tag=True):
+    """Gates narrowed the tools of this turn."""
+
+    allowed: tuple[str, ...]
+    gates: tuple[str, ...]
+
+
+class GateConflictResolved(Event, frozen=True, gc=False, tag=True):
+    """Advisory gates left nothing; one of them won."""
+
+    winner: str
+    overruled: tuple[str, ...]
+    allowed: tuple[str, ...]
+
+
+class ContextShaped(Event, frozen=True, gc=False, tag=True):
+    """The model's view of the transcript was made smaller."""
+
+    strategy: str
+    before_tokens: int
+    after_tokens: int
+    dropped: int
+
+
+class OutputTokensEscalated(Event, frozen=True, gc=False, tag=True):
+    """A truncated reply was discarded and asked for again with a larger cap."""
+
+    attempt: int
+    previous_cap: int
+    next_cap: int
+
+
+class RetryScheduled(Event, frozen=True, gc=False, tag=True):
+    """A model call failed and is tried again after `delay` seconds."""
+
+    attempt: int
+    delay: float
+    error: str
+    model: str
+
+
+class BreakerChanged(Event, frozen=True, gc=False, tag=True):
+    """A breaker opened, half-opened or closed."""
+
+    target: str
+    state: str
+
+
+class HookFailed(Event, frozen=True, gc=False, tag=True):
+    """A hook raised, hung or answered nonsense; `effect` says what was done about it."""
+
+    plugin: str
+    hook: str
+    error: str
+    effect: str
+
+
+class ChildStarted(Event, frozen=True, gc=False, tag=True):
+    """This run spawned a child."""
+
+    child_id: str
+    agent_name: str
+    depth: int
+
+
+class ChildEnded(Event, frozen=True, gc=False, tag=True):
+    """A child of this run ended."""
+
+    child_id: str
+    agent_name: str
+    state: str
+    outcome: str
+    usage: Usage
+    cost: Decimal | None
+
+
+class SessionSaved(Event, frozen=True, gc=False, tag=True):
+    """The journal is on disk up to this record."""
+
+    session_id: str
+    record: int
+
+
+class UnknownEvent(Value, frozen=True, gc=False):
+    """An event of a kind this version does not know: kept as it was read."""
+
+    event: str
+    raw: bytes
+
+
+EVENTS: tuple[type[Event], ...] = tuple(
+    kind
+    for kind in list(globals().values())
+    if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+)
+"""Every kind of event."""
+
+
+def _union() -> Any:
+    union: Any = EVENTS[0]
+    for kind in EVENTS[1:]:
+        union = union | kind
+    return union
+
+
+def codec() -> Codec[Any, UnknownEvent]:
+    """A reader and writer of one event."""
+    return Codec(
+        _union(),
+        tag_field="event",
+        tags=frozenset(kind.__name__ for kind in EVENTS),
+        unknown=lambda event, raw: UnknownEvent(event=event, raw=raw),
+    )

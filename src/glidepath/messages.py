@@ -1,0 +1,278 @@
+"""What is said: messages, the blocks inside them, the deltas a model streams, and what they cost in tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from glidepath import _wire
+from glidepath._wire import Value
+
+__all__ = [
+    "AssistantMessage",
+    "CustomMessage",
+    "Delta",
+    "ImageBlock",
+    "Message",
+    "ReasoningBlock",
+    "ReasoningDelta",
+    "StopReason",
+    "StreamEnd",
+    "SystemMessage",
+    "TextBlock",
+    "TextDelta",
+    "ThinkingBlock",
+    "ThinkingDelta",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolResultMessage",
+    "UnknownMessage",
+    "Usage",
+    "UserMessage",
+]
+
+
+class StopReason(str, Enum):
+    """Why a model stopped writing."""
+
+    END_TURN = "end_turn"
+    TOOL_USE = "tool_use"
+    MAX_TOKENS = "max_tokens"
+    REFUSAL = "refusal"
+    ERROR = "error"
+    ABORTED = "aborted"
+    OTHER = "other"
+
+    @classmethod
+    def parse(cls, word: str | None) -> StopReason:
+        """The reason for a provider's word; a word nobody knows is OTHER."""
+        return _STOP_REASONS.get(word, cls.OTHER)  # type: ignore[arg-type]
+
+
+_STOP_REASONS: Mapping[str, StopReason] = {reason.value: reason for reason in StopReason}
+
+
+class Usage(Value, frozen=True, gc=False):
+    """Tokens of one or more calls. `input` includes cached, `output` includes reasoning."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    estimated: bool = False
+
+    @property
+    def total(self) -> int:
+        """Input and output together."""
+        return self.input + self.output
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.reasoning + other.reasoning,
+            self.estimated or other.estimated,
+        )
+
+
+# --- blocks ---------------------------------------------------------------------------------------------------
+
+
+class TextBlock(Value, frozen=True, gc=False, tag_field="type", tag="text"):
+    """Visible text."""
+
+    text: str
+
+
+class ImageBlock(Value, frozen=True, gc=False, tag_field="type", tag="image"):
+    """An image, as bytes or by address."""
+
+    media_type: str
+    data: bytes | None = None
+    url: str | None = None
+
+
+class ThinkingBlock(Value, frozen=True, gc=False, tag_field="type", tag="thinking"):
+    """Thoughts a model wrote between visible tags, filtered from its text."""
+
+    text: str
+
+
+class ReasoningBlock(Value, frozen=True, gc=False, tag_field="type", tag="reasoning"):
+    """Provider-native reasoning. `opaque` is kept byte for byte, for replay to the same vendor."""
+
+    text: str = ""
+    opaque: str = ""
+    vendor: str = ""
+
+
+class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
+    """One call the model asks for. When its arguments were not a JSON object, `malformed` keeps what it wrote."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    malformed: str | None = None
+
+
+UserBlock: TypeAlias = TextBlock | ImageBlock
+ResultBlock: TypeAlias = TextBlock | ImageBlock
+AssistantBlock: TypeAlias = TextBlock | ThinkingBlock | ReasoningBlock | ToolCall
+
+
+def _joined(blocks: Sequence[Any]) -> str:
+    if len(blocks) == 1:
+        only = blocks[0]
+        return only.text if type(only) is TextBlock else ""
+    return "".join([block.text for block in blocks if type(block) is TextBlock])
+
+
+# --- messages -------------------------------------------------------------------------------------------------
+
+
+class SystemMessage(Value, frozen=True, gc=False, tag_field="role", tag="system"):
+    """Instructions from the application."""
+
+    content: str
+    role: ClassVar[Literal["system"]] = "system"
+
+    @property
+    def text(self) -> str:
+        """The instructions."""
+        return self.content
+
+
+class UserMessage(Value, frozen=True, gc=False, tag_field="role", tag="user"):
+    """What the person says; or, when `internal`, what the runtime tells the model and hides from people."""
+
+    content: str | tuple[UserBlock, ...]
+    internal: bool = False
+    reason: str | None = None
+    role: ClassVar[Literal["user"]] = "user"
+
+    @property
+    def text(self) -> str:
+        """The text of all blocks."""
+        return self.content if isinstance(self.content, str) else _joined(self.content)
+
+
+class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assistant"):
+    """One reply of a model."""
+
+    blocks: tuple[AssistantBlock, ...] = ()
+    stop_reason: StopReason = StopReason.END_TURN
+    usage: Usage | None = None
+    error: str | None = None
+    model: str | None = None
+    role: ClassVar[Literal["assistant"]] = "assistant"
+
+    @property
+    def text(self) -> str:
+        """The visible text."""
+        return _joined(self.blocks)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls it asks for, in source order."""
+        return tuple([block for block in self.blocks if type(block) is ToolCall])
+
+
+class ToolResultMessage(Value, frozen=True, gc=False, tag_field="role", tag="tool_result"):
+    """The one result of one tool call. `details` and `narration` are for people and never sent to the model."""
+
+    call_id: str
+    tool_name: str
+    content: str | tuple[ResultBlock, ...]
+    is_error: bool = False
+    kind: str | None = None
+    details: Any = None
+    narration: str | None = None
+    role: ClassVar[Literal["tool_result"]] = "tool_result"
+
+    @property
+    def text(self) -> str:
+        """The text the model reads."""
+        return self.content if isinstance(self.content, str) else _joined(self.content)
+
+
+class CustomMessage(Value, frozen=True, gc=False, tag_field="role", tag="custom"):
+    """Something an application keeps in the transcript; never sent to a model."""
+
+    kind: str
+    payload: Any = None
+    role: ClassVar[Literal["custom"]] = "custom"
+
+    @property
+    def text(self) -> str:
+        """Empty: the payload belongs to the application."""
+        return ""
+
+
+class UnknownMessage(Value, frozen=True, gc=False, tag_field="role", tag="unknown"):
+    """A message of a kind this version does not know: kept as it was read, never sent."""
+
+    kind: str
+    raw: bytes
+    role: ClassVar[Literal["unknown"]] = "unknown"
+
+    @property
+    def text(self) -> str:
+        """Empty: nobody here can read it."""
+        return ""
+
+
+Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolResultMessage | CustomMessage | UnknownMessage
+
+codec: _wire.Codec[Any, UnknownMessage] = _wire.Codec(
+    Message,
+    tag_field="role",
+    tags=frozenset({"system", "user", "assistant", "tool_result", "custom", "unknown"}),
+    unknown=lambda kind, raw: UnknownMessage(kind=kind, raw=raw),
+)
+"""Reads and writes one message."""
+
+
+# --- deltas ---------------------------------------------------------------------------------------------------
+
+
+class TextDelta(Value, frozen=True, gc=False, tag_field="type", tag="text"):
+    """A piece of visible text."""
+
+    text: str
+
+
+class ThinkingDelta(Value, frozen=True, gc=False, tag_field="type", tag="thinking"):
+    """A piece of thinking; shown apart from the answer."""
+
+    text: str
+
+
+class ReasoningDelta(Value, frozen=True, gc=False, tag_field="type", tag="reasoning"):
+    """A whole provider-native reasoning item, opaque to us."""
+
+    text: str = ""
+    opaque: str = ""
+    vendor: str = ""
+
+
+class ToolCallDelta(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
+    """A fragment of a tool call. Fragments with the same `index` are joined; the first carries id and name."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+class StreamEnd(Value, frozen=True, gc=False, tag_field="type", tag="end"):
+    """The terminal event of a stream. Without it the stream counts as a dropped connection."""
+
+    stop_reason: str = "end_turn"
+    usage: Usage | None = None
+
+
+Delta: TypeAlias = TextDelta | ThinkingDelta | ReasoningDelta | ToolCallDelta | StreamEnd

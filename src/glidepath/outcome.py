@@ -1,0 +1,243 @@
+"""How a run can end, and the one truth about how it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+from glidepath._wire import Value, field
+from glidepath.errors import RunNotCompleted
+from glidepath.messages import Message, StopReason, ToolCall, Usage
+
+__all__ = [
+    "ENDINGS",
+    "PROTOCOL_STOPS",
+    "TRANSITIONS",
+    "AbandonedWork",
+    "AgentState",
+    "LoopOutcome",
+    "PendingCall",
+    "ResourceAction",
+    "ResourceValidation",
+    "RunResult",
+    "Spend",
+    "StopCause",
+    "ValidationRecord",
+]
+
+
+class AgentState(str, Enum):
+    """Where a run stands. The last six are terminal; WAITING_FOR_INPUT ends a run that can be resumed."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    WAITING_FOR_TOOL = "waiting_for_tool"
+    RECOVERING = "recovering"
+    WAITING_FOR_INPUT = "waiting_for_input"
+    COMPLETED = "completed"
+    MAX_STEPS = "max_steps"
+    BUDGET_EXCEEDED = "budget_exceeded"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+    @property
+    def terminal(self) -> bool:
+        """True when a run in this state has ended for good."""
+        return not TRANSITIONS[self]
+
+
+_S = AgentState
+_ENDS = frozenset({_S.MAX_STEPS, _S.BUDGET_EXCEEDED, _S.TIMED_OUT, _S.CANCELLED, _S.ERROR})
+
+TRANSITIONS: Mapping[AgentState, frozenset[AgentState]] = MappingProxyType(
+    {
+        _S.IDLE: frozenset({_S.RUNNING}) | _ENDS,
+        _S.RUNNING: frozenset({_S.WAITING_FOR_TOOL, _S.RECOVERING, _S.WAITING_FOR_INPUT, _S.COMPLETED}) | _ENDS,
+        _S.WAITING_FOR_TOOL: frozenset({_S.RUNNING, _S.WAITING_FOR_INPUT, _S.COMPLETED}) | _ENDS,
+        _S.RECOVERING: frozenset({_S.RUNNING, _S.COMPLETED}) | _ENDS,
+        _S.WAITING_FOR_INPUT: frozenset({_S.RUNNING, _S.WAITING_FOR_TOOL}) | _ENDS,
+        _S.COMPLETED: frozenset(),
+        _S.MAX_STEPS: frozenset(),
+        _S.BUDGET_EXCEEDED: frozenset(),
+        _S.TIMED_OUT: frozenset(),
+        _S.CANCELLED: frozenset(),
+        _S.ERROR: frozenset(),
+    }
+)
+"""Every state with the states that may follow it. A limit, an error or a cancel may follow any that is not terminal."""
+
+
+class LoopOutcome(str, Enum):
+    """What the caller got."""
+
+    DONE = "done"
+    WRAPPED_UP = "wrapped_up"
+    CUT_OFF = "cut_off"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    PAUSED = "paused"
+
+
+_O = LoopOutcome
+ENDINGS: frozenset[tuple[AgentState, LoopOutcome]] = frozenset(
+    {
+        (_S.COMPLETED, _O.DONE),
+        (_S.COMPLETED, _O.WRAPPED_UP),
+        (_S.COMPLETED, _O.CUT_OFF),
+        *((state, outcome) for state in _ENDS for outcome in (_O.WRAPPED_UP, _O.CUT_OFF)),
+        (_S.ERROR, _O.FAILED),
+        (_S.CANCELLED, _O.CANCELLED),
+        (_S.WAITING_FOR_INPUT, _O.PAUSED),
+    }
+)
+"""The only pairs of state and outcome in which a run can end."""
+
+
+def _protocol_stops() -> dict[tuple[AgentState, LoopOutcome], dict[str, str]]:
+    acp = {
+        _S.COMPLETED: "end_turn",
+        _S.MAX_STEPS: "max_turn_requests",
+        _S.BUDGET_EXCEEDED: "max_tokens",
+        _S.TIMED_OUT: "max_turn_requests",
+        _S.CANCELLED: "cancelled",
+        _S.ERROR: "refusal",
+        _S.WAITING_FOR_INPUT: "end_turn",
+    }
+    stops = {}
+    for state, outcome in ENDINGS:
+        delivered = outcome in (_O.DONE, _O.WRAPPED_UP)
+        a2a = "completed" if delivered else "failed"
+        agui = "RUN_FINISHED" if delivered or outcome is _O.PAUSED else "RUN_ERROR"
+        if outcome is _O.PAUSED:
+            a2a = "input-required"
+        elif outcome is _O.CANCELLED:
+            a2a = "canceled"
+        stop = "max_tokens" if (state, outcome) == (_S.COMPLETED, _O.CUT_OFF) else acp[state]
+        stops[state, outcome] = {"acp": stop, "a2a": a2a, "ag_ui": agui}
+    return stops
+
+
+PROTOCOL_STOPS: Mapping[tuple[AgentState, LoopOutcome], Mapping[str, str]] = MappingProxyType(_protocol_stops())
+"""For every ending, the one word that ACP, A2A and AG-UI have for it; the full outcome travels as metadata."""
+
+
+class ResourceAction(Enum):
+    """What a constraint asks for, by severity."""
+
+    ALLOW = 0
+    WARN_CONTINUE = 10
+    GRACEFUL_EXIT = 20
+    EMERGENCY_STOP = 30
+
+    @property
+    def severity(self) -> int:
+        """The number that decides which action wins."""
+        return self.value
+
+
+class ResourceValidation(Value, frozen=True):
+    """What a constraint found. `notice` is told to the model once."""
+
+    violated: bool
+    reason: str = ""
+    metrics: Mapping[str, Any] = {}
+    notice: str | None = None
+
+    @classmethod
+    def ok(cls, **metrics: Any) -> ResourceValidation:
+        """Nothing is wrong."""
+        return cls(violated=False, metrics=metrics) if metrics else _OK
+
+    @classmethod
+    def violation(cls, reason: str, *, notice: str | None = None, **metrics: Any) -> ResourceValidation:
+        """The limit is violated, and why."""
+        return cls(violated=True, reason=reason, metrics=metrics, notice=notice)
+
+
+_OK = ResourceValidation(violated=False)
+
+
+class ValidationRecord(Value, frozen=True, kw_only=True):
+    """One constraint's answer at one checkpoint, as kept in the result. A skipped one was never asked."""
+
+    constraint: str
+    checkpoint: str
+    iteration: int
+    action: ResourceAction
+    validation: ResourceValidation
+    skipped: bool = False
+
+
+class StopCause(Value, frozen=True, kw_only=True):
+    """Why the loop stopped: who said so, what was asked for, and the figures."""
+
+    source: str
+    action: str
+    reason: str
+    metrics: Mapping[str, Any] = {}
+
+
+class AbandonedWork(Value, frozen=True, kw_only=True):
+    """Work that ignored cancellation and was let go: it may still be running."""
+
+    call_id: str
+    tool_name: str
+    kind: str
+    reason: str
+
+
+class PendingCall(Value, frozen=True, kw_only=True):
+    """A call that waits for a person's decision."""
+
+    call: ToolCall
+    reason: str = ""
+
+
+class Spend(Value, frozen=True, kw_only=True):
+    """What one model, tool or child cost."""
+
+    kind: str
+    name: str
+    calls: int = 0
+    usage: Usage = Usage()
+    cost: Decimal | None = None
+
+
+class RunResult(Value, frozen=True, kw_only=True):
+    """How a run ended, what it produced, and what it cost. Returned on every path."""
+
+    run_id: str
+    session_id: str
+    state: AgentState
+    outcome: LoopOutcome
+    cause: StopCause | None = None
+    stop_reason: StopReason | None = None
+    text: str = ""
+    output: Any = None
+    partial: bool = False
+    messages: tuple[Message, ...] = ()
+    new_messages: tuple[Message, ...] = ()
+    usage: Usage = Usage()
+    cost: Decimal | None = None
+    breakdown: tuple[Spend, ...] = ()
+    iterations: int = 0
+    tool_calls: int = 0
+    landing_calls: int = 0
+    elapsed: float = 0.0
+    validations: tuple[ValidationRecord, ...] = ()
+    children: tuple[RunResult, ...] = ()
+    pending: tuple[PendingCall, ...] = ()
+    abandoned: tuple[AbandonedWork, ...] = ()
+    unknown_effects: tuple[ToolCall, ...] = ()
+    undelivered: tuple[Message, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def unwrap(self) -> Any:
+        """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""
+        if self.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP):
+            raise RunNotCompleted(self)
+        return self.text if self.output is None else self.output

@@ -1,0 +1,60 @@
+"""Every extension point: a protocol, a read-only context in, a decision value out."""
+
+from glidepath.spi.constraints import Meters, Remaining, ResourceConstraint, ResourceContext
+from glidepath.spi.context import ContextStrategy, Shaped
+from glidepath.spi.guards import CallGuard, GuardVerdict, Recovery, Step, Stop, StopGuard, ToolTraits
+from glidepath.spi.hooks import (
+    HOOKS,
+    AfterDecision,
+    Allow,
+    Ask,
+    BeforeDecision,
+    Block,
+    Gate,
+    GateContext,
+    OverflowContext,
+    Plugin,
+    PollContext,
+    Replace,
+    ToolCallContext,
+    ToolResultContext,
+    TransformContext,
+)
+from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
+from glidepath.spi.policy import ProtocolPolicy
+
+__all__ = [
+    "HOOKS",
+    "AfterDecision",
+    "Allow",
+    "Ask",
+    "BeforeDecision",
+    "Block",
+    "CallGuard",
+    "ContextStrategy",
+    "Gate",
+    "GateContext",
+    "GuardVerdict",
+    "Meters",
+    "Model",
+    "ModelRequest",
+    "OverflowContext",
+    "Plugin",
+    "PollContext",
+    "ProtocolPolicy",
+    "Recovery",
+    "Remaining",
+    "Replace",
+    "ResourceConstraint",
+    "ResourceContext",
+    "Shaped",
+    "Step",
+    "Stop",
+    "StopGuard",
+    "TokenEstimator",
+    "ToolCallContext",
+    "ToolResultContext",
+    "ToolSpec",
+    "ToolTraits",
+    "TransformContext",
+]

@@ -1,0 +1,88 @@
+"""The constraint port: a limit that anybody can write."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from decimal import Decimal
+from typing import Any, ClassVar, Protocol
+
+from glidepath._wire import Value
+from glidepath.messages import StopReason
+from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
+
+__all__ = ["Meters", "Remaining", "ResourceConstraint", "ResourceContext"]
+
+
+class Remaining(Value, frozen=True, kw_only=True):
+    """What is left of each limit, the landing reserve apart; None where there is no limit."""
+
+    iterations: int | None = None
+    tokens: int | None = None
+    cost: Decimal | None = None
+    seconds: float | None = None
+    tool_calls: int | None = None
+
+
+class Meters(Protocol):
+    """Whoever can say what is left."""
+
+    def remaining(self) -> Remaining:
+        """What is left of each limit."""
+        ...
+
+    def near_budget(self) -> bool:
+        """True when tokens or money are nearly used up."""
+        ...
+
+
+class ResourceContext(Value, frozen=True, kw_only=True):
+    """What a constraint may look at. `iteration` counts completed turns: 0 at the first pre-flight."""
+
+    checkpoint: str = "pre_flight"
+    iteration: int = 0
+    tokens_used: int = 0
+    cost: Decimal = Decimal(0)
+    elapsed: float = 0.0
+    tool_calls: int = 0
+    depth: int = 0
+    agent_name: str = ""
+    agent_state: AgentState = AgentState.RUNNING
+    last_stop_reason: StopReason | None = None
+    meters: Any = None
+
+    def remaining(self) -> Remaining:
+        """What is left of each limit, the landing reserve apart."""
+        return self.meters.remaining() if self.meters is not None else Remaining()  # type: ignore[no-any-return]
+
+    def near_budget(self) -> bool:
+        """True when what is left of tokens or money above the landing reserve is nearly used up."""
+        return self.meters is not None and self.meters.near_budget()
+
+
+class ResourceConstraint:
+    """A limit on a run, asked at three checkpoints of every turn: pre_flight, after_model and after_tools.
+
+    Contract: `validate` answers within a second and changes nothing; `on_violation` is asked only when the
+    validation says violated. One that raises, hangs or answers with anything but a `ResourceValidation` counts as a
+    violation with `GRACEFUL_EXIT`, and the run ends in state ERROR: a guard that crashes stops what it guards.
+
+    Set `state` on the class to say in which state a run ends that this constraint stopped, and `name` to say who
+    you are in causes and events (default: the class name).
+    """
+
+    state: ClassVar[AgentState] = AgentState.BUDGET_EXCEEDED
+    name: str
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
+
+    @abstractmethod
+    async def validate(self, context: ResourceContext) -> ResourceValidation:
+        """Look at the run and say whether the limit holds."""
+        raise NotImplementedError
+
+    def on_violation(self, validation: ResourceValidation) -> ResourceAction:  # noqa: ARG002 - part of the port
+        """What to do about a violation; finish this turn and land, unless overridden."""
+        return ResourceAction.GRACEFUL_EXIT

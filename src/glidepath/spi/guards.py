@@ -1,0 +1,105 @@
+"""The guardrail port: what watches for loops and rescues bad endings. Guards are made per run.
+
+A guard keeps its state in the dict it is given, which lives in `session.metadata["guardrails"]`: plain JSON data,
+restored with the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from glidepath._wire import Value
+from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage
+
+__all__ = ["CallGuard", "GuardVerdict", "Recovery", "Step", "Stop", "StopGuard", "ToolTraits"]
+
+
+class ToolTraits(Protocol):
+    """What a guard may know about a tool."""
+
+    @property
+    def polling(self) -> bool:
+        """True when repeating the same call is its purpose."""
+        ...
+
+    @property
+    def read_only(self) -> bool:
+        """True when it changes nothing."""
+        ...
+
+
+class Step(Value, frozen=True, kw_only=True):
+    """One batch of calls. `withdrawn` are the tools guards have taken away; `wound_down` is true after the notice."""
+
+    calls: tuple[ToolCall, ...]
+    tools: Mapping[str, ToolTraits]
+    withdrawn: frozenset[str] = frozenset()
+    wound_down: bool = False
+
+
+class GuardVerdict(Value, frozen=True, kw_only=True):
+    """What a call guard wants: `nudge` (tell the model), `withdraw` (also take `tools` away) or `land` (end the run).
+
+    A `withdraw` or `land` answered before the batch keeps the batch from running. `notice_reason` is the `reason` the
+    injected message carries.
+    """
+
+    action: str
+    reason: str
+    tools: frozenset[str] = frozenset()
+    notice: str = ""
+    notice_reason: str = ""
+
+
+class CallGuard(Protocol):
+    """Watches batches of tool calls.
+
+    Contract: both methods are synchronous, cheap and touch only the guard's own state. One that raises lands the
+    run: a guard that crashes stops what it guards.
+    """
+
+    name: str
+
+    def before(self, step: Step) -> GuardVerdict | None:
+        """Look at a batch before it runs; None is no opinion."""
+        ...
+
+    def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:
+        """Look at a batch that ran, and its results in the same order."""
+        ...
+
+
+class Stop(Value, frozen=True, kw_only=True):
+    """A reply without tool calls. `recent_error` is true when a recent tool result was an error."""
+
+    reply: AssistantMessage
+    text: str
+    truncated: bool
+    recent_error: bool
+    can_continue: bool = True
+
+
+class Recovery(Value, frozen=True, kw_only=True):
+    """Go on: tell the model `message` (internal, with `reason`). `fail` set instead: the run ends FAILED for it."""
+
+    reason: str
+    message: str = ""
+    fail: str | None = None
+
+
+class StopGuard(Protocol):
+    """Gets one chance to save a reply without tool calls from being a bad end.
+
+    Contract: as for `CallGuard`. `reset` is called after a batch that made progress.
+    """
+
+    name: str
+
+    def recover(self, stop: Stop) -> Recovery | None:
+        """Answer a bad end with a message for the model; None lets it stand."""
+        ...
+
+    def reset(self) -> None:
+        """Progress was made: forget what was counted."""
+        ...

@@ -1,0 +1,66 @@
+"""The model port: what the runtime asks of a model, and what counts its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from glidepath._wire import Value
+from glidepath.messages import Delta, Message
+
+__all__ = ["Model", "ModelRequest", "TokenEstimator", "ToolSpec"]
+
+
+class ToolSpec(Value, frozen=True, gc=False):
+    """A tool as the model sees it: `parameters` is a JSON Schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+class ModelRequest(Value, frozen=True, gc=False, kw_only=True):
+    """One call of a model. `messages` is the live transcript or a view of it: read it, do not keep or change it."""
+
+    system_prompt: str = ""
+    messages: Sequence[Message] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = "auto"
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    reasoning: str | None = None
+    extras: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, Any] | None = None
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A model that streams its reply.
+
+    Contract: `stream` yields deltas and, last, one `StreamEnd`; it raises only `ModelError` kinds; it holds no
+    state between calls that a second call could see; closing the iterator stops the request. A stream that ends
+    without `StreamEnd` counts as a dropped connection and is tried again. Anything else it raises is taken for a
+    `TransientError`.
+
+    Optional attributes, looked up by name: `price` as (input, output) in dollars per million tokens,
+    `max_output_tokens`, `context_window`, and `count_tokens(request) -> int`, which may be async.
+    """
+
+    name: str
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Answer one request."""
+        ...
+
+
+@runtime_checkable
+class TokenEstimator(Protocol):
+    """Counts tokens before a call.
+
+    Contract: never less than what the model will count, for the content it is made for; pure; fast. A crash is
+    taken as no opinion and the built-in estimator is used for that text.
+    """
+
+    def estimate(self, text: str) -> int:
+        """Tokens of a text, rather too many than too few."""
+        ...

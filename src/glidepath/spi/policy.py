@@ -1,0 +1,30 @@
+"""The protocol policy: the seam through which an application brings its own tool vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glidepath.messages import ToolCall
+
+__all__ = ["ProtocolPolicy"]
+
+
+class ProtocolPolicy:
+    """How a conversation is conducted. The default names no tool.
+
+    Contract: methods are synchronous and pure. One that raises is taken as the default answer and reported.
+    """
+
+    terminal_tool_names: frozenset[str] = frozenset()
+
+    def plain_text_recovery_prompt(self, text: str, tool_name: str) -> str:  # noqa: ARG002 - part of the port
+        """What to tell a model that answered in plain text where a tool was expected."""
+        return f"Your reply was plain text. Deliver it by calling the tool {tool_name!r}."
+
+    def normalize_tool_calls(self, calls: Sequence[ToolCall], tool_names: frozenset[str]) -> Sequence[ToolCall]:  # noqa: ARG002
+        """Repair aliased names; return the calls to run, one for one."""
+        return calls
+
+    def hidden_tool_error(self, name: str, available: Sequence[str]) -> str | None:  # noqa: ARG002
+        """What to tell a model that called a tool it may not use now; None for the default text."""
+        return None
