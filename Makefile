@@ -1,0 +1,56 @@
+PYTHON ?= python3
+UV ?= uv
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-header --no-annotate pyproject.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint format bench campaign docs constraints clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 14
+
+venv: .venv/.stamp ## create .venv with the pinned development set and glidepath itself
+
+.venv/.stamp: pyproject.toml requirements/dev.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: venv ## run the first example
+	$(BIN)/python examples/first_agent.py
+
+test: venv lint ## lint, then the whole suite under coverage, then the coverage bars
+	@mkdir -p build
+	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=json:build/coverage.json
+	$(BIN)/python scripts/check_coverage.py build/coverage.json
+
+lint: venv ## ruff, mypy --strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports
+
+format: venv ## let ruff fix and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: venv ## CPU time against a hand-written loop
+	@mkdir -p build
+	$(BIN)/python bench/run.py --out build/bench.json
+
+campaign: venv ## the long property and crash campaigns
+	GLIDEPATH_CAMPAIGN=1 $(BIN)/python -m pytest -n 2 -m slow
+
+docs: ## list the pages of docs/
+	@find docs -name '*.md' 2>/dev/null | sort | grep . || echo "no docs yet"
+
+constraints: ## pin everything anew (needs uv)
+	$(COMPILE) --extra all --extra dev -o requirements/constraints.txt
+	$(COMPILE) --extra dev -c requirements/constraints.txt -o requirements/dev.txt
+
+clean: ## remove everything that is made
+	rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,176 @@
+"""The house rules that a machine can check."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "glidepath"
+LOOP = PACKAGE / "loop.py"
+
+MAX_LOOP_LINES = 80
+MAX_LOOP_NESTING = 3
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 60
+
+# "module.py:qualified.name" -> why it may be longer than MAX_FUNCTION_LINES. Keep this short.
+LONG_FUNCTIONS: dict[str, str] = {"agent/assemble.py:assemble": "one line for each field of the plan, nothing else"}
+
+VENDORS = ("anthropic", "azure", "bedrock", "claude", "gemini", "google", "gpt", "llama", "mistral", "openai")
+NOT_AT_IMPORT = (
+    "anthropic",
+    "concurrent.futures.process",
+    "google.genai",
+    "multiprocessing",
+    "openai",
+    "opentelemetry",
+    "pydantic",
+    "sqlite3",
+    "stamina",
+)
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+COMPOUND = (
+    ast.If,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.Try,
+    ast.TryStar,
+    ast.With,
+    ast.AsyncWith,
+    ast.Match,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+)
+
+
+def sources() -> list[Path]:
+    found = sorted(PACKAGE.rglob("*.py"))
+    assert found, f"no source files under {PACKAGE}"
+    return found
+
+
+def label(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for node in ast.iter_child_nodes(tree):
+        named = isinstance(node, (*FUNCTIONS, ast.ClassDef))
+        name = f"{prefix}{node.name}" if named else prefix
+        if isinstance(node, FUNCTIONS):
+            yield name, node
+        yield from functions(node, f"{name}." if named else prefix)
+
+
+def nesting(node: ast.AST) -> int:
+    """Depth of compound statements below `node`.
+
+    Counted: if, for, while, try, with, match, and a def or class inside a function. One level each, however many
+    branches: `elif`, `else`, `except`, `finally` and `case` add nothing. Expressions are not counted.
+    """
+    return max((is_level(node, child) + nesting(child) for child in ast.iter_child_nodes(node)), default=0)
+
+
+def is_level(parent: ast.AST, node: ast.AST) -> bool:
+    # In the tree an `elif` is an `if` inside the else branch; only its column tells it from `else:` + `if`.
+    elif_branch = isinstance(parent, ast.If) and node in parent.orelse and node.col_offset == parent.col_offset
+    return isinstance(node, COMPOUND) and not elif_branch
+
+
+def imported(tree: ast.AST) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module)
+    return names
+
+
+def top_level(names: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in names}
+
+
+def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    # Without the coverage variables: a measured child would import sqlite3 by itself.
+    env = {key: value for key, value in os.environ.items() if not key.startswith("COV")}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_import_contracts_are_kept():
+    done = run(sys.executable, "-c", "from importlinter.cli import lint_imports_command as f; f()", cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_loop_fits_on_one_page():
+    lines = LOOP.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= MAX_LOOP_LINES
+
+
+def test_the_loop_is_never_nested_deeper_than_three():
+    depths = {name: nesting(node) for name, node in functions(ast.parse(LOOP.read_text(encoding="utf-8")))}
+    assert depths, "loop.py has no function"
+    assert {name: depth for name, depth in depths.items() if depth > MAX_LOOP_NESTING} == {}
+
+
+def test_the_loop_knows_no_logger_no_types_of_plugins_and_no_vendor():
+    text = LOOP.read_text(encoding="utf-8")
+    assert "logging" not in top_level(imported(ast.parse(text)))
+    assert "isinstance(" not in text
+    assert [vendor for vendor in VENDORS if vendor in text.lower()] == []
+
+
+@pytest.mark.process
+def test_importing_glidepath_imports_nothing_heavy(tmp_path):
+    code = "import json, sys, glidepath; assert glidepath.__file__; print(json.dumps(sorted(sys.modules)))"
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    loaded = json.loads(done.stdout)
+    heavy = [name for name in loaded if any(name == bad or name.startswith(f"{bad}.") for bad in NOT_AT_IMPORT)]
+    assert heavy == []
+
+
+def test_only_wire_imports_msgspec():
+    users = [label(path) for path in sources() if "msgspec" in top_level(imported(ast.parse(path.read_text("utf-8"))))]
+    assert [name for name in users if name != "_wire.py"] == []
+
+
+def test_no_file_is_too_long():
+    lengths = {label(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert {name: length for name, length in lengths.items() if length > MAX_FILE_LINES} == {}
+
+
+def test_no_function_is_too_long_but_the_listed_ones():
+    long = {}
+    for path in sources():
+        for name, node in functions(ast.parse(path.read_text(encoding="utf-8"))):
+            length = node.end_lineno - node.lineno + 1  # docstring included, decorators not
+            if length > MAX_FUNCTION_LINES:
+                long[f"{label(path)}:{name}"] = length
+    assert {name: length for name, length in long.items() if name not in LONG_FUNCTIONS} == {}
+    assert sorted(LONG_FUNCTIONS.keys() - long.keys()) == [], "listed but no longer long: take it off the list"
+
+
+@pytest.mark.parametrize(
+    ("body", "depth"),
+    [
+        ("pass", 0),
+        ("if a:\n  pass\n elif b:\n  pass\n else:\n  pass", 1),
+        ("if a:\n  pass\n else:\n  if b:\n   pass", 2),
+        ("try:\n  pass\n except E:\n  with a:\n   pass", 2),
+        ("while a:\n  async for b in c:\n   try:\n    pass\n   finally:\n    if d:\n     pass", 4),
+        ("def inner():\n  if a:\n   pass", 2),
+    ],
+)
+def test_nesting_is_counted_as_documented(body, depth):
+    [(_, node)] = [found for found in functions(ast.parse(f"async def f():\n {body}")) if found[0] == "f"]
+    assert nesting(node) == depth
