@@ -14,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["UNSET", "Codec", "Raw", "Struct", "UnsetType", "Value", "WireError", "field", "replace"]
+__all__ = ["UNSET", "Codec", "Raw", "Record", "Struct", "UnsetType", "Value", "WireError", "field", "replace"]
 
 WireError = msgspec.MsgspecError
 Raw = msgspec.Raw
@@ -24,6 +24,7 @@ UnsetType = msgspec.UnsetType
 Meta = msgspec.Meta
 field = msgspec.field
 replace = msgspec.structs.replace
+asdict = msgspec.structs.asdict
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -32,6 +33,11 @@ U = TypeVar("U")
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True):
     """A frozen value: built fast, compared by content, written as JSON."""
+
+
+@dataclass_transform(field_specifiers=(msgspec.field,))
+class Record(msgspec.Struct):
+    """A mutable record for what lives only while something happens: made quickly, never written."""
 
 
 _encoder = msgspec.json.Encoder(decimal_format="string")
@@ -47,10 +53,13 @@ def decode(data: bytes | str, kind: Any = Any) -> Any:
     return msgspec.json.decode(data, type=kind)
 
 
-def decoder(kind: Any) -> Callable[[bytes | str], Any]:
-    """A reusable `decode` for one type."""
-    return msgspec.json.Decoder(kind).decode
+def decoder(kind: Any, *, dec_hook: Callable[[type, Any], Any] | None = None) -> Callable[[bytes | str], Any]:
+    """A reusable `decode` for one type; `dec_hook` builds the types nobody here knows."""
+    return msgspec.json.Decoder(kind, dec_hook=dec_hook).decode
 
+
+canonical = msgspec.json.Encoder(order="deterministic", decimal_format="string").encode
+"""JSON bytes with sorted keys: equal for equal data."""
 
 loads = msgspec.json.Decoder().decode
 """JSON to plain Python data."""
@@ -59,6 +68,11 @@ loads = msgspec.json.Decoder().decode
 def convert(data: object, kind: Any, *, dec_hook: Callable[[type, Any], Any] | None = None, strict: bool = True) -> Any:
     """Check plain data against `kind` and build it; raises `WireError`."""
     return msgspec.convert(data, kind, dec_hook=dec_hook, strict=strict)
+
+
+def encoder(*, enc_hook: Callable[[Any], Any] | None = None) -> Callable[[object], bytes]:
+    """A reusable `encode` that asks `enc_hook` about types nobody here knows."""
+    return msgspec.json.Encoder(decimal_format="string", enc_hook=enc_hook).encode
 
 
 def plain(value: object, *, enc_hook: Callable[[Any], Any] | None = None) -> Any:

@@ -1,20 +1,20 @@
 """The error tree. `run()` returns a result for whatever a run can do, so few of these ever reach a caller.
 
-    GlidepathError
-    +-- ConfigurationError         something is wrong before take-off; nothing was spent
-    |   +-- BuilderError           an AgentBuilder cannot be built; names the call that is missing
-    +-- ModelError                 what a model port may raise
-    |   +-- TransientError         worth another try: 5xx, dropped connection, overload
-    |   +-- RateLimitedError       worth another try after `retry_after` seconds
-    |   +-- EmptyResponseError     the stream ended before its first delta; tried again
-    |   +-- ContextOverflowError   the prompt does not fit the context window
-    |   +-- RejectedError          the provider will never accept this request
-    |   +-- RefusedError           the provider's policy refuses this request
-    |   +-- InconsistentHistoryError   the provider says the transcript is malformed
-    +-- ToolError                  a tool failed; the model is told and the run goes on
-    |   +-- FatalToolError         a tool failed in a way that ends the run
-    +-- StoreError                 a session store could not read or write
-    +-- RunNotCompleted            raised by `RunResult.unwrap()`; carries the result
+GlidepathError
++-- ConfigurationError         something is wrong before take-off; nothing was spent
+|   +-- BuilderError           an AgentBuilder cannot be built; names the call that is missing
++-- ModelError                 what a model port may raise
+|   +-- TransientError         worth another try: 5xx, dropped connection, overload
+|   +-- RateLimitedError       worth another try after `retry_after` seconds
+|   +-- EmptyResponseError     the stream ended before its first delta; tried again
+|   +-- ContextOverflowError   the prompt does not fit the context window
+|   +-- RejectedError          the provider will never accept this request
+|   +-- RefusedError           the provider's policy refuses this request
+|   +-- InconsistentHistoryError   the provider says the transcript is malformed
++-- ToolError                  a tool failed; the model is told and the run goes on
+|   +-- FatalToolError         a tool failed in a way that ends the run
++-- StoreError                 a session store could not read or write
++-- RunNotCompleted            raised by `RunResult.unwrap()`; carries the result
 """
 
 from __future__ import annotations

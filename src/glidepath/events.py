@@ -12,7 +12,7 @@ from typing import Any
 
 from glidepath._wire import Codec, Value
 from glidepath.messages import AssistantMessage, Message, ToolResultMessage, Usage
-from glidepath.outcome import ResourceAction, RunResult
+from glidepath.outcome import ResourceAction, RunResult, dollars
 
 __all__ = [
     "EVENTS",
@@ -172,19 +172,29 @@ class ConstraintViolated(Event, frozen=True, gc=False, tag=True):
 
 
 class BudgetReserved(Event, frozen=True, gc=False, tag=True):
-    """The worst case of a call was set aside."""
+    """The worst case of a call was set aside. `cost` is in dollars, `picodollars` the same exactly; None: unknown."""
 
     tokens: int
-    cost: Decimal | None
+    picodollars: int | None
     max_output_tokens: int | None
+
+    @property
+    def cost(self) -> Decimal | None:
+        """Dollars set aside."""
+        return None if self.picodollars is None else dollars(self.picodollars)
 
 
 class BudgetSettled(Event, frozen=True, gc=False, tag=True):
-    """A call was charged at what it used; the rest of its reservation is free again."""
+    """A call was charged at what it used; the rest of its reservation, `refunded` tokens, is free again."""
 
     usage: Usage
-    cost: Decimal | None
+    picodollars: int | None
     refunded: int = 0
+
+    @property
+    def cost(self) -> Decimal | None:
+        """Dollars charged."""
+        return None if self.picodollars is None else dollars(self.picodollars)
 
 
 class NoticeSent(Event, frozen=True, gc=False, tag=True):

@@ -47,7 +47,7 @@ class StopReason(str, Enum):
     @classmethod
     def parse(cls, word: str | None) -> StopReason:
         """The reason for a provider's word; a word nobody knows is OTHER."""
-        return _STOP_REASONS.get(word, cls.OTHER)  # type: ignore[arg-type]
+        return _STOP_REASONS.get(word, cls.OTHER) if isinstance(word, str) else cls.OTHER
 
 
 _STOP_REASONS: Mapping[str, StopReason] = {reason.value: reason for reason in StopReason}
@@ -122,6 +122,11 @@ class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
 UserBlock: TypeAlias = TextBlock | ImageBlock
 ResultBlock: TypeAlias = TextBlock | ImageBlock
 AssistantBlock: TypeAlias = TextBlock | ThinkingBlock | ReasoningBlock | ToolCall
+
+
+def visible(text: str) -> bool:
+    """True when a person who reads the text sees anything: blanks and zero-width characters are nothing."""
+    return text[:1].isalnum() or any(char.isprintable() and not char.isspace() for char in text)
 
 
 def _joined(blocks: Sequence[Any]) -> str:

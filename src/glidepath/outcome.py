@@ -26,7 +26,16 @@ __all__ = [
     "Spend",
     "StopCause",
     "ValidationRecord",
+    "dollars",
 ]
+
+
+_PICO = Decimal(10**12)
+
+
+def dollars(amount: int) -> Decimal:
+    """Pico-dollars, as money is counted inside, as dollars."""
+    return Decimal(amount) / _PICO
 
 
 class AgentState(str, Enum):

@@ -52,7 +52,7 @@ class ResourceContext(Value, frozen=True, kw_only=True):
 
     def remaining(self) -> Remaining:
         """What is left of each limit, the landing reserve apart."""
-        return self.meters.remaining() if self.meters is not None else Remaining()  # type: ignore[no-any-return]
+        return self.meters.remaining() if self.meters is not None else Remaining()
 
     def near_budget(self) -> bool:
         """True when what is left of tokens or money above the landing reserve is nearly used up."""

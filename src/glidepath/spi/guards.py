@@ -6,7 +6,7 @@ restored with the session.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from glidepath._wire import Value
@@ -29,7 +29,7 @@ class ToolTraits(Protocol):
         ...
 
 
-class Step(Value, frozen=True, kw_only=True):
+class Step(Value, frozen=True, gc=False):
     """One batch of calls. `withdrawn` are the tools guards have taken away; `wound_down` is true after the notice."""
 
     calls: tuple[ToolCall, ...]
@@ -55,18 +55,23 @@ class GuardVerdict(Value, frozen=True, kw_only=True):
 class CallGuard(Protocol):
     """Watches batches of tool calls.
 
-    Contract: both methods are synchronous, cheap and touch only the guard's own state. One that raises lands the
-    run: a guard that crashes stops what it guards.
+    `before(step)` looks at a batch before it runs, `after(step, results)` at a batch that ran, with its results in
+    the same order; either may be None, and either answers a `GuardVerdict` or None for no opinion.
+
+    Contract: both are synchronous, cheap and touch only the guard's own state. One that raises lands the run: a guard
+    that crashes stops what it guards.
     """
 
     name: str
 
-    def before(self, step: Step) -> GuardVerdict | None:
-        """Look at a batch before it runs; None is no opinion."""
+    @property
+    def before(self) -> Callable[[Step], GuardVerdict | None] | None:
+        """Look at a batch before it runs."""
         ...
 
-    def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:
-        """Look at a batch that ran, and its results in the same order."""
+    @property
+    def after(self) -> Callable[[Step, tuple[ToolResultMessage, ...]], GuardVerdict | None] | None:
+        """Look at a batch that ran."""
         ...
 
 

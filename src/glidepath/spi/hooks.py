@@ -117,7 +117,7 @@ class AfterDecision(Value, frozen=True, kw_only=True):
 
 
 class Gate(Value, frozen=True, kw_only=True):
-    """The tools this gate allows. A required gate always holds; an advisory one can be overruled when nothing is left."""
+    """The tools this gate allows. A required gate always holds; an advisory one gives way when nothing is left."""
 
     allowed: frozenset[str]
     denial_reason: str = ""
@@ -203,7 +203,7 @@ def as_messages(items: Messages) -> tuple[Message, ...]:
         return ()
     if isinstance(items, str):
         items = (items,)
-    messages = []
+    messages: list[Message] = []
     for item in items:
         if isinstance(item, str):
             messages.append(UserMessage(item))
