@@ -1,0 +1,275 @@
+"""Turns the arguments a model sent into what the tool receives, or into a text that says what was wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from glidepath import _wire
+from glidepath.errors import ToolError
+from glidepath.tools import bridge
+from glidepath.tools.advice import closest
+from glidepath.tools.schema import (
+    accepts_null,
+    nests_defaults,
+    parameters_schema,
+    scalar_type,
+    usage,
+)
+from glidepath.tools.signature import REQUIRED, Parameter
+from glidepath.tools.text import shorten
+
+__all__ = ["ArgumentsError", "Binder", "Bound", "SchemaBinder", "SignatureBinder"]
+
+_MAX_PROBLEMS = 12
+_MAX_PROBLEM = 400
+_PYTHON_TYPES: Mapping[str, Any] = {"integer": int, "number": float, "boolean": bool}
+_JSON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "array": (list, tuple),
+    "object": (dict,),
+}
+
+
+class ArgumentsError(ToolError):
+    """The arguments of a call do not fit its tool; the message tells the model what is wrong and how to resend."""
+
+    def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+class Bound:
+    """Arguments that fit: `values` is what the function receives, `arguments` the same as plain data.
+
+    Both hold every argument, defaults and coerced values included, and share nothing with each other or the input.
+    """
+
+    __slots__ = ("_arguments", "_data", "values")
+
+    def __init__(self, values: dict[str, Any], data: bytes) -> None:
+        self.values = values
+        self._data = data
+        self._arguments: dict[str, Any] | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The plain data that hooks, events and journal see; read when somebody asks."""
+        if self._arguments is None:
+            self._arguments = _wire.loads(self._data)
+        return self._arguments
+
+
+class Binder(Protocol):
+    """Checks the arguments of one tool."""
+
+    def bind(self, arguments: Mapping[str, Any]) -> Bound:
+        """The arguments, checked; raises `ArgumentsError` and nothing else."""
+        ...
+
+
+class SignatureBinder:
+    """Checks arguments against the types of a function's parameters, in one pass."""
+
+    def __init__(self, name: str, parameters: Sequence[Parameter]) -> None:
+        self._name = name
+        self._kinds = {parameter.name: parameter.kind for parameter in parameters}
+        struct = _wire.define("Arguments", [parameter.field() for parameter in parameters])
+        self.schema = schema = parameters_schema(struct, parameters)
+        self._decode = _wire.decoder(struct, dec_hook=bridge.build)
+        self._fills = nests_defaults(_definitions(schema))
+        optional = [parameter.name for parameter in parameters if parameter.default is not REQUIRED]
+        self._repair = Repair(schema, optional)
+
+    def bind(self, arguments: Mapping[str, Any]) -> Bound:
+        """The arguments, checked; repaired where that is safe; raises `ArgumentsError` and nothing else."""
+        try:
+            return self._accept(arguments)
+        except Exception as error:  # whatever a user's own type raises is about these arguments
+            first = error
+        try:
+            if isinstance(arguments, Mapping) and (repaired := self._repair(arguments)) is not None:
+                arguments = repaired
+                return self._accept(arguments)
+        except Exception as error:
+            first = error
+        raise _arguments_error(self._name, self._problems(arguments, first), self.schema) from None
+
+    def _accept(self, arguments: Mapping[str, Any]) -> Bound:
+        # In and out through JSON: cheaper than converting objects, nothing is shared with the transcript, and what
+        # hooks, events and journal could not write fails here.
+        checked = self._decode(_written(arguments))
+        if self._fills:
+            bridge.fill(checked)
+        return Bound(_wire.asdict(checked), bridge.encode(checked))
+
+    def _problems(self, arguments: Any, error: Exception) -> list[str]:
+        if not isinstance(arguments, Mapping):
+            return [_not_an_object(arguments)]
+        problems = _wrong_names(arguments, self._kinds, self.schema.get("required", ()))
+        for name in [name for name in self._kinds if name in arguments]:
+            only = _wire.define("Argument", [(name, self._kinds[name])])
+            try:
+                _wire.decoder(only, dec_hook=bridge.build)(_written({name: arguments[name]}))
+            except Exception as fault:
+                problems.append(_said(fault))
+        return problems or [_said(error)]
+
+
+class SchemaBinder:
+    """Checks arguments against the top level of a JSON Schema, for tools that have no signature.
+
+    Checked: that they are an object, that required keys are there, that no unknown key is (unless the schema has no
+    `properties`, or allows more by `additionalProperties` or `patternProperties`), and the `type` of each value. What
+    lies deeper is the tool's own to check. A `default` in the schema is not filled in.
+    """
+
+    def __init__(self, name: str, schema: dict[str, Any]) -> None:
+        self._name = name
+        self.schema = schema
+        self._properties: Mapping[str, Any] = schema.get("properties", {})
+        self._required: Sequence[str] = schema.get("required", ())
+        self._closed = "properties" in schema and not schema.get("additionalProperties", "patternProperties" in schema)
+        self._repair = Repair(schema, [name for name in self._properties if name not in self._required])
+
+    def bind(self, arguments: Mapping[str, Any]) -> Bound:
+        """The arguments, checked at their top level; raises `ArgumentsError` and nothing else."""
+        try:
+            problems = self._problems(arguments)
+            if problems and isinstance(arguments, Mapping) and (repaired := self._repair(arguments)) is not None:
+                arguments = repaired
+                problems = self._problems(arguments)
+            if not problems:
+                data = _written(arguments)
+                return Bound(_wire.loads(data), data)
+        except Exception as error:
+            problems = [_said(error)]
+        raise _arguments_error(self._name, problems, self.schema)
+
+    def _problems(self, arguments: Any) -> list[str]:
+        if not isinstance(arguments, Mapping):
+            return [_not_an_object(arguments)]
+        problems = _wrong_names(arguments, self._properties if self._closed else arguments, self._required)
+        for name, shown in self._properties.items():
+            if name in arguments and not _has_type(arguments[name], shown):
+                got = type(arguments[name]).__name__
+                problems.append(f"Expected `{shown['type']}`, got `{got}` - at `$.{name}`")
+        return problems
+
+
+class Repair:
+    """What is mended before arguments are refused, at the top level only.
+
+    A null for an optional field that does not accept null is dropped. A string is read as int, float or bool where
+    that is the one scalar type of the field.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], optional: Sequence[str]) -> None:
+        properties: Mapping[str, Any] = schema.get("properties", {})
+        definitions = _definitions(schema)
+        scalars = {
+            name: scalar_type(shown, definitions) or "" for name, shown in properties.items() if _is_schema(shown)
+        }
+        self._kinds = {name: _PYTHON_TYPES[said] for name, said in scalars.items() if said in _PYTHON_TYPES}
+        self._droppable = {name for name in optional if not _nullable(properties[name], definitions)}
+
+    def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The mended arguments, or None when there is nothing to mend."""
+        mended = {}
+        changed = False
+        for name, value in arguments.items():
+            if value is None and name in self._droppable:
+                changed = True
+                continue
+            mended[name] = value
+            if isinstance(value, str) and (kind := self._kinds.get(name)) is not None:
+                try:
+                    mended[name] = _wire.convert(value.strip(), kind, strict=False)
+                    changed = True
+                except _wire.WireError:
+                    continue  # the check that follows says what is wrong with it
+        return mended if changed else None
+
+
+def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    definitions = schema.get("$defs", {})
+    return definitions if isinstance(definitions, Mapping) else {}
+
+
+def _is_schema(shown: Any) -> bool:
+    return isinstance(shown, Mapping)
+
+
+def _nullable(shown: Any, definitions: Mapping[str, Any]) -> bool:
+    return not _is_schema(shown) or accepts_null(shown, definitions)
+
+
+def _has_type(value: Any, shown: Any) -> bool:
+    said = shown.get("type") if _is_schema(shown) else None
+    names = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+    known = [name for name in names if name in _JSON_TYPES]
+    if not known:
+        return True
+    if isinstance(value, bool):  # which Python takes for an int
+        return "boolean" in known
+    return any(isinstance(value, _JSON_TYPES[name]) for name in known)
+
+
+def _written(arguments: Mapping[str, Any]) -> bytes:
+    """The arguments as JSON; raises for what JSON cannot hold."""
+    data = bridge.encode(arguments)
+    if b"null" in data:  # NaN and infinities too are written as null: the tool would see something else
+        _refuse_not_finite(arguments)
+    return data
+
+
+def _refuse_not_finite(data: Any) -> None:
+    waiting = [data]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            raise ValueError("NaN and Infinity are not JSON numbers")
+        if isinstance(item, Mapping):
+            waiting += item.values()
+        elif isinstance(item, (list, tuple)):
+            waiting += item
+
+
+# --- saying what is wrong ---------------------------------------------------------------------------------------
+
+
+def _not_an_object(arguments: Any) -> str:
+    return f"Expected one JSON object, got `{type(arguments).__name__}`"
+
+
+def _wrong_names(arguments: Mapping[Any, Any], known: Mapping[str, Any], required: Sequence[str]) -> list[str]:
+    problems = [f"missing required field {name!r}" for name in required if name not in arguments]
+    for name in [name for name in arguments if name not in known][:_MAX_PROBLEMS]:
+        shown = repr(shorten(str(name), 80))
+        meant = closest(str(name), known)
+        problems.append(f"unknown field {shown}" + (f" (did you mean {meant!r}?)" if meant else ""))
+    return problems
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "the arguments are nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "the arguments contain half of a surrogate pair: send complete characters"
+    if isinstance(error, (_wire.WireError, ValueError)):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _arguments_error(name: str, problems: Sequence[str], schema: Mapping[str, Any]) -> ArgumentsError:
+    shown = [shorten(problem, _MAX_PROBLEM) for problem in problems[:_MAX_PROBLEMS]]
+    if len(problems) > len(shown):
+        shown.append(f"and {len(problems) - len(shown)} more")
+    lines = "".join(f"\n- {problem}" for problem in shown)
+    again = f"Call {name} again with one JSON object: {shorten(usage(schema), 2000)}"
+    return ArgumentsError(f"The arguments of {name} are not valid, so it did not run:{lines}\n{again}", shown)

@@ -1,0 +1,84 @@
+"""Types that msgspec does not know but tools use: pydantic models (by duck typing, never imported) and paths."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from glidepath import _wire
+
+__all__ = ["build", "describe", "dump", "encode", "fill"]
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
+
+
+def build(kind: Any, value: Any) -> Any:
+    """Make a `kind` from plain data; raises `ValueError` or `TypeError` with a text for the model."""
+    if _is_model(kind):
+        try:
+            return kind.model_validate(value)
+        except Exception as error:
+            raise ValueError(_readable(error)) from error
+    if not isinstance(value, str):
+        raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
+    if "\0" in value:
+        raise ValueError("a path cannot contain a NUL byte")
+    return kind(value)
+
+
+def dump(value: Any) -> Any:
+    """The plain data that `build` makes the same value from."""
+    if _is_model(type(value)):
+        # By alias: that is the name in the schema, so what the model sent and what the journal keeps read the same.
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Mapping):  # not from a model, but from a hook that replaced arguments
+        return dict(value)
+    raise NotImplementedError(f"{type(value).__name__} has no plain form")
+
+
+encode = _wire.encoder(enc_hook=dump)
+"""JSON bytes of a value whose parts may be such types."""
+
+
+def fill(value: Any) -> None:
+    """Write the defaults of every dataclass inside `value` into the instance.
+
+    msgspec leaves them on the class, where neither an encoder nor `vars()` finds them.
+    """
+    if isinstance(value, dict):
+        below: Iterable[Any] = value.values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        below = value
+    elif dataclasses.is_dataclass(value):
+        below = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        if (own := getattr(value, "__dict__", None)) is not None:
+            own.update(zip([field.name for field in dataclasses.fields(value)], below, strict=True))
+    else:
+        below = [getattr(value, name) for name in getattr(value, "__struct_fields__", ())]
+    for item in below:
+        fill(item)
+
+
+def describe(kind: Any) -> dict[str, Any]:
+    """JSON Schema of such a type; its `$defs` are still inside. Raises `NotImplementedError` for any other type."""
+    if _is_model(kind):
+        schema: dict[str, Any] = kind.model_json_schema()
+        return schema
+    if isinstance(kind, type) and issubclass(kind, PurePath):
+        return {"type": "string", "format": "path"}
+    raise NotImplementedError(f"{getattr(kind, '__name__', kind)} has no JSON Schema")
+
+
+def _readable(error: Exception) -> str:
+    """A pydantic error without its links and repeated input; any other error as type and text."""
+    try:
+        faults = error.errors()  # type: ignore[attr-defined]
+        return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'value'}: {fault['msg']}" for fault in faults[:10])
+    except Exception:
+        return f"{type(error).__name__}: {error}"

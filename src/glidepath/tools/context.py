@@ -1,0 +1,166 @@
+"""What a tool may know about its call and ask of the run it works for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from glidepath.errors import ToolError
+from glidepath.outcome import RunResult
+from glidepath.spi import Remaining
+
+__all__ = ["RecordingContext", "ToolContext", "ToolHost"]
+
+
+class ToolHost(Protocol):
+    """Whoever runs tools: what a `ToolContext` passes on.
+
+    Contract: all methods but `spawn` are cheap and synchronous. `report` and `spawn` are called on the run's own
+    loop; `remaining`, `near_budget` and `is_cancelled` may be called from any thread and only read.
+    """
+
+    def remaining(self) -> Remaining:
+        """What is left of each limit of the run."""
+        ...
+
+    def near_budget(self) -> bool:
+        """True when tokens or money are nearly used up."""
+        ...
+
+    def is_cancelled(self) -> bool:
+        """True when the run is being stopped."""
+        ...
+
+    def report(self, call_id: str, tool_name: str, progress: Any) -> None:
+        """A running tool has something to say."""
+        ...
+
+    async def spawn(self, agent: Any, prompt: Any, limits: Any, call_id: str) -> RunResult:
+        """Run a child agent on the run's budget."""
+        ...
+
+
+class ToolContext:
+    """One call, as its tool sees it: who is calling, what is left, and how to report or spawn.
+
+    A tool gets it by having a parameter annotated `ToolContext`. `idempotency_key` stays the same when the call is
+    repeated after a crash: pass it on to services that can recognise a repetition.
+    """
+
+    __slots__ = ("_host", "_loop", "abandoned", "call_id", "idempotency_key", "tool_name")
+
+    abandoned: str | None
+    """Internal: set when the call was let go while its work still runs."""
+
+    def __init__(self, host: ToolHost, call_id: str, tool_name: str, idempotency_key: str) -> None:
+        self._host = host
+        self._loop = _running_loop()
+        self.abandoned = None
+        self.call_id = call_id
+        self.tool_name = tool_name
+        self.idempotency_key = idempotency_key
+
+    @classmethod
+    def for_testing(
+        cls,
+        *,
+        call_id: str = "call_1",
+        tool_name: str = "tool",
+        idempotency_key: str = "key_1",
+        remaining: Remaining | None = None,
+        near_budget: bool = False,
+        cancelled: bool = False,
+        spawn: Callable[[Any, Any, Any], Awaitable[RunResult]] | None = None,
+    ) -> RecordingContext:
+        """A context without a run, for unit tests: `.reports` lists what was reported.
+
+        `spawn(agent, prompt, limits)` answers `context.spawn`; without it, spawning is a `ToolError`.
+        """
+        host = _StandaloneHost(remaining or Remaining(), near_budget=near_budget, cancelled=cancelled, spawn=spawn)
+        return RecordingContext(host, call_id, tool_name, idempotency_key)
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the run is being stopped or this call was let go: finish as soon as you can."""
+        return self.abandoned is not None or self._host.is_cancelled()
+
+    def remaining(self) -> Remaining:
+        """What is left of each limit of the run, the landing reserve apart."""
+        return self._host.remaining()
+
+    def near_budget(self) -> bool:
+        """True when what is left of tokens or money is nearly used up."""
+        return self._host.near_budget()
+
+    def report(self, progress: Any) -> None:
+        """Say how far the work is; safe from any thread, never blocks, dropped once the call was let go."""
+        if self.abandoned is not None:
+            return
+        if self._loop is None or self._loop is _running_loop():
+            self._host.report(self.call_id, self.tool_name, progress)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._report_late, progress)
+        except RuntimeError:  # the loop is closed: nobody is left to listen
+            return
+
+    def _report_late(self, progress: Any) -> None:
+        if self.abandoned is None:
+            self._host.report(self.call_id, self.tool_name, progress)
+
+    async def spawn(self, agent: Any, prompt: Any, limits: Any = None) -> RunResult:
+        """Run a child agent that spends from this run's budget; await it on the run's own loop."""
+        if self._loop is not None and self._loop is not _running_loop():
+            raise ToolError("spawn() must be awaited on the run's own loop: make the tool an inline `async def`")
+        return await self._host.spawn(agent, prompt, limits, self.call_id)
+
+
+class RecordingContext(ToolContext):
+    """A `ToolContext` without a run, made by `ToolContext.for_testing`: `reports` lists what was reported."""
+
+    __slots__ = ()
+
+    _host: _StandaloneHost
+
+    @property
+    def reports(self) -> list[Any]:
+        """What was reported so far, oldest first."""
+        return self._host.reports
+
+
+class _StandaloneHost:
+    def __init__(
+        self,
+        left: Remaining,
+        *,
+        near_budget: bool,
+        cancelled: bool,
+        spawn: Callable[[Any, Any, Any], Awaitable[RunResult]] | None,
+    ) -> None:
+        self.reports: list[Any] = []
+        self._left = left
+        self._near_budget = near_budget
+        self._cancelled = cancelled
+        self._spawn = spawn
+
+    def remaining(self) -> Remaining:
+        return self._left
+
+    def near_budget(self) -> bool:
+        return self._near_budget
+
+    def is_cancelled(self) -> bool:
+        return self._cancelled
+
+    def report(self, _call_id: str, _tool_name: str, progress: Any) -> None:
+        self.reports.append(progress)
+
+    async def spawn(self, agent: Any, prompt: Any, limits: Any, _call_id: str) -> RunResult:
+        if self._spawn is None:
+            raise ToolError("this context has no run to spawn from: give for_testing(spawn=...) a function")
+        return await self._spawn(agent, prompt, limits)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    return asyncio._get_running_loop()  # noqa: SLF001 - documented; the public one raises, which costs four times as much

@@ -1,0 +1,286 @@
+"""What a tool is: a function with a name, a description, a schema, and how it may be run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Unpack, overload
+
+from glidepath import _wire
+from glidepath.errors import ConfigurationError, ToolError
+from glidepath.spi import ToolSpec
+from glidepath.tools.binding import Binder, Bound, SchemaBinder, SignatureBinder
+from glidepath.tools.context import ToolContext
+from glidepath.tools.options import Isolation, RunOptions, ToolOptions, check_name, checked_options
+from glidepath.tools.progress import drain, settle
+from glidepath.tools.signature import Signature, innermost, read_signature
+from glidepath.tools.threads import run_in_thread
+
+__all__ = ["Tool", "tool"]
+
+Runner = Callable[[dict[str, Any], ToolContext | None], Awaitable[Any]]
+
+
+class Tool:
+    """A function a model may call. Immutable; shared by any number of runs.
+
+    Made by `@tool` from a function's signature; or directly, for a function that takes `**kwargs` and whose
+    `parameters` are a JSON Schema from elsewhere: `Tool(name=..., description=..., parameters=..., fn=...)`. Then
+    arguments are checked at the schema's top level only (required and unknown keys, the `type` of each value), a
+    `default` in the schema is not filled in, and `fn` never gets a `ToolContext`.
+
+    Calling a tool calls its plain function.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    spec: ToolSpec
+    fn: Callable[..., Any]
+    wants_context: bool
+    exclusive: bool
+    """Runs alone: makes its whole batch sequential."""
+    parallel_safe: bool
+    """Uses no slot of the per-turn cap."""
+    counts_toward_limit: bool
+    """Counts against the limits on tool calls."""
+    votes_on_termination: bool
+    """Is asked whether the run should end."""
+    terminal: bool
+    """Its success ends the run."""
+    idempotent: bool
+    """May be repeated after a crash."""
+    read_only: bool
+    """Changes nothing."""
+    polling: bool
+    """Repeating the same call is its purpose."""
+    timeout: float | None
+    """Seconds it may take."""
+    max_result_chars: int | None
+    """Characters of its result that are kept."""
+    aborts_siblings_on_error: bool
+    """Its failure cancels the other calls of its batch."""
+    requires_approval: bool
+    """A person decides about every call."""
+    isolation: Isolation
+    """Where it runs: on the loop, on a thread, or in a process of its own."""
+    plain: bool
+    """Runs as its function's own coroutine, with nothing around it."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str,
+        parameters: Mapping[str, Any],
+        fn: Callable[..., Any],
+        **options: Unpack[RunOptions],
+    ) -> None:
+        given = checked_options({"name": name, "description": description, **options})
+        if name is None:
+            raise ConfigurationError("name: a Tool needs one: pass a short identifier")
+        if not callable(fn):
+            raise ConfigurationError(f"tool {name!r}: fn must be callable, got {type(fn).__name__}")
+        schema = _checked_schema(name, parameters)
+        self._fill(fn, given, SchemaBinder(name, schema), schema, Signature(description="", parameters=()))
+
+    @classmethod
+    def from_function(cls, fn: Callable[..., Any], options: Mapping[str, Any]) -> Tool:
+        """The tool a function's signature and docstring describe."""
+        given = checked_options(options)
+        if not callable(fn) or isinstance(fn, type):
+            raise ConfigurationError(f"a tool is made from a function, got {fn!r}: decorate a function or a method")
+        if given["name"] is None:
+            given["name"] = _own_name(fn)
+        try:
+            signature = read_signature(fn)
+            binder = SignatureBinder(given["name"], signature.parameters)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"tool {given['name']!r}: {error}") from error
+        self = cls.__new__(cls)
+        self._fill(fn, given, binder, binder.schema, signature)
+        return self
+
+    def _fill(
+        self,
+        fn: Callable[..., Any],
+        given: dict[str, Any],
+        binder: Binder,
+        schema: dict[str, Any],
+        signature: Signature,
+    ) -> None:
+        fields = self.__dict__  # `__setattr__` refuses
+        fields.update(given)
+        if given["description"] is None:
+            fields["description"] = signature.description
+        fields["parameters"] = schema
+        fields["spec"] = ToolSpec(self.name, self.description, schema)
+        fields["wants_context"] = signature.context is not None
+        fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
+        fields["_bind"] = binder.bind
+        fields["_signature"] = signature
+        fields["_context_name"] = signature.context
+        fields["_unbound"] = signature.takes_instance
+        if self.isolation == "process" and signature.context is not None:
+            raise ConfigurationError(
+                f"tool {self.name!r}: parameter {signature.context!r}: a process cannot report or spawn, so it gets no "
+                "ToolContext; remove the parameter or use isolation='thread'"
+            )
+        self._take(fn)
+
+    def _take(self, fn: Callable[..., Any]) -> None:
+        fields = self.__dict__
+        fields["fn"] = fn
+        run = None if self._runs_as_is(fn) else self._runner(fn)
+        fields["_run"] = self._refuse if self._unbound else run
+        fields["plain"] = fields["_run"] is None
+        inner = innermost(fn)
+        fields["__wrapped__"] = fn
+        fields["__name__"] = getattr(inner, "__name__", self.name)
+        fields["__qualname__"] = getattr(inner, "__qualname__", self.name)
+        fields["__module__"] = getattr(inner, "__module__", __name__)
+        fields["__doc__"] = getattr(inner, "__doc__", None)
+
+    def _runs_as_is(self, fn: Callable[..., Any]) -> bool:
+        """True when the function's own coroutine is all that has to be awaited."""
+        return self.isolation == "inline" and _is_coroutine_function(fn) and not self._signature.streams
+
+    def _runner(self, fn: Callable[..., Any]) -> Runner:
+        if self.isolation == "inline":
+            return partial(_run_inline, fn)
+        if self.isolation == "thread":
+            return partial(_run_threaded, fn, self.name)
+        from glidepath.tools.processes import Reference, run_in_process
+
+        try:
+            return partial(run_in_process, Reference(fn))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"tool {self.name!r}: {error}") from error
+
+    def _refuse(self, _values: dict[str, Any], _context: ToolContext | None) -> Awaitable[Any]:
+        raise ToolError(f"{self.name} is a method: give the agent `instance.{self.__name__}`, not the class's")
+
+    def bind(self, arguments: Mapping[str, Any]) -> Bound:
+        """The arguments, checked and typed; raises `ArgumentsError`, with a text for the model, and nothing else."""
+        return self._bind(arguments)
+
+    def invoke(self, values: dict[str, Any], context: ToolContext | None = None) -> Awaitable[Any]:
+        """Start one call with bound `values`; await the answer for what the function returned or raised.
+
+        Await it at once and in one place: an inline `async def` gives its own coroutine, unwrapped.
+        """
+        if self._context_name is not None:
+            values = {**values, self._context_name: context}
+        if self._run is None:
+            return self.fn(**values)  # type: ignore[no-any-return]
+        return self._run(values, context)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the plain function, as if it were not a tool."""
+        return self.fn(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Tool:
+        if instance is None or not self._unbound:
+            return self
+        bound = object.__new__(type(self))
+        bound.__dict__.update(self.__dict__)
+        bound.__dict__["_unbound"] = False
+        bound._take(self.fn.__get__(instance, owner))
+        return bound
+
+    def __setattr__(self, name: str, _value: object) -> None:
+        raise AttributeError(f"a Tool is immutable: make another one with {name}=... instead")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Tool is immutable: {name} cannot be deleted")
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}>"
+
+    # What `_fill` and `_take` keep for `bind` and `invoke`; `_run` is None where the function runs as it is.
+    _bind: Callable[[Mapping[str, Any]], Bound]
+    _signature: Signature
+    _context_name: str | None
+    _unbound: bool
+    _run: Runner | None
+    __name__: str
+
+
+@overload
+def tool(fn: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Tool: ...
+@overload
+def tool(fn: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a function a tool: `@tool`, `@tool(...)` or `tool(fn, ...)`.
+
+    Name, description and schema come from the function, its docstring and its annotations; raises
+    `ConfigurationError`, naming the option or the parameter and the fix, when they cannot.
+    """
+    if fn is None:
+        checked_options(options)  # a wrong option is reported where it is written
+        return lambda function: Tool.from_function(function, options)
+    if isinstance(fn, Tool):
+        if options:
+            raise ConfigurationError(f"{fn.name!r} is a tool already: give the options where it is made")
+        return fn
+    return Tool.from_function(fn, options)
+
+
+def _own_name(fn: Any) -> str:
+    own = None if isinstance(fn, type) else getattr(innermost(fn), "__name__", None)
+    name = type(fn).__name__ if own in (None, "__call__") else own
+    check_name(name)
+    return str(name)
+
+
+def _checked_schema(name: str, parameters: Any) -> dict[str, Any]:
+    """A copy of a schema from elsewhere that is safe to send and to read; raises `ConfigurationError`."""
+    wrong = f"tool {name!r}: parameters"
+    if not isinstance(parameters, Mapping):
+        raise ConfigurationError(f"{wrong}: expected a JSON Schema dict, got {type(parameters).__name__}")
+    try:
+        schema = _wire.loads(_wire.encode(dict(parameters)))
+    except Exception as error:
+        raise ConfigurationError(f"{wrong}: cannot be written as JSON ({error})") from error
+    if schema.setdefault("type", "object") != "object":
+        raise ConfigurationError(f"{wrong}: type must be 'object', got {schema['type']!r}")
+    if not isinstance(properties := schema.get("properties", {}), dict):
+        raise ConfigurationError(f"{wrong}: properties must be an object, got {type(properties).__name__}")
+    for key, shown in properties.items():
+        if not isinstance(shown, (dict, bool)):
+            raise ConfigurationError(f"{wrong}: properties.{key} must be a schema, got {shown!r}")
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
+        raise ConfigurationError(f"{wrong}: required must be a list of names, got {required!r}")
+    return schema  # type: ignore[no-any-return]
+
+
+# --- running ----------------------------------------------------------------------------------------------------
+
+
+def _is_coroutine_function(fn: Any) -> bool:
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+def _is_async(fn: Any) -> bool:
+    if _is_coroutine_function(fn):
+        return True
+    return inspect.isasyncgenfunction(fn) or inspect.isasyncgenfunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+async def _run_inline(fn: Callable[..., Any], values: dict[str, Any], context: ToolContext | None) -> Any:
+    result = fn(**values)
+    return drain(result, context) if inspect.isgenerator(result) else await settle(result, context)
+
+
+async def _run_threaded(fn: Callable[..., Any], name: str, values: dict[str, Any], context: ToolContext | None) -> Any:
+    def call() -> Any:
+        if _is_async(fn):  # asked for by name: a loop of its own, so that it may block
+            import asyncio
+
+            return asyncio.run(_run_inline(fn, values, context))
+        result = fn(**values)
+        return drain(result, context) if inspect.isgenerator(result) else result
+
+    return await run_in_thread(call, name, context)

@@ -1,0 +1,96 @@
+"""Reads what a docstring says about a function and about each of its parameters.
+
+Understands Google, NumPy and Sphinx style. Anything else is description; nothing here ever raises.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+__all__ = ["read_docstring"]
+
+_GOOGLE = re.compile(r"(args|arguments|parameters|params)\s*:\s*$", re.IGNORECASE)
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)$")
+_NUMPY = re.compile(r"(other )?parameters\s*$", re.IGNORECASE)
+_NUMPY_ENTRY = re.compile(r"\*{0,2}(\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_RULE = re.compile(r"-{3,}\s*$")
+_SPHINX = re.compile(r":(param|parameter|arg|argument|key|keyword|type)\s+([^:]+):\s*(.*)$")
+
+
+def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
+    """The description without the parameter sections, and what it says about each parameter."""
+    lines = inspect.cleandoc(text or "").splitlines()
+    body: list[str] = []
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if line[:1] == ":" and (field := _SPHINX.match(line)):
+            at = _sphinx(lines, at, field, found)
+        elif _NUMPY.match(line) and at + 1 < len(lines) and _RULE.match(lines[at + 1]):
+            at = _numpy(lines, at + 2, found)
+        elif _GOOGLE.match(line) and _has_entries(lines, at + 1):
+            at = _google(lines, at + 1, found)
+        else:
+            body.append(line.rstrip())
+            at += 1
+    description = re.sub(r"\n{3,}", "\n\n", "\n".join(body)).strip()
+    return description, {name: said for name, said in found.items() if said}
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _has_entries(lines: list[str], at: int) -> bool:
+    # "Parameters:" at the end of an ordinary sentence has no indented block below it.
+    return next((_indent(line) > 0 for line in lines[at:] if line.strip()), False)
+
+
+def _google(lines: list[str], at: int, found: dict[str, str]) -> int:
+    """Read an indented block of `name (type): text` entries; returns the first line after it."""
+    level = next(_indent(line) for line in lines[at:] if line.strip())
+    name = ""
+    while at < len(lines) and (not lines[at].strip() or _indent(lines[at]) > 0):
+        text = lines[at].strip()
+        entry = _GOOGLE_ENTRY.match(text) if _indent(lines[at]) <= level else None
+        if entry:
+            name = entry[1]
+            found[name] = entry[2].strip()
+        elif name and text:
+            found[name] = f"{found[name]} {text}".strip()
+        at += 1
+    return at
+
+
+def _numpy(lines: list[str], at: int, found: dict[str, str]) -> int:
+    """Read `name : type` lines with indented text below each; returns the first line of the next section."""
+    names: list[str] = []
+    while at < len(lines):
+        text = lines[at].strip()
+        if text and at + 1 < len(lines) and _RULE.match(lines[at + 1]):
+            break
+        if text and _indent(lines[at]) == 0:
+            entry = _NUMPY_ENTRY.match(text)
+            if not entry:  # ordinary text again
+                break
+            names = [name.strip().lstrip("*") for name in entry[1].split(",")]
+            found.update(dict.fromkeys(names, ""))
+        elif text:
+            for name in names:
+                found[name] = f"{found[name]} {text}".strip()
+        at += 1
+    return at
+
+
+def _sphinx(lines: list[str], at: int, field: re.Match[str], found: dict[str, str]) -> int:
+    """Read one `:param type name: text` with its indented continuation; `:type:` is dropped, the schema has it."""
+    said = [field[3].strip()]
+    at += 1
+    while at < len(lines) and lines[at].strip() and _indent(lines[at]) > 0:
+        said.append(lines[at].strip())
+        at += 1
+    if field[1] != "type" and field[2].split():
+        found[field[2].split()[-1].lstrip("*")] = " ".join(said).strip()
+    return at

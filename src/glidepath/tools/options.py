@@ -1,0 +1,109 @@
+"""The options of a tool, and what is wrong with the ones somebody gave."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+from glidepath.errors import ConfigurationError
+from glidepath.tools.advice import closest
+from glidepath.tools.text import shorten
+
+__all__ = ["Isolation", "RunOptions", "ToolOptions", "check_name", "checked_options"]
+
+Isolation = Literal["inline", "thread", "process"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ISOLATIONS = ("inline", "thread", "process")
+
+
+class RunOptions(TypedDict, total=False):
+    """How a tool may be run."""
+
+    exclusive: bool
+    parallel_safe: bool
+    counts_toward_limit: bool
+    votes_on_termination: bool
+    terminal: bool
+    idempotent: bool
+    read_only: bool
+    polling: bool
+    timeout: float | None
+    max_result_chars: int | None
+    aborts_siblings_on_error: bool
+    requires_approval: bool
+    isolation: Isolation | None
+
+
+class ToolOptions(RunOptions, total=False):
+    """Everything that can be said about a tool besides its function."""
+
+    name: str | None
+    description: str | None
+
+
+_DEFAULTS: Mapping[str, Any] = {
+    "name": None,
+    "description": None,
+    "exclusive": False,
+    "parallel_safe": False,
+    "counts_toward_limit": True,
+    "votes_on_termination": True,
+    "terminal": False,
+    "idempotent": False,
+    "read_only": False,
+    "polling": False,
+    "timeout": None,
+    "max_result_chars": None,
+    "aborts_siblings_on_error": False,
+    "requires_approval": False,
+    "isolation": None,
+}
+
+
+def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options, defaults filled in; raises `ConfigurationError` naming the option that is wrong and the fix."""
+    for name in options:
+        if name not in _DEFAULTS:
+            meant = closest(name, _DEFAULTS)
+            hint = f"did you mean {meant!r}?" if meant else f"the options are {', '.join(_DEFAULTS)}"
+            raise ConfigurationError(f"unknown tool option {name!r}: {hint}")
+    given = {**_DEFAULTS, **options}
+    for name, default in _DEFAULTS.items():
+        if isinstance(default, bool) and not isinstance(given[name], bool):
+            raise ConfigurationError(f"{name}: expected True or False, got {given[name]!r}")
+    if given["name"] is not None:
+        check_name(given["name"])
+    _check_description(given["description"])
+    timeout, most = given["timeout"], given["max_result_chars"]
+    if timeout is not None and not (_is_number(timeout) and math.isfinite(timeout) and timeout > 0):
+        raise ConfigurationError(f"timeout: expected seconds above 0, or None for no timeout, got {timeout!r}")
+    if most is not None and not (type(most) is int and most > 0):
+        raise ConfigurationError(f"max_result_chars: expected a whole number above 0, or None, got {most!r}")
+    if given["isolation"] is not None and given["isolation"] not in _ISOLATIONS:
+        raise ConfigurationError(f"isolation: expected one of {', '.join(_ISOLATIONS)}, got {given['isolation']!r}")
+    return given
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def check_name(name: Any) -> None:
+    """Refuse a name that some provider would refuse."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        shown = shorten(repr(name), 100)
+        raise ConfigurationError(f"name: expected 1 to 64 letters, digits, _ or -, got {shown}: pass name='...'")
+
+
+def _check_description(description: Any) -> None:
+    if description is None:
+        return
+    if not isinstance(description, str):
+        raise ConfigurationError(f"description: expected a str, got {type(description).__name__}")
+    try:
+        description.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError("description: contains half of a surrogate pair: remove it") from None

@@ -1,0 +1,180 @@
+"""What a tool returns, and how anything it may return becomes one result the model can read."""
+
+from __future__ import annotations
+
+import os
+from collections import abc
+from typing import Any
+
+from glidepath import _wire
+from glidepath._wire import Value
+from glidepath.errors import ToolError
+from glidepath.messages import ImageBlock, ResultBlock, TextBlock
+from glidepath.tools.text import clean, clean_data, split, trim
+
+__all__ = ["NO_OUTPUT", "ToolResult", "as_result", "trim_result"]
+
+NO_OUTPUT = "(no output)"
+"""What the model reads when a tool returned nothing: providers refuse an empty result."""
+
+_BLOCKS = (TextBlock, ImageBlock)
+_RETURN = "return a str, an image, a ToolResult, or data that can be written as JSON"
+
+
+class ToolResult(Value, frozen=True):
+    """What a tool answers when plain text is not enough.
+
+    `details` and `narration` are for people and never sent to the model. `terminate` votes to end the run. `kind`
+    names the class of an error.
+    """
+
+    content: str | tuple[ResultBlock, ...]
+    is_error: bool = False
+    details: Any = None
+    narration: str | None = None
+    terminate: bool = False
+    kind: str | None = None
+
+
+def as_result(value: Any) -> ToolResult:
+    """The result for whatever a tool returned; raises `ToolError`, naming the type, for what no model can read."""
+    if type(value) is str:
+        return ToolResult(clean(value) or NO_OUTPUT)
+    if isinstance(value, ToolResult):
+        return _checked(value)
+    return ToolResult(_content(value))
+
+
+def _checked(result: ToolResult) -> ToolResult:
+    changes: dict[str, Any] = {}
+    content = _content(result.content)
+    if content is not result.content:
+        changes["content"] = content
+    if result.details is not None:
+        changes["details"] = _detached(result.details)
+    if result.narration is not None and (narration := clean(str(result.narration))) is not result.narration:
+        changes["narration"] = narration
+    if result.kind is not None and type(result.kind) is not str:
+        changes["kind"] = str(result.kind)
+    for flag in ("is_error", "terminate"):
+        if type(value := getattr(result, flag)) is not bool:
+            changes[flag] = bool(value)
+    return _wire.replace(result, **changes) if changes else result
+
+
+def _content(value: Any) -> str | tuple[ResultBlock, ...]:
+    if value is None:
+        return NO_OUTPUT
+    if isinstance(value, str):
+        return clean(value if type(value) is str else str.__str__(value)) or NO_OUTPUT
+    if isinstance(value, _BLOCKS):
+        return (_block(value),)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return (_image(bytes(value)),)
+    if isinstance(value, (list, tuple)) and any(isinstance(item, _BLOCKS) for item in value):
+        return tuple([_block(item) for item in value])
+    return _json(value) or NO_OUTPUT
+
+
+def _block(item: Any) -> ResultBlock:
+    if isinstance(item, ImageBlock):
+        return item
+    if isinstance(item, TextBlock):
+        text = clean(item.text)
+        return item if text is item.text else TextBlock(text)
+    if isinstance(item, (bytes, bytearray, memoryview)):
+        return _image(bytes(item))
+    content = _content(item)
+    if not isinstance(content, str):
+        raise ToolError(f"the tool returned a list inside a list of blocks: {_RETURN}")
+    return TextBlock(content)
+
+
+def _image(data: bytes) -> ImageBlock:
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        kind = "png"
+    elif data.startswith(b"\xff\xd8\xff"):
+        kind = "jpeg"
+    elif data.startswith((b"GIF87a", b"GIF89a")):
+        kind = "gif"
+    elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        kind = "webp"
+    else:
+        raise ToolError(
+            f"the tool returned {len(data)} bytes that are not a PNG, JPEG, GIF or WebP image: "
+            "decode them to str, or write them to a file and return its path"
+        )
+    return ImageBlock(media_type=f"image/{kind}", data=data)
+
+
+def _json(value: Any) -> str:
+    try:
+        try:
+            return _encode(value).decode()
+        except UnicodeEncodeError:
+            return _encode(clean_data(_wire.plain(value, enc_hook=_plainer))).decode()
+    except RecursionError:
+        raise ToolError(f"the tool returned a {_named(value)} that refers to itself or is nested too deeply") from None
+    except Exception as error:
+        raise ToolError(f"the tool returned a {_named(value)} that cannot be sent ({error}): {_RETURN}") from error
+
+
+def _detached(details: Any) -> Any:
+    """Plain data of its own: a tool that goes on changing what it returned must not change the journal."""
+    return _wire.loads(_json(details))
+
+
+def _plainer(value: Any) -> Any:
+    """What to write for a type that msgspec does not know."""
+    if callable(dump := getattr(value, "model_dump", None)):  # a pydantic model, by duck typing
+        return dump(mode="json")
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, str):  # a subclass
+        return str.__str__(value)
+    if isinstance(value, abc.Mapping):
+        return dict(value)
+    if isinstance(value, abc.Collection):
+        return list(value)
+    raise NotImplementedError(f"objects of type {_named(value)} have no JSON form")
+
+
+_encode = _wire.encoder(enc_hook=_plainer)
+
+
+def _named(value: Any) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def trim_result(result: ToolResult, limit: int) -> ToolResult:
+    """The result with at most `limit` characters of text over all blocks, cut as `trim` cuts; images survive."""
+    if isinstance(result.content, str):
+        if len(result.content) <= limit:
+            return result
+        return _wire.replace(result, content=trim(result.content, limit))
+    total = sum([len(block.text) for block in result.content if isinstance(block, TextBlock)])
+    if total <= limit:
+        return result
+    return _wire.replace(result, content=_trimmed(result.content, total, limit))
+
+
+def _trimmed(blocks: tuple[ResultBlock, ...], total: int, limit: int) -> tuple[ResultBlock, ...]:
+    head, marker, tail = split(total, limit)
+    kept: list[ResultBlock] = []
+    start = 0
+    for block in blocks:
+        if isinstance(block, ImageBlock):
+            kept.append(block)
+            continue
+        size = len(block.text)
+        text = block.text[: max(head - start, 0)]
+        if start <= head < start + size:  # the cut begins inside this block, and begins in one only
+            text += marker
+        last = start + size - (total - tail)  # how much of the tail lies in this block
+        if last > 0:
+            text += block.text[max(size - last, 0) :]
+        if text:
+            kept.append(TextBlock(text))
+        start += size
+    return tuple(kept)

@@ -1,0 +1,225 @@
+"""Reads a function's signature: which arguments a model may give, of which types, and who gets the context."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import math
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from glidepath import _wire
+from glidepath._wire import UNSET, Value
+from glidepath.errors import ConfigurationError
+from glidepath.tools import bridge
+from glidepath.tools.context import ToolContext
+from glidepath.tools.docstrings import read_docstring
+
+__all__ = ["REQUIRED", "Parameter", "Signature", "innermost", "read_signature"]
+
+REQUIRED = UNSET
+"""The default of a parameter that has none."""
+
+_CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
+_WRONG_KIND = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only: a model gives arguments by name, so remove the `/`",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments: use one parameter of type list instead",
+    inspect.Parameter.VAR_KEYWORD: "takes any keyword: name the parameters, or use one parameter of type dict",
+}
+
+
+class Parameter(Value, frozen=True, kw_only=True):
+    """One argument a model may give."""
+
+    name: str
+    kind: Any
+    default: Any = REQUIRED
+    description: str = ""
+
+    def field(self) -> Any:
+        """The struct field for it."""
+        if self.default is REQUIRED:
+            return (self.name, self.kind)
+        if isinstance(self.default, (str, int, float, type(None))):
+            return (self.name, self.kind, self.default)
+        # A tool that changes its own argument must not change the next call's default.
+        return (self.name, self.kind, _wire.field(default_factory=functools.partial(copy.deepcopy, self.default)))
+
+
+class Signature(Value, frozen=True, kw_only=True):
+    """What a function wants: its parameters, the one for the context, and what its docstring says."""
+
+    description: str
+    parameters: tuple[Parameter, ...]
+    context: str | None = None
+    takes_instance: bool = False
+    streams: bool = False
+
+
+def innermost(fn: Any) -> Any:
+    """The function inside partials, methods, wrappers and callable objects: where name, docs and globals are."""
+    for _ in range(100):  # a wrapper that wraps itself must not hang us
+        if isinstance(fn, functools.partial):
+            fn = fn.func
+        elif inspect.ismethod(fn):
+            fn = fn.__func__
+        elif hasattr(fn, "__wrapped__"):
+            fn = fn.__wrapped__
+        elif not inspect.isroutine(fn) and not isinstance(fn, type) and inspect.isfunction(type(fn).__call__):
+            fn = type(fn).__call__
+        else:
+            break
+    return fn
+
+
+def read_signature(fn: Callable[..., Any]) -> Signature:
+    """What `fn` wants; raises `ConfigurationError` naming the parameter that a model cannot give."""
+    inner = innermost(fn)
+    signature = _signature(fn)
+    description, said = read_docstring(_doc(fn, inner))
+    taken = _bound_keywords(fn)
+    given = [parameter for parameter in signature.parameters.values() if parameter.name not in taken]
+    takes_instance = _takes_instance(fn, given)
+    parameters: list[Parameter] = []
+    context: str | None = None
+    for parameter in given[1:] if takes_instance else given:
+        if parameter.kind in _WRONG_KIND:
+            raise ConfigurationError(f"parameter {parameter.name!r} {_WRONG_KIND[parameter.kind]}")
+        kind = _resolve(parameter.name, parameter.annotation, inner)
+        if not _is_context(kind):
+            parameters.append(_parameter(parameter, kind, said.get(parameter.name, "")))
+        elif context is None:
+            context = parameter.name
+        else:
+            raise ConfigurationError(f"parameter {parameter.name!r}: only one parameter can be a ToolContext")
+    return Signature(
+        description=description,
+        parameters=tuple(parameters),
+        context=context,
+        takes_instance=takes_instance,
+        streams=_returns_stream(signature.return_annotation),
+    )
+
+
+def _signature(fn: Callable[..., Any]) -> inspect.Signature:
+    try:
+        if sys.version_info >= (3, 14):  # names that exist only for type checkers must not stop us
+            import annotationlib
+
+            return inspect.signature(fn, annotation_format=annotationlib.Format.FORWARDREF)
+        return inspect.signature(fn)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{fn!r} has no signature to read: wrap it in a function with annotated parameters"
+        ) from error
+
+
+def _doc(fn: Any, inner: Any) -> str | None:
+    own = None if isinstance(fn, functools.partial) else getattr(fn, "__doc__", None)
+    return own if isinstance(own, str) else getattr(inner, "__doc__", None)
+
+
+def _bound_keywords(fn: Any) -> set[str]:
+    """Keywords a partial has already given: often secrets, never the model's business."""
+    taken: set[str] = set()
+    while isinstance(fn, functools.partial):
+        taken.update(fn.keywords)
+        fn = fn.func
+    return taken
+
+
+def _takes_instance(fn: Any, given: list[inspect.Parameter]) -> bool:
+    """True for a method that is being decorated in its class body."""
+    if not inspect.isfunction(fn) or not given or given[0].annotation is not inspect.Parameter.empty:
+        return False
+    return given[0].name == "self" and "." in fn.__qualname__.rpartition("<locals>.")[2]
+
+
+def _resolve(name: str, annotation: Any, inner: Any) -> Any:
+    """The type an annotation stands for, written as a string or not."""
+    if annotation is inspect.Parameter.empty:
+        return Any
+
+    def probe() -> None: ...
+
+    probe.__annotations__ = {"it": annotation}
+    namespace = {"ToolContext": ToolContext, **getattr(inner, "__globals__", {})}
+    try:
+        try:
+            return typing.get_type_hints(probe, namespace, include_extras=True)["it"]
+        except NameError:  # a type that lives in the function around this one
+            return typing.get_type_hints(probe, namespace, _locals_of_caller(), include_extras=True)["it"]
+    except Exception as error:
+        raise ConfigurationError(
+            f"parameter {name!r}: the annotation {annotation!r} cannot be resolved ({error}); "
+            "import its type at run time, not under `if TYPE_CHECKING`"
+        ) from error
+
+
+def _locals_of_caller() -> Mapping[str, Any]:
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("glidepath."):
+        frame = frame.f_back
+    return {} if frame is None else frame.f_locals
+
+
+def _is_context(kind: Any) -> bool:
+    if isinstance(kind, type):
+        return issubclass(kind, ToolContext)
+    if typing.get_origin(kind) in (Annotated, typing.Union, types.UnionType):
+        return any(_is_context(part) for part in typing.get_args(kind))
+    return False
+
+
+def _returns_stream(annotation: Any) -> bool:
+    """True when the annotation says that the function answers with an async iterator."""
+    said = annotation if isinstance(annotation, str) else str(typing.get_origin(annotation) or annotation)
+    return any(word in said for word in ("AsyncIterator", "AsyncGenerator", "AsyncIterable"))
+
+
+def _parameter(parameter: inspect.Parameter, kind: Any, documented: str) -> Parameter:
+    kind, described = _annotated(kind)
+    default = REQUIRED if parameter.default is inspect.Parameter.empty else parameter.default
+    if default is not REQUIRED:
+        _check_default(parameter.name, kind, default)
+    return Parameter(name=parameter.name, kind=kind, default=default, description=described or documented)
+
+
+def _annotated(kind: Any) -> tuple[Any, str]:
+    """The type with everything msgspec understands, and the description in an `Annotated`.
+
+    A description may be a plain str, `Meta(description=...)`, `Doc(...)` or pydantic's `Field(description=...)`; the
+    bounds of annotated-types and of `Field` become a `Meta`, so that they are checked and not silently dropped.
+    """
+    if typing.get_origin(kind) is not Annotated:
+        return kind, ""
+    described = ""
+    bounds: dict[str, Any] = {}
+    for extra in kind.__metadata__:
+        if isinstance(extra, _wire.Meta):
+            described = extra.description or described
+            continue
+        text = extra if isinstance(extra, str) else getattr(extra, "description", getattr(extra, "documentation", None))
+        described = text if isinstance(text, str) else described
+        for part in (extra, *(getattr(extra, "metadata", None) or ())):
+            found = {key: getattr(part, key, None) for key in _CONSTRAINTS}
+            bounds.update({key: value for key, value in found.items() if value is not None})
+    return (Annotated[kind, _wire.Meta(**bounds)] if bounds else kind), described
+
+
+def _check_default(name: str, kind: Any, default: Any) -> None:
+    try:
+        if isinstance(default, float) and not math.isfinite(default):
+            raise ValueError("not a JSON number")
+        shown = bridge.encode(default)
+        if default is not None:  # `x: str = None` is common, and a null for it is dropped
+            _wire.decoder(kind, dec_hook=bridge.build)(shown)
+    except Exception as error:
+        raise ConfigurationError(
+            f"parameter {name!r}: the default {default!r} is not a value a model could give ({error}); "
+            "use None, or a value of the annotated type"
+        ) from error

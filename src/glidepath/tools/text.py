@@ -1,0 +1,67 @@
+"""Text that is safe to send: short enough, and without half characters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["clean", "clean_data", "shorten", "trim"]
+
+_CHUNK = 1 << 16
+
+
+def clean(text: str) -> str:
+    """The text without lone surrogates, which no JSON writer accepts; the same object when it has none."""
+    if text.isascii():  # a flag on the string: costs nothing, however long
+        return text
+    try:
+        # In pieces, so that checking a huge text does not double it in memory.
+        for start in range(0, len(text), _CHUNK):
+            text[start : start + _CHUNK].encode()
+    except UnicodeEncodeError:
+        # Through UTF-16 two halves that belong together become the character they meant.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def clean_data(data: Any) -> Any:
+    """Plain data with every text in it cleaned."""
+    if isinstance(data, str):
+        return clean(data)
+    if isinstance(data, dict):
+        return {clean_data(key): clean_data(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [clean_data(item) for item in data]
+    return data
+
+
+def shorten(text: str, limit: int) -> str:
+    """The text for use inside a message: cleaned, at most `limit` characters, the cut shown by an ellipsis."""
+    return clean(text) if len(text) <= limit else clean(text[: limit - 1]) + "…"
+
+
+def split(total: int, limit: int) -> tuple[int, str, int]:
+    """How `total` characters fit into `limit`: how many of the head, the marker, how many of the tail.
+
+    Three parts head to one part tail. An empty marker means that there is no room for one.
+    """
+    # Measured with `limit` in the place of the kept size, which never has more digits.
+    room = limit - len(_marker(total, limit))
+    if room <= 0:
+        return max(limit, 0), "", 0
+    tail = room // 4
+    return room - tail, _marker(total, room), tail
+
+
+def trim(text: str, limit: int) -> str:
+    """At most `limit` characters: head and tail around a marker that states the original and the kept size.
+
+    Costs O(limit), however long the text. A limit with no room for the marker keeps the head alone.
+    """
+    if len(text) <= limit:
+        return text
+    head, marker, tail = split(len(text), limit)
+    return f"{text[:head]}{marker}{text[len(text) - tail :]}"
+
+
+def _marker(total: int, kept: int) -> str:
+    return f"\n[... cut: {total} characters, {kept} kept ...]\n"

@@ -1,0 +1,110 @@
+"""Runs blocking work on daemon threads of our own.
+
+Never asyncio's default executor: closing a loop waits for every thread in that one, so one tool that hangs would hang
+the whole program. A thread of ours can be let go of, and dies with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from glidepath.errors import ToolError
+from glidepath.tools.context import ToolContext
+from glidepath.tools.progress import settle
+
+__all__ = ["Worker", "run_in_thread"]
+
+_JOIN_SECONDS = 0.1
+
+
+class Worker:
+    """One call on one daemon thread. Its outcome is handed over on the loop that started it.
+
+    A loop with a set `workers` (virtual time) is told while the thread is busy, so that its clock stands still.
+    """
+
+    def __init__(self, call: Callable[[], Any], name: str) -> None:
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+        self._busy: set[object] | None = getattr(self._loop, "workers", None)
+        self._waiter: asyncio.Future[None] | None = None
+        self._outcome: tuple[Any, BaseException | None] | None = None
+        self.ended = False
+        """True once the call has returned or raised, also before that is known on the loop."""
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._work,), name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; raises `ToolError` when the system has none left."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise ToolError(f"no thread could be started for the tool ({error}): try again with fewer calls") from error
+        if self._busy is not None:
+            self._busy.add(self)
+
+    def _work(self) -> None:
+        value, error = None, None
+        try:
+            value = self._call()
+        except BaseException as raised:  # SystemExit too: it must reach whoever awaits, not vanish with the thread
+            error = raised
+        self.ended = True
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, value, error)
+        except RuntimeError:  # the loop is closed: nobody is left to tell
+            return
+
+    def _deliver(self, value: Any, error: BaseException | None) -> None:
+        self._thread.join(_JOIN_SECONDS)  # it has nothing left to do: when we return, no thread of ours is alive
+        self._outcome = (value, error)
+        self.release()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def release(self) -> None:
+        """Stop holding the virtual clock: the work is done or let go."""
+        if self._busy is not None:
+            self._busy.discard(self)
+
+    async def finished(self) -> None:
+        """Wait for the end of the call. Cancelling the wait leaves the thread running; one may wait again."""
+        while self._outcome is None:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+
+    def outcome(self) -> Any:
+        """What the finished call returned; raises what it raised."""
+        assert self._outcome is not None  # noqa: S101 - for the type checker; callers waited
+        value, error = self._outcome
+        if error is None:
+            return value
+        try:
+            if isinstance(error, StopIteration):  # inside a coroutine Python takes it for something else
+                raise ToolError(f"StopIteration: {error}") from error
+            raise error
+        finally:
+            self._outcome = None
+            del error  # or the traceback would keep this frame alive, and the frame the traceback
+
+
+async def run_in_thread(call: Callable[[], Any], name: str, context: ToolContext | None) -> Any:
+    """Run a blocking call on a thread and await its result.
+
+    When the await is cancelled, the thread is let go at once: `context.abandoned` is "thread", unless the call had
+    ended already, and whatever it returns later is discarded.
+    """
+    worker = Worker(call, f"glidepath-tool-{name}")
+    worker.start()
+    try:
+        await worker.finished()
+    except BaseException:  # cancelled, or closed with the loop
+        worker.release()
+        if context is not None and not worker.ended:
+            context.abandoned = "thread"
+        raise
+    return await settle(worker.outcome(), context)
