@@ -1,0 +1,252 @@
+"""Virtual time: an event loop on which an hour's sleep passes at once, and a deadlock is an error, not a hang."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import selectors
+import time
+from asyncio import Future, Task
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Executor
+from typing import Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
+
+__all__ = ["VirtualClock", "VirtualLoop", "VirtualTimeError", "virtual"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
+
+_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+_TICK = 0.05  # real seconds of one wait for a thread or a process
+_RESOLUTION = 1e-6  # timers closer than this are due together; far above the rounding of 10**9 seconds
+_CLEANUP_ITERATIONS = 100_000
+_CLEANUP_SECONDS = 86_400.0
+
+
+class VirtualTimeError(RuntimeError):
+    """The virtual loop cannot go on: nothing left to wait for, or a limit of the clock was passed."""
+
+
+class VirtualClock:
+    """A clock that jumps to the next timer whenever nothing is ready, and the loops that live by it.
+
+    Time stands still while the loop's `workers` (threads) are busy: the loop then waits in real time for their
+    wake-up. While real file descriptors or child processes are open it jumps only after nothing arrived for `real_wait`
+    real seconds. When nothing is ready, no timer is set, and no worker, descriptor or process could wake the loop, it
+    raises `VirtualTimeError` and says which tasks wait where.
+
+    `limit` bounds the virtual seconds, `max_iterations` the rounds of the loop, and `busy_limit` the real seconds it
+    waits for one wake-up by a thread or process.
+    """
+
+    def __init__(
+        self,
+        start: float = 0.0,
+        epoch: float = _EPOCH,
+        *,
+        limit: float = 10.0**7,
+        max_iterations: int = 5_000_000,
+        real_wait: float = 0.05,
+        busy_limit: float = 60.0,
+    ) -> None:
+        self.limit = limit
+        self.max_iterations = max_iterations
+        self.real_wait = real_wait
+        self.busy_limit = busy_limit
+        self._start = start
+        self._epoch = epoch
+        self._time = start
+
+    def time(self) -> float:
+        """The virtual monotonic time, in seconds; it goes on from one `run` to the next."""
+        return self._time
+
+    def now(self) -> float:
+        """The virtual wall-clock time, in seconds since the epoch."""
+        return self._epoch + self._time - self._start
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end on a fresh virtual loop, as `asyncio.run` does: nothing is left behind."""
+        with asyncio.Runner(loop_factory=self.new_loop) as runner:
+            return runner.run(main)
+
+    def new_loop(self) -> VirtualLoop:
+        """A fresh loop that lives by this clock; close it when done."""
+        return VirtualLoop(self)
+
+    def _jump(self, seconds: float) -> None:
+        self._time += seconds
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop in virtual time.
+
+    `workers` is the set of things that are busy in real time: whoever starts a thread adds a token, and a callback on
+    this loop discards it. `run_in_executor` (and so `asyncio.to_thread`) does that by itself.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.workers: set[object] = set()
+        self._processes: list[asyncio.SubprocessTransport] = []
+        super().__init__(_VirtualSelector(self))
+        self._clock_resolution = _RESOLUTION
+
+    def time(self) -> float:
+        """The virtual monotonic time."""
+        return self.clock.time()
+
+    def epoch(self) -> float:
+        """The virtual wall-clock time, in seconds since the epoch."""
+        return self.clock.now()
+
+    def live_processes(self) -> int:
+        """How many processes started by this loop have not been seen to end."""
+        self._processes = [process for process in self._processes if process.get_returncode() is None]
+        return len(self._processes)
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> Future[T]:
+        """As on any loop; time stands still until the thread is done."""
+        future = super().run_in_executor(executor, func, *args)
+        self.workers.add(future)
+        future.add_done_callback(self.workers.discard)
+        return future
+
+    async def shutdown_default_executor(self, *args: Any, **options: Any) -> None:
+        """As on any loop; time stands still meanwhile."""
+        closing = "the shutdown of the default executor"
+        self.workers.add(closing)
+        try:
+            await super().shutdown_default_executor(*args, **options)
+        finally:
+            self.workers.discard(closing)
+
+    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
+        """As on any loop; the process counts as real work until it ends."""
+        transport, protocol = await super().subprocess_exec(*args, **options)
+        self._processes.append(transport)
+        return transport, protocol
+
+    async def subprocess_shell(self, *args: Any, **options: Any) -> Any:
+        """As on any loop; the process counts as real work until it ends."""
+        transport, protocol = await super().subprocess_shell(*args, **options)
+        self._processes.append(transport)
+        return transport, protocol
+
+
+class _VirtualSelector(selectors.BaseSelector):
+    """Stands where the loop waits: decides between waiting in real time, jumping, and giving up."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._clock = loop.clock
+        self._real = selectors.DefaultSelector()
+        self._iterations = 0
+        self._most_iterations = loop.clock.max_iterations
+        self._latest = loop.clock.time() + loop.clock.limit
+        self._busy_since: float | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """What is ready; when nothing is, time moves or the loop is told why it cannot."""
+        self._iterations += 1
+        if self._iterations > self._most_iterations:
+            self._most_iterations += _CLEANUP_ITERATIONS
+            self._give_up(f"the virtual loop went round {self._clock.max_iterations} times")
+        ready = self._real.select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            self._busy_since = None
+            return ready
+        if self._loop.workers:
+            return self._wait_for_work()
+        if self._open():
+            if timeout is None:
+                return self._wait_for_work()
+            ready = self._real.select(self._clock.real_wait)
+            if ready:
+                return ready
+        if timeout is None:
+            # A thread nobody announced may still call: one last look in real time.
+            ready = self._real.select(self._clock.real_wait)
+            return ready or self._give_up("the virtual loop has nothing left to wait for")
+        self._jump(timeout)
+        return []
+
+    def _open(self) -> bool:
+        return len(self._real.get_map()) > 1 or self._loop.live_processes() > 0  # one is the loop's own wake-up pipe
+
+    def _wait_for_work(self) -> list[tuple[selectors.SelectorKey, int]]:
+        now = time.monotonic()
+        self._busy_since = self._busy_since or now
+        ready = self._real.select(_TICK)
+        if ready:
+            self._busy_since = None
+        elif now - self._busy_since > self._clock.busy_limit:
+            self._busy_since = None
+            busy = ", ".join(map(repr, self._loop.workers)) or "open descriptors or processes"
+            self._give_up(f"the virtual loop waited {self._clock.busy_limit} real seconds for {busy}")
+        return ready
+
+    def _jump(self, seconds: float) -> None:
+        if self._clock.time() + seconds > self._latest:
+            self._latest += seconds + _CLEANUP_SECONDS
+            self._give_up(f"virtual time passed its limit of {self._clock.limit} seconds")
+        self._clock._jump(seconds)  # noqa: SLF001 - only the selector moves the clock
+
+    def _give_up(self, why: str) -> NoReturn:
+        waiting = [f"  {line}" for line in sorted(map(_where, asyncio.all_tasks(self._loop)))]
+        raise VirtualTimeError("\n".join([f"{why}; pending tasks:", *(waiting or ["  none"])]))
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.modify(fileobj, events, data)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._real.get_map()
+
+    def close(self) -> None:
+        self._real.close()
+
+
+def _where(task: Task[Any]) -> str:
+    """The task's name and the line at which it waits, as deep as can be seen."""
+    place = "an unknown place"
+    awaited: Any = task.get_coro()
+    while (frame := _part(awaited, "cr_frame", "ag_frame", "gi_frame")) is not None:
+        place = f"{frame.f_code.co_qualname} at {frame.f_code.co_filename}:{frame.f_lineno}"
+        awaited = _part(awaited, "cr_await", "ag_await", "gi_yieldfrom")
+    return f"{task.get_name()}: waits in {place}"
+
+
+def _part(awaited: Any, *names: str) -> Any:
+    return next((found for name in names if (found := getattr(awaited, name, None)) is not None), None)
+
+
+@overload
+def virtual(test: Callable[P, Coroutine[Any, Any, T]], /) -> Callable[P, T]: ...
+
+
+@overload
+def virtual(**options: float) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, T]]: ...
+
+
+def virtual(test: Any = None, /, **options: Any) -> Any:
+    """Turn an async test function into a plain one that runs in virtual time, on a fresh clock each time.
+
+    Use it bare (`@virtual`) or with the options of `VirtualClock`. The signature stays, so fixtures, parameters and
+    Hypothesis arguments arrive as they would.
+    """
+
+    def decorate(function: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., T]:
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> T:
+            return VirtualClock(**options).run(function(*args, **kwargs))
+
+        return run
+
+    return decorate if test is None else decorate(test)

@@ -1,0 +1,298 @@
+"""The legal orders of events: one small function per rule, each on the events of one leg of one run.
+
+A leg is what one `run()` or `resume()` emits: it begins with `RunStarted` and ends with `RunEnded`. A resumed leg goes
+on from something that is not shown, so it may begin inside a turn and with results of earlier calls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from glidepath.events import (
+    AttemptDiscarded,
+    Event,
+    MessageAdded,
+    RunEnded,
+    RunPaused,
+    RunStarted,
+    StreamChunk,
+    StreamStarted,
+    ToolEnded,
+    ToolProgress,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from glidepath.messages import AssistantMessage, StopReason
+from glidepath.outcome import ENDINGS, LoopOutcome, RunResult
+from glidepath.testing.transcript import transcript_errors
+
+__all__ = ["RULES", "grammar_errors"]
+
+Leg = Sequence[Event]
+
+
+def grammar_errors(events: Iterable[Event]) -> list[str]:
+    """Every rule these events break, run by run; empty when their order is legal."""
+    errors: list[str] = []
+    for run_id, legs in _runs(events).items():
+        for leg in legs:
+            for name, rule in RULES.items():
+                errors.extend(f"run {run_id}: {name}: {error}" for error in rule(leg))
+        errors.extend(f"run {run_id}: legs: {error}" for error in _leg_sequence(legs))
+    return errors
+
+
+def _runs(events: Iterable[Event]) -> dict[str, list[list[Event]]]:
+    runs: dict[str, list[list[Event]]] = {}
+    for event in events:
+        legs = runs.setdefault(event.run_id, [[]])
+        if isinstance(event, RunStarted) and event.resumed and legs[-1]:
+            legs.append([])
+        legs[-1].append(event)
+    return runs
+
+
+# --- the frame ------------------------------------------------------------------------------------------------
+
+
+def _leg_sequence(legs: Sequence[Leg]) -> Iterator[str]:
+    """A resumed leg counts on, or from the start; it never goes back into numbers that are used."""
+    for before, after in pairwise(legs):
+        if after[0].sequence not in (0, 1, before[-1].sequence + 1):
+            yield f"a resumed leg begins at {after[0].sequence} after {before[-1].sequence}"
+
+
+def _sequence(leg: Leg) -> Iterator[str]:
+    """Sequence numbers begin at 0 or 1 and rise by one, without gaps."""
+    if leg[0].sequence not in (0, 1) and not _resumed(leg):
+        yield f"begins at {leg[0].sequence}"
+    for before, after in pairwise(leg):
+        if after.sequence != before.sequence + 1:
+            yield f"{after.sequence} ({_name(after)}) follows {before.sequence} ({_name(before)})"
+
+
+def _start(leg: Leg) -> Iterator[str]:
+    """The first event, and no other, is RunStarted."""
+    if not isinstance(leg[0], RunStarted):
+        yield f"the first event is {_name(leg[0])}"
+    for event in leg[1:]:
+        if isinstance(event, RunStarted):
+            yield f"a second RunStarted at {event.sequence}"
+
+
+def _end(leg: Leg) -> Iterator[str]:
+    """The last event, and no other, is RunEnded."""
+    if not isinstance(leg[-1], RunEnded):
+        yield f"the last event is {_name(leg[-1])}"
+    for event in leg[:-1]:
+        if isinstance(event, RunEnded):
+            yield f"RunEnded at {event.sequence} is not the last event"
+
+
+def _ending(leg: Leg) -> Iterator[str]:
+    """State and outcome are a legal pair, and a cause is missing only where nothing needs one."""
+    result = _result(leg)
+    if result is None:
+        return
+    if (result.state, result.outcome) not in ENDINGS:
+        yield f"{result.state.name}/{result.outcome.name} is no legal ending"
+    natural = result.outcome is LoopOutcome.DONE and result.stop_reason is not StopReason.REFUSAL
+    if result.cause is None and not natural and result.outcome is not LoopOutcome.PAUSED:
+        yield f"{result.state.name}/{result.outcome.name} without a cause"
+    if result.run_id != leg[0].run_id:
+        yield f"the result belongs to run {result.run_id}"
+
+
+def _pause(leg: Leg) -> Iterator[str]:
+    """RunPaused is directly followed by RunEnded with PAUSED, about the same calls; and PAUSED comes only so."""
+    for event, following in zip(leg, [*leg[1:], None], strict=True):
+        if not isinstance(event, RunPaused):
+            continue
+        result = following.result if isinstance(following, RunEnded) else None
+        if result is None or result.outcome is not LoopOutcome.PAUSED:
+            yield "RunPaused is not directly followed by RunEnded with PAUSED"
+        elif set(event.call_ids) != _pending(leg):
+            yield f"RunPaused names {sorted(event.call_ids)}, the result {sorted(_pending(leg))}"
+    result = _result(leg)
+    if result and result.outcome is LoopOutcome.PAUSED and not any(isinstance(event, RunPaused) for event in leg):
+        yield "the run ended PAUSED without RunPaused"
+
+
+# --- turns ----------------------------------------------------------------------------------------------------
+
+
+def _turns(leg: Leg) -> Iterator[str]:
+    """Turns do not overlap, end as they began, and count up by one; the first is 1."""
+    open_turn: int | None = None
+    last: int | None = None if _resumed(leg) else 0
+    for event in leg:
+        if isinstance(event, TurnStarted):
+            if open_turn is not None:
+                yield f"turn {event.iteration} started inside turn {open_turn}"
+            if last is not None and event.iteration != last + 1:
+                yield f"turn {event.iteration} follows turn {last}"
+            open_turn = last = event.iteration
+        elif isinstance(event, TurnEnded):
+            unseen = open_turn is None and last is None
+            if open_turn != event.iteration and not unseen:
+                yield f"turn {event.iteration} ended, open is {open_turn}"
+            open_turn, last = None, event.iteration
+
+
+def _finished_turns(leg: Leg) -> Iterator[str]:
+    """A turn in which a reply was finished ends before the run does, unless the run is paused in it."""
+    open_turn: int | None = None
+    replied = landing = False
+    for event in leg:
+        if isinstance(event, TurnStarted):
+            open_turn, replied = event.iteration, False
+        elif isinstance(event, TurnEnded):
+            open_turn = None
+        elif isinstance(event, StreamStarted):
+            landing = event.landing
+        elif isinstance(event, MessageAdded) and not landing:
+            replied = replied or _finished_reply(event)
+    result = _result(leg)
+    paused = result is not None and result.outcome is LoopOutcome.PAUSED
+    if open_turn is not None and replied and not paused:
+        yield f"turn {open_turn} has its reply but no TurnEnded"
+
+
+def _turn_results(leg: Leg) -> Iterator[str]:
+    """TurnEnded carries the reply that was added, and one result for each of its calls, in source order."""
+    pending = _pending(leg)
+    called: list[str] | None = None
+    for event in leg:
+        if isinstance(event, TurnStarted):
+            called = None
+        elif isinstance(event, MessageAdded) and isinstance(event.message, AssistantMessage):
+            called = [call.id for call in event.message.tool_calls]
+        elif isinstance(event, TurnEnded):
+            carried = [call.id for call in event.message.tool_calls]
+            called = carried if called is None else called
+            answered = [result.call_id for result in event.tool_results]
+            if carried != called:
+                yield f"turn {event.iteration} called {called} and ended with a reply that called {carried}"
+            if answered not in (called, [call_id for call_id in called if call_id not in pending]):
+                yield f"turn {event.iteration} called {called} and ended with results of {answered}"
+
+
+def _finished_reply(event: MessageAdded) -> bool:
+    message = event.message
+    cut = (StopReason.ABORTED, StopReason.ERROR)
+    return isinstance(message, AssistantMessage) and message.stop_reason not in cut
+
+
+# --- streams --------------------------------------------------------------------------------------------------
+
+
+def _streams(leg: Leg) -> Iterator[str]:
+    """Every attempt streams its chunks, then exactly one finished and empty chunk."""
+    streaming = False
+    for event in leg:
+        if isinstance(event, StreamChunk):
+            if not streaming:
+                yield f"a chunk at {event.sequence} outside of an attempt, or after its finished chunk"
+            if event.finished and event.text:
+                yield f"the finished chunk at {event.sequence} has text"
+            streaming = streaming and not event.finished
+        elif isinstance(event, StreamStarted | AttemptDiscarded | RunEnded):
+            if streaming:
+                yield f"{_name(event)} at {event.sequence} before the finished chunk of the attempt"
+            streaming = isinstance(event, StreamStarted)
+
+
+def _discards(leg: Leg) -> Iterator[str]:
+    """A discard follows the finished chunk of its attempt, once; a second attempt follows a discard."""
+    attempt: int | None = None
+    finished = discarded = False
+    for event in leg:
+        if isinstance(event, StreamStarted):
+            if event.attempt > 1 and not discarded:
+                yield f"attempt {event.attempt} at {event.sequence} begins, the one before was not discarded"
+            attempt, finished, discarded = event.attempt, False, False
+        elif isinstance(event, StreamChunk):
+            finished = finished or event.finished
+        elif isinstance(event, AttemptDiscarded):
+            if not finished or discarded or event.attempt != attempt:
+                yield f"attempt {event.attempt} is discarded at {event.sequence}, but is not the one just finished"
+            discarded = True
+
+
+# --- tools ----------------------------------------------------------------------------------------------------
+
+
+def _tools(leg: Leg) -> Iterator[str]:
+    """A tool that started ends exactly once, and reports progress only in between."""
+    running: set[str] = set()
+    for event in leg:
+        if isinstance(event, ToolStarted):
+            if event.call_id in running:
+                yield f"call {event.call_id} started twice"
+            running.add(event.call_id)
+        elif isinstance(event, ToolEnded):
+            running.discard(event.call_id)
+        elif isinstance(event, ToolProgress) and event.call_id not in running:
+            yield f"call {event.call_id} reported progress while it was not running"
+    for call_id in sorted(running - _pending(leg)):
+        yield f"call {call_id} started and never ended"
+
+
+def _tool_ends(leg: Leg) -> Iterator[str]:
+    """A call ends at most once for each time a reply made it."""
+    made: Counter[str] = Counter()
+    ended: Counter[str] = Counter()
+    for event in leg:
+        if isinstance(event, MessageAdded) and isinstance(event.message, AssistantMessage):
+            made.update(call.id for call in event.message.tool_calls)
+        elif isinstance(event, ToolEnded):
+            ended[event.call_id] += 1
+            if ended[event.call_id] > made[event.call_id] + _resumed(leg):
+                yield f"call {event.call_id} ended {ended[event.call_id]} times, was made {made[event.call_id]} times"
+            if event.result.call_id != event.call_id:
+                yield f"call {event.call_id} ended with the result of {event.result.call_id}"
+
+
+def _results(leg: Leg) -> Iterator[str]:
+    """Every call in the added messages has exactly one result, in source order (G6)."""
+    messages = [event.message for event in leg if isinstance(event, MessageAdded)]
+    yield from transcript_errors(messages, _pending(leg), continued=_resumed(leg))
+
+
+RULES: Mapping[str, Callable[[Leg], Iterator[str]]] = {
+    "sequence": _sequence,
+    "start": _start,
+    "end": _end,
+    "ending": _ending,
+    "pause": _pause,
+    "turns": _turns,
+    "finished turns": _finished_turns,
+    "turn results": _turn_results,
+    "streams": _streams,
+    "discards": _discards,
+    "tools": _tools,
+    "tool ends": _tool_ends,
+    "results": _results,
+}
+"""Every rule by its name."""
+
+
+def _name(event: Event) -> str:
+    return type(event).__name__
+
+
+def _resumed(leg: Leg) -> bool:
+    return isinstance(leg[0], RunStarted) and leg[0].resumed
+
+
+def _result(leg: Leg) -> RunResult | None:
+    return leg[-1].result if isinstance(leg[-1], RunEnded) else None
+
+
+def _pending(leg: Leg) -> set[str]:
+    result = _result(leg)
+    paused = result is not None and result.outcome is LoopOutcome.PAUSED
+    return {item.call.id for item in result.pending} if result is not None and paused else set()
