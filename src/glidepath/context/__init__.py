@@ -1,0 +1,21 @@
+"""How a transcript is measured, kept valid, and made to fit: sizes, strategies, repair, the landing view."""
+
+from glidepath.context.landing import landing_view
+from glidepath.context.measure import BYTES_PER_TOKEN, CharEstimator, guarded, message_size, sizer
+from glidepath.context.orphans import repair, sendable
+from glidepath.context.strategies import Compact, NoShaping, SlidingWindow, strategy
+
+__all__ = [
+    "BYTES_PER_TOKEN",
+    "CharEstimator",
+    "Compact",
+    "NoShaping",
+    "SlidingWindow",
+    "guarded",
+    "landing_view",
+    "message_size",
+    "repair",
+    "sendable",
+    "sizer",
+    "strategy",
+]

@@ -1,0 +1,154 @@
+"""How large a message is, in tokens, before anybody has counted it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from glidepath import _wire
+from glidepath.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from glidepath.spi import TokenEstimator
+
+__all__ = ["BYTES_PER_TOKEN", "CharEstimator", "Estimate", "char_estimate", "guarded", "message_size", "sizer"]
+
+Estimate: TypeAlias = Callable[[str], int]
+"""The tokens of a text; `TokenEstimator.estimate` is one."""
+
+MESSAGE_OVERHEAD = 8
+CALL_OVERHEAD = 12
+IMAGE_TOKENS = 1_600
+
+BYTES_PER_TOKEN = 3
+_CHUNK = 65_536
+
+
+class CharEstimator:
+    """Counts a token for every three bytes of UTF-8, rounded up: more than tokenizers count for prose and code.
+
+    Dense data (base64, long numbers) can be more than that: calibrate, or plug in a real tokenizer. A huge text is
+    measured piece by piece, without a second copy of it. Lone surrogates count as three bytes.
+    """
+
+    def estimate(self, text: str) -> int:
+        """Tokens of a text, rather too many than too few."""
+        if text.isascii():
+            return (len(text) + 2) // BYTES_PER_TOKEN
+        size = 0
+        for start in range(0, len(text), _CHUNK):
+            size += len(text[start : start + _CHUNK].encode("utf-8", "surrogatepass"))
+        return (size + 2) // BYTES_PER_TOKEN
+
+
+char_estimate: Estimate = CharEstimator().estimate
+
+
+def guarded(estimate: Estimate) -> Estimate:
+    """The same estimate, with `CharEstimator` in its place for a text on which it raises or answers nonsense."""
+    if getattr(estimate, "__func__", None) is CharEstimator.estimate:
+        return estimate
+
+    def measured(text: str) -> int:
+        try:
+            tokens = estimate(text)
+        except Exception:
+            return char_estimate(text)
+        return tokens if type(tokens) is int and tokens >= 0 else char_estimate(text)
+
+    return measured
+
+
+def message_size(message: Message, estimate: Estimate) -> int:
+    """Tokens of one message with all that is sent of it; 0 for a custom or unknown one, which is never sent.
+
+    When `estimate` raises, the message is measured with `CharEstimator` instead.
+    """
+    try:
+        return _size(message, estimate)
+    except Exception:
+        return _size(message, char_estimate)
+
+
+def sizer(estimator: TokenEstimator) -> Callable[[Message], int]:
+    """A `message_size` for one estimator; quick for what is added every turn."""
+    estimate = guarded(estimator.estimate)
+    if type(estimator) is not CharEstimator:
+        return lambda message: message_size(message, estimate)
+
+    def size(message: Message) -> int:
+        if type(message) is ToolResultMessage:
+            text = message.content
+            if type(text) is str and text.isascii():
+                return MESSAGE_OVERHEAD + (len(message.tool_name) + 2) // 3 + (len(text) + 2) // BYTES_PER_TOKEN
+        return _size(message, estimate)
+
+    return size
+
+
+def _size(message: Message, estimate: Estimate) -> int:
+    kind = type(message)
+    if kind is AssistantMessage:
+        return _assistant(message, estimate)  # type: ignore[arg-type]
+    if kind is ToolResultMessage:
+        extra = MESSAGE_OVERHEAD + estimate(message.tool_name)  # type: ignore[union-attr]
+    elif kind is UserMessage or kind is SystemMessage:
+        extra = MESSAGE_OVERHEAD
+    else:
+        return 0
+    content = message.content  # type: ignore[union-attr]
+    if type(content) is str:
+        return extra + estimate(content)
+    for block in content:
+        extra += IMAGE_TOKENS if type(block) is ImageBlock else estimate(block.text)  # type: ignore[union-attr]
+    return extra
+
+
+def _assistant(message: AssistantMessage, estimate: Estimate) -> int:
+    size = MESSAGE_OVERHEAD
+    for block in message.blocks:
+        if type(block) is ToolCall:
+            size += CALL_OVERHEAD + estimate(block.name) + estimate(_json(block.arguments))
+            if block.malformed is not None:
+                size += estimate(block.malformed)
+        else:
+            size += estimate(block.text)  # type: ignore[union-attr]
+            opaque = getattr(block, "opaque", "")
+            if opaque:
+                size += estimate(opaque)
+    return size
+
+
+def _json(arguments: dict[str, Any]) -> str:
+    """The arguments as they are sent; for what JSON cannot hold, a text that is no shorter."""
+    try:
+        return _wire.encode(arguments).decode()
+    except Exception:  # lone surrogates, numbers past 64 bits, foreign objects, nesting without end
+        return " " * _length(arguments)
+
+
+def _length(value: Any) -> int:
+    length, stack, seen = 0, [value], set()
+    while stack:
+        item = stack.pop()
+        length += 4
+        if isinstance(item, str):
+            length += len(item) * 3
+        elif isinstance(item, int):
+            length += item.bit_length() // 3
+        elif isinstance(item, dict | list | tuple | set | frozenset):
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
+            stack.extend(item)
+            if isinstance(item, dict):
+                stack.extend(item.values())
+        else:
+            length += 60
+    return length

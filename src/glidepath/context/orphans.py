@@ -1,0 +1,111 @@
+"""Repair of a transcript that somebody else wrote, or that a crash cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from glidepath._wire import replace
+from glidepath.messages import (
+    AssistantBlock,
+    AssistantMessage,
+    CustomMessage,
+    Message,
+    ToolCall,
+    ToolResultMessage,
+    UnknownMessage,
+)
+
+__all__ = ["repair", "sendable"]
+
+_INTERRUPTED = "Interrupted: this call has no result. Whether it took effect is not known."
+
+Answers: TypeAlias = dict[tuple[int, int], ToolResultMessage]
+"""The result of each call, by the place of its message and its place in that message."""
+
+
+def sendable(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages a model may see, without custom and unknown ones; the same object when there are none of those."""
+    found = [message for message in messages if not isinstance(message, CustomMessage | UnknownMessage)]
+    return messages if len(found) == len(messages) else found
+
+
+def repair(messages: Sequence[Message], *, keep_custom: bool = False) -> Sequence[Message]:
+    """A transcript any provider accepts: every call has one result, right behind it, and every call id is used once.
+
+    A missing result becomes an "interrupted" error; a result without its call, and a second one for the same call,
+    is dropped; a result found further on is moved up to its call; results stand in the order of the calls. A call id
+    used before gets a suffix (`_2`, `_3`, ...), and so does its result. Custom and unknown messages are left out,
+    unless asked for: then they stand behind the results they interrupted.
+    Returns the same object when there is nothing to repair. Looks at every message: for the start of a session.
+    """
+    answers, ids = _match(messages)
+    names = _Names(ids)
+    mended: list[Message] = []
+    for place, message in enumerate(messages):
+        if isinstance(message, ToolResultMessage | CustomMessage | UnknownMessage):
+            if keep_custom and not isinstance(message, ToolResultMessage):
+                mended.append(message)
+            continue
+        if type(message) is AssistantMessage and (calls := message.tool_calls):
+            fresh = [names.claim(call.id) for call in calls]
+            mended.append(_renamed(message, fresh))
+            mended += [_answer(call, fresh[k], answers.get((place, k))) for k, call in enumerate(calls)]
+        else:
+            mended.append(message)
+    same = len(mended) == len(messages) and all(a is b for a, b in zip(mended, messages, strict=True))
+    return messages if same else mended
+
+
+def _match(messages: Sequence[Message]) -> tuple[Answers, set[str]]:
+    """Give every result to the nearest call before it that has its id and no result yet; collect all ids."""
+    answers: Answers = {}
+    waiting: dict[str, list[list[tuple[int, int]]]] = {}  # id -> messages with open calls of that id, newest last
+    for place, message in enumerate(messages):
+        if type(message) is AssistantMessage:
+            opened: dict[str, list[tuple[int, int]]] = {}
+            for k, call in enumerate(message.tool_calls):
+                opened.setdefault(call.id, []).append((place, k))
+            for call_id, slots in opened.items():
+                waiting.setdefault(call_id, []).append(slots[::-1])
+        elif type(message) is ToolResultMessage and (stack := waiting.get(message.call_id)):
+            answers[stack[-1].pop()] = message
+            if not stack[-1]:
+                stack.pop()
+    return answers, set(waiting)
+
+
+class _Names:
+    """Hands out call ids, each only once."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+        self._seen: dict[str, int] = {}
+
+    def claim(self, call_id: str) -> str:
+        count = self._seen.get(call_id, 0) + 1
+        name = call_id
+        if count > 1:
+            name = f"{call_id}_{count}"
+            while name in self._taken:
+                count += 1
+                name = f"{call_id}_{count}"
+            self._taken.add(name)
+        self._seen[call_id] = count
+        return name
+
+
+def _renamed(message: AssistantMessage, fresh: list[str]) -> AssistantMessage:
+    if all(call.id == name for call, name in zip(message.tool_calls, fresh, strict=True)):
+        return message
+    names = iter(fresh)
+    blocks: list[AssistantBlock] = [
+        replace(block, id=next(names)) if type(block) is ToolCall else block for block in message.blocks
+    ]
+    return replace(message, blocks=tuple(blocks))
+
+
+def _answer(call: ToolCall, call_id: str, result: ToolResultMessage | None) -> ToolResultMessage:
+    if result is None:
+        return ToolResultMessage(call_id, call.name, _INTERRUPTED, is_error=True, kind="interrupted")
+    return result if result.call_id == call_id else replace(result, call_id=call_id)

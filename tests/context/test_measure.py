@@ -1,0 +1,112 @@
+"""CharEstimator and message_size."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glidepath.context import CharEstimator, message_size
+from glidepath.messages import (
+    AssistantMessage,
+    CustomMessage,
+    ImageBlock,
+    ReasoningBlock,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResultMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from glidepath.spi import TokenEstimator
+
+from .grammar import estimate, quick
+
+
+def test_the_default_is_a_token_estimator():
+    assert isinstance(CharEstimator(), TokenEstimator)
+
+
+@quick
+@given(st.text(st.characters(), max_size=200))
+def test_a_token_for_every_three_bytes_of_utf8_rounded_up(text):
+    assert estimate(text) == -(-len(text.encode("utf-8", "surrogatepass")) // 3)
+
+
+def test_pieces_add_up_for_a_text_longer_than_one_piece():
+    text = "aé漢🙂" * 50_000
+    assert estimate(text) == -(-len(text.encode()) // 3)
+
+
+def test_a_lone_surrogate_and_nul_bytes_are_measured():
+    assert estimate("\ud800" * 10 + "\x00") == 11
+
+
+def test_a_huge_text_is_measured_without_a_copy():
+    text = "é" * 8_000_000
+    tracemalloc.start()
+    try:
+        estimate(text)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("message", "tokens"),
+    [
+        (SystemMessage("abc"), 8 + 1),
+        (UserMessage(""), 8),
+        (UserMessage("abcdef"), 8 + 2),
+        (UserMessage((TextBlock("abc"), ImageBlock("image/png", b"0" * 9_999), TextBlock("abc"))), 8 + 1 + 1_600 + 1),
+        (ToolResultMessage("id", "abc", "abcdef", details="x" * 999, narration="y" * 999), 8 + 1 + 2),
+        (ToolResultMessage("id", "abc", (ImageBlock("image/png", url="u"),)), 8 + 1 + 1_600),
+        (AssistantMessage(), 8),
+        (AssistantMessage((TextBlock("abc"), ThinkingBlock("abcd"))), 8 + 1 + 2),
+        (AssistantMessage((ReasoningBlock("abc", "abcdef", "v"),)), 8 + 1 + 2),
+        (AssistantMessage((ToolCall("id", "abc", {"q": 1}),)), 8 + 12 + 1 + 3),
+        (AssistantMessage((ToolCall("id", "abc", {}, malformed="abcdef"),)), 8 + 12 + 1 + 1 + 2),
+        (CustomMessage("log", {"a": "x" * 999}), 0),
+        (UnknownMessage("later", b"{}" * 99), 0),
+    ],
+)
+def test_everything_that_is_sent_counts_and_nothing_else(message, tokens):
+    assert message_size(message, estimate) == tokens
+
+
+def deep(levels):
+    value = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def loop():
+    value = {"a": "x"}
+    value["self"] = value
+    return value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "least"),
+    [
+        ({"a": "\ud800" * 300}, 300),
+        ({"a": 10**6_000}, 2_000),
+        ({"a": object(), "b": {1, 2}}, 10),
+        (deep(20_000), 20_000),
+        (loop(), 1),
+        ({"a": float("nan")}, 1),
+    ],
+    ids=["surrogates", "big number", "foreign objects", "deep", "endless", "nan"],
+)
+def test_arguments_that_json_cannot_hold_are_still_measured(arguments, least):
+    assert message_size(AssistantMessage((ToolCall("id", "t", arguments),)), estimate) >= least
+
+
+def test_an_estimator_that_raises_is_replaced_by_the_default():
+    def broken(text):
+        raise OSError(text)
+
+    assert message_size(UserMessage("abcdef"), broken) == 10
