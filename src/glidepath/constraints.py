@@ -1,0 +1,229 @@
+"""The built-in limits, each a constraint of its own. `DefaultResourceConstraint` is all of them, made from `Limits`.
+
+Every one can be used alone and is asked synchronously (`check`); `validate` is the same through the port.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from glidepath.errors import ConfigurationError
+from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
+from glidepath.spi import ResourceConstraint, ResourceContext
+
+__all__ = [
+    "CostLimitConstraint",
+    "DefaultResourceConstraint",
+    "KillSwitchConstraint",
+    "MaxIterationConstraint",
+    "TimeoutConstraint",
+    "TokenBudgetConstraint",
+    "ToolCallLimitConstraint",
+]
+
+_OK = ResourceValidation.ok()
+
+
+class _BuiltIn(ResourceConstraint):
+    def check(self, context: ResourceContext) -> ResourceValidation:
+        """Say whether the limit holds."""
+        raise NotImplementedError
+
+    async def validate(self, context: ResourceContext) -> ResourceValidation:
+        """Say whether the limit holds."""
+        return self.check(context)
+
+    validate.calls_check = True  # type: ignore[attr-defined]  # an override of `validate` is asked, not bypassed
+
+
+def _positive(value: Any, field: str) -> None:
+    number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not value > 0:
+        raise ConfigurationError(f"{field} must be a number greater than 0, not {value!r}")
+
+
+class MaxIterationConstraint(_BuiltIn):
+    """At most this many model turns, those of descendants included; graceful."""
+
+    state: ClassVar[AgentState] = AgentState.MAX_STEPS
+
+    def __init__(self, max_iterations: int) -> None:
+        _positive(max_iterations, "max_iterations")
+        self.max_iterations = max_iterations
+
+    def check(self, context: ResourceContext) -> ResourceValidation:
+        """Violated when the turns are used up."""
+        spent = context.checkpoint == "pre_flight" and context.remaining().iterations == 0
+        if context.iteration < self.max_iterations and not spent:
+            return _OK
+        return ResourceValidation.violation(
+            f"the limit of {self.max_iterations} model turns is reached",
+            iteration=context.iteration,
+            max_iterations=self.max_iterations,
+        )
+
+
+class TokenBudgetConstraint(_BuiltIn):
+    """At most this many tokens, those of descendants included; graceful."""
+
+    def __init__(self, max_tokens: int) -> None:
+        _positive(max_tokens, "max_tokens")
+        self.max_tokens = max_tokens
+
+    def check(self, context: ResourceContext) -> ResourceValidation:
+        """Violated when nothing is left above the landing reserve."""
+        if context.tokens_used < self.max_tokens and context.remaining().tokens != 0:
+            return _OK
+        return ResourceValidation.violation(
+            f"the budget of {self.max_tokens} tokens is used up, the landing reserve apart",
+            tokens_used=context.tokens_used,
+            max_tokens=self.max_tokens,
+        )
+
+
+class CostLimitConstraint(_BuiltIn):
+    """At most this many dollars, those of descendants included; graceful."""
+
+    def __init__(self, max_cost: Decimal | str | int) -> None:
+        try:
+            cost = Decimal("NaN" if isinstance(max_cost, bool) else max_cost)
+        except (ArithmeticError, TypeError, ValueError):
+            raise ConfigurationError(
+                f"max_cost must be an amount in dollars such as '0.50', not {max_cost!r}"
+            ) from None
+        _positive(cost, "max_cost")
+        self.max_cost = cost
+
+    def check(self, context: ResourceContext) -> ResourceValidation:
+        """Violated when nothing is left above the landing reserve."""
+        if context.cost < self.max_cost and context.remaining().cost != 0:
+            return _OK
+        return ResourceValidation.violation(
+            f"the limit of ${self.max_cost} is used up, the landing reserve apart",
+            cost=str(context.cost),
+            max_cost=str(self.max_cost),
+        )
+
+
+class ToolCallLimitConstraint(_BuiltIn):
+    """At most this many tool calls, those of descendants included; graceful."""
+
+    state: ClassVar[AgentState] = AgentState.MAX_STEPS
+
+    def __init__(self, max_tool_calls: int) -> None:
+        _positive(max_tool_calls, "max_tool_calls")
+        self.max_tool_calls = max_tool_calls
+
+    def check(self, context: ResourceContext) -> ResourceValidation:
+        """Violated when the calls are used up."""
+        if context.tool_calls < self.max_tool_calls:
+            return _OK
+        return ResourceValidation.violation(
+            f"the limit of {self.max_tool_calls} tool calls is reached",
+            tool_calls=context.tool_calls,
+            max_tool_calls=self.max_tool_calls,
+        )
+
+
+class TimeoutConstraint(_BuiltIn):
+    """At most this many seconds: graceful when the landing window opens, an emergency at the deadline."""
+
+    state: ClassVar[AgentState] = AgentState.TIMED_OUT
+
+    def __init__(self, timeout: float, landing_seconds: float = 0.0) -> None:
+        _positive(timeout, "timeout")
+        self.timeout = timeout
+        self.landing_seconds = landing_seconds
+
+    def check(self, context: ResourceContext) -> ResourceValidation:
+        """Violated when the landing window is open."""
+        if context.elapsed < self.timeout - self.landing_seconds:
+            return _OK
+        late = context.elapsed >= self.timeout
+        reason = f"the deadline of {self.timeout:g} s has passed" if late else "the landing window has opened"
+        return ResourceValidation.violation(reason, elapsed=round(context.elapsed, 3), timeout=self.timeout)
+
+    def on_violation(self, validation: ResourceValidation) -> ResourceAction:
+        """Land while there is time, stop when there is none."""
+        late = validation.metrics.get("elapsed", self.timeout) >= self.timeout
+        return ResourceAction.EMERGENCY_STOP if late else ResourceAction.GRACEFUL_EXIT
+
+
+class KillSwitchConstraint(_BuiltIn):
+    """Stops every run at once when the switch is thrown: an event is set, a file exists, or a function says so."""
+
+    state: ClassVar[AgentState] = AgentState.CANCELLED
+
+    def __init__(self, switch: threading.Event | str | os.PathLike[str] | Callable[[], bool]) -> None:
+        if isinstance(switch, str | os.PathLike):
+            self._path: str | None = os.fspath(switch)
+            self._thrown: Callable[[], bool] = self._file_exists
+        elif hasattr(switch, "is_set"):
+            self._path = None
+            self._thrown = switch.is_set
+        elif callable(switch):
+            self._path = None
+            self._thrown = switch
+        else:
+            raise ConfigurationError(f"switch must be an event, a path or a function, not {switch!r}")
+
+    def _file_exists(self) -> bool:
+        return os.path.exists(self._path)  # type: ignore[arg-type]  # noqa: PTH110 - asked often; os.path is quicker
+
+    def check(self, context: ResourceContext) -> ResourceValidation:  # noqa: ARG002 - the switch does not look at the run
+        """Violated when the switch is thrown."""
+        return ResourceValidation.violation("the kill switch was thrown") if self._thrown() else _OK
+
+    def on_violation(self, validation: ResourceValidation) -> ResourceAction:  # noqa: ARG002
+        """Stop now."""
+        return ResourceAction.EMERGENCY_STOP
+
+    def thrown(self) -> bool:
+        """True when the switch is thrown; asked by the watchdog between checkpoints."""
+        return self._thrown()
+
+
+class DefaultResourceConstraint(_BuiltIn):
+    """All limits of a `Limits` value as one constraint; what a run has when nothing else is said."""
+
+    def __init__(self, limits: Any, *, landing_seconds: float = 0.0) -> None:
+        self.parts: tuple[_BuiltIn, ...] = built_in(limits, landing_seconds=landing_seconds)
+
+    def check(self, context: ResourceContext) -> ResourceValidation:
+        """The first violation among the parts, the most severe first."""
+        worst: tuple[int, ResourceValidation] | None = None
+        for part in self.parts:
+            validation = part.check(context)
+            if validation.violated:
+                severity = part.on_violation(validation).severity
+                if worst is None or severity > worst[0]:
+                    worst = (severity, validation)
+        return _OK if worst is None else worst[1]
+
+    def on_violation(self, validation: ResourceValidation) -> ResourceAction:
+        """What the violated part asks for."""
+        timeout = next((part for part in self.parts if isinstance(part, TimeoutConstraint)), None)
+        if timeout is not None and "timeout" in validation.metrics:
+            return timeout.on_violation(validation)
+        return ResourceAction.GRACEFUL_EXIT
+
+
+def built_in(limits: Any, *, landing_seconds: float = 0.0) -> tuple[_BuiltIn, ...]:
+    """One constraint for each limit that is set."""
+    parts: list[_BuiltIn] = []
+    if limits.max_iterations is not None:
+        parts.append(MaxIterationConstraint(limits.max_iterations))
+    if limits.max_tokens is not None:
+        parts.append(TokenBudgetConstraint(limits.max_tokens))
+    if limits.max_cost is not None:
+        parts.append(CostLimitConstraint(limits.max_cost))
+    if limits.max_tool_calls is not None:
+        parts.append(ToolCallLimitConstraint(limits.max_tool_calls))
+    if limits.timeout is not None:
+        parts.append(TimeoutConstraint(limits.timeout, landing_seconds))
+    return tuple(parts)

@@ -1,0 +1,91 @@
+"""Bad ends: a truncated answer, silence after an error, silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glidepath.spi import Recovery, Stop
+
+__all__ = ["EmptyAnswerGuard", "PrematureEndGuard", "TruncationGuard"]
+
+CONTINUE = "Your answer was cut off. Go on exactly where it stopped: do not repeat anything and do not comment on it."
+AFTER_ERROR = (
+    "You stopped without an answer although a tool had just failed. Deal with the error, or say what went wrong."
+)
+EMPTY = "Your reply was empty. Give your answer as text."
+
+
+class _StopGuard:
+    name = ""
+    __slots__ = ("_limit", "_state")
+
+    def __init__(self, limit: int, state: dict[str, Any]) -> None:
+        self._limit = limit
+        self._state = state
+        if type(state.get("used")) is not int:
+            state["used"] = 0
+
+    def reset(self) -> None:
+        """Progress was made: forget what was counted."""
+        self._state["used"] = 0
+
+    new_run = reset
+
+    def _empty(self, stop: Stop) -> bool:
+        """True for a whole answer that shows nothing; one that shows something is counted from the beginning."""
+        if stop.truncated:
+            return False
+        if any(char.isprintable() and not char.isspace() for char in stop.text):
+            self._state["used"] = 0
+            return False
+        return True
+
+    def _use(self) -> bool:
+        """Use one of the recoveries that are left."""
+        if self._state["used"] >= self._limit:
+            return False
+        self._state["used"] += 1
+        return True
+
+
+class TruncationGuard(_StopGuard):
+    """Asks for the rest of an answer that was cut off."""
+
+    name = "max_tokens_recovery"
+    __slots__ = ()
+
+    def recover(self, stop: Stop) -> Recovery | None:
+        """Go on where the answer stopped."""
+        if self._empty(stop) or not stop.truncated:
+            return None
+        if stop.can_continue and self._use():
+            return Recovery(reason=self.name, message=CONTINUE)
+        return None
+
+
+class PrematureEndGuard(_StopGuard):
+    """Does not let a run end in silence right after a tool has failed."""
+
+    name = "premature_end"
+    __slots__ = ()
+
+    def recover(self, stop: Stop) -> Recovery | None:
+        """Ask what became of the error."""
+        if self._empty(stop) and stop.recent_error and self._use():
+            return Recovery(reason=self.name, message=AFTER_ERROR)
+        return None
+
+
+class EmptyAnswerGuard(_StopGuard):
+    """Asks again after an empty answer, and never lets one pass for a success."""
+
+    name = "empty_answer"
+    __slots__ = ()
+
+    def recover(self, stop: Stop) -> Recovery | None:
+        """Ask for a text; when that was asked already, the run fails."""
+        if not self._empty(stop):
+            return None
+        if self._use():
+            return Recovery(reason=self.name, message=EMPTY)
+        return Recovery(reason=self.name, fail="the model's answer was empty")

@@ -1,0 +1,84 @@
+"""The warning before the turn limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from glidepath.errors import ConfigurationError
+
+__all__ = ["DEFAULT_NOTICE", "LANDING_NOTICE", "GracefulTurnLimit"]
+
+DEFAULT_NOTICE = (
+    "Your budget for this task is almost used up. Stop working now and give your final answer: "
+    "say what you have done, what is still open, and what you found so far, even if it is incomplete."
+)
+LANDING_NOTICE = (
+    "The limit is reached and no tool can be called any more. Write your final answer now, from what you know: "
+    "what was done, what is still open, and what was found so far."
+)
+
+
+class GracefulTurnLimit:
+    """Tells when a run with a turn limit should be told to wrap up: `grace` turns before the limit.
+
+    Without a `grace` it is max(1, min(5, limit // 4)); a given or provided one is brought into 1..limit-1; 0 sends no
+    notice. `grace_provider` is asked at every poll; when it fails, the static grace holds and `grace_error` says why.
+    With a limit of 1 there is no turn to warn in: the run is landed.
+    """
+
+    def __init__(
+        self,
+        max_iterations: int,
+        grace: int | None = None,
+        message_provider: Callable[[], str] | None = None,
+        grace_provider: Callable[[], int] | None = None,
+    ) -> None:
+        if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 1:
+            raise ConfigurationError(f"max_iterations must be a whole number of at least 1, not {max_iterations!r}")
+        if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int) or grace < 0):
+            raise ConfigurationError(f"grace must be a whole number of at least 0, not {grace!r}")
+        for field, provider in (("message_provider", message_provider), ("grace_provider", grace_provider)):
+            if provider is not None and not callable(provider):
+                raise ConfigurationError(f"{field} must be callable, not {provider!r}")
+        self.max_iterations = max_iterations
+        self.enabled = grace != 0
+        self._grace = self._in_range(max(1, min(5, max_iterations // 4)) if grace is None else grace)
+        self._message_provider = message_provider
+        self._grace_provider = grace_provider
+        self._soft = max_iterations - self._grace if max_iterations > 1 and self.enabled else max_iterations
+        self.grace_error: Exception | None = None
+
+    def _in_range(self, grace: int) -> int:
+        return max(1, min(grace, self.max_iterations - 1))
+
+    def soft_limit(self) -> int:
+        """The number of completed turns at which the notice is due, as of now."""
+        if self._grace_provider is None or not self.enabled:
+            return self._soft
+        self.grace_error = None
+        try:
+            grace: Any = self._grace_provider()
+            if isinstance(grace, bool) or not isinstance(grace, int):
+                raise TypeError(f"grace_provider returned {grace!r:.80}, not a whole number")
+        except Exception as error:  # the application's own estimate failed: ours is good enough
+            self.grace_error = error
+            return self._soft
+        return self.max_iterations - self._in_range(grace) if self.max_iterations > 1 else self.max_iterations
+
+    def earliest(self) -> int:
+        """No notice is due before this number of turns."""
+        return self._soft if self._grace_provider is None else 0
+
+    def notice(self) -> tuple[str, BaseException | None]:
+        """The words of the notice; when the provider fails, ours and what went wrong."""
+        if self._message_provider is None:
+            return DEFAULT_NOTICE, None
+        try:
+            text = self._message_provider()
+            if not isinstance(text, str) or not text.strip():
+                raise TypeError(f"message_provider returned {text!r:.80}, not a text")
+            text.encode()  # half of a surrogate pair can be neither stored nor sent
+        except Exception as error:
+            return DEFAULT_NOTICE, error
+        return text, None

@@ -1,0 +1,581 @@
+"""Spend as a tree of meters. What a call may cost is reserved before it, settled after it, refunded when unused.
+
+Every charge goes to a node and all its ancestors. At each node, for each thing that has a limit:
+
+    used + reserved + aside + held + asked <= limit
+
+`reserved` is in flight and comes back, but for the part that is `pledged`: the first calls of runs that have boarded
+and not yet asked, which may stand behind the asker in the queue. `aside` are the landing reserves of live descendants;
+`held` is the node's own. A call that would fit if nothing were in flight waits in one queue per tree, in order.
+Money is counted in whole pico-dollars inside and is a `Decimal` at the edge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from decimal import ROUND_CEILING, Decimal
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import Record, Value
+from glidepath.errors import ConfigurationError
+from glidepath.outcome import dollars
+from glidepath.spi.constraints import Remaining
+
+if TYPE_CHECKING:
+    from glidepath.messages import Usage
+
+__all__ = ["Amount", "Caps", "Meter", "Price", "Refusal", "Reservation", "Waiting", "dollars", "pico"]
+
+PICO = 10**12
+
+
+def pico(amount: Decimal | str | float, *, field: str) -> int:
+    """Dollars as whole pico-dollars, rounded up; raises `ConfigurationError` naming `field`."""
+    if isinstance(amount, bool):
+        raise ConfigurationError(f"{field} must be an amount in dollars, not {amount!r}")
+    try:
+        value = Decimal(str(amount) if isinstance(amount, float) else amount)
+    except (ArithmeticError, TypeError, ValueError):
+        raise ConfigurationError(f"{field} must be an amount in dollars such as '0.50', not {amount!r}") from None
+    if not value.is_finite() or value < 0:
+        raise ConfigurationError(f"{field} must be a finite amount of at least 0 dollars, not {amount!r}")
+    return int((value * PICO).to_integral_value(ROUND_CEILING))
+
+
+class Price(Value, frozen=True, gc=False):
+    """What a token costs, in pico-dollars."""
+
+    input: int
+    output: int
+    cache_read: int | None = None
+    cache_write: int | None = None
+    tier_start: int | None = None
+    tier: Price | None = None
+    """What a call costs whose prompt is longer than `tier_start` tokens."""
+
+    @classmethod
+    def per_million(cls, given: Any, *, field: str) -> Price:
+        """From dollars per million tokens: (input, output) or (input, output, cache_read, cache_write)."""
+        if isinstance(given, Price):
+            return given
+        if isinstance(given, str) or not hasattr(given, "__len__") or len(given) not in (2, 4):
+            raise ConfigurationError(f"{field} must be (input, output) in dollars per million tokens, not {given!r}")
+        return cls(*[None if part is None else -(-pico(part, field=field) // 10**6) for part in given])  # type: ignore[arg-type]
+
+    @property
+    def worst_input(self) -> int:
+        """The most an input token can cost."""
+        return max(self.input, self.cache_write or 0)
+
+    def at(self, input_tokens: int) -> Price:
+        """The price of a call with so long a prompt."""
+        return self if self.tier is None or input_tokens <= (self.tier_start or 0) else self.tier
+
+    def cost(self, usage: Usage) -> int:
+        """Pico-dollars of a call."""
+        if self.tier is not None and usage.input > (self.tier_start or 0):
+            return self.tier.cost(usage)
+        if not usage.cache_read and not usage.cache_write:
+            return usage.input * self.input + usage.output * self.output
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        fresh = max(0, usage.input - usage.cache_read - usage.cache_write)
+        cached = usage.cache_read * read + usage.cache_write * write
+        return fresh * self.input + cached + usage.output * self.output
+
+
+class Amount(Value, frozen=True, gc=False):
+    """Tokens and money."""
+
+    tokens: int = 0
+    money: int = 0
+
+
+class Caps(Value, frozen=True, kw_only=True):
+    """The limits of one node; None is unlimited."""
+
+    tokens: int | None = None
+    money: int | None = None
+    turns: int | None = None
+    tool_calls: int | None = None
+    descendants: int | None = None
+    depth: int | None = None
+
+
+class Refusal(Value, frozen=True, kw_only=True):
+    """A reservation that does not fit. `room` is what would fit with nothing in flight, `now` what fits at once."""
+
+    resource: str
+    limit: int
+    used: int
+    room: int = 0
+    now: int = 0
+    asked: int = 0
+
+
+class Waiting:
+    """A place in the queue of a tree; await `turn` and then ask again."""
+
+    __slots__ = ("loop", "thread", "turn")
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.thread = threading.get_ident()
+        self.turn: asyncio.Future[None] = self.loop.create_future()
+
+    def wake(self) -> None:
+        """Let the waiter ask again; from any thread."""
+        if threading.get_ident() == self.thread:
+            self._ring()
+        else:
+            try:
+                self.loop.call_soon_threadsafe(self._ring)
+            except RuntimeError:  # its loop is closed: nobody waits any more
+                return
+
+    def _ring(self) -> None:
+        if not self.turn.done():
+            self.turn.set_result(None)
+
+    def rearm(self) -> None:
+        """Be ready for the next wake-up; call it before looking, so that none is missed."""
+        if self.turn.done():
+            self.turn = self.loop.create_future()
+
+
+class _Tree:
+    """What all meters of a tree share: the lock and the queue."""
+
+    __slots__ = ("lock", "queue")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.queue: list[Waiting] = []  # nearly always empty
+
+
+class Meter:
+    """One node: what it may use, has used, and has promised."""
+
+    __slots__ = (
+        "aside_money",
+        "aside_tokens",
+        "attention",
+        "calls_wire",
+        "caps",
+        "depth",
+        "descendants",
+        "held_money",
+        "held_tokens",
+        "limited",
+        "lineage",
+        "money",
+        "money_soft",
+        "money_wire",
+        "near_money",
+        "near_tokens",
+        "parent",
+        "pledged_money",
+        "pledged_tokens",
+        "reserved_money",
+        "reserved_tokens",
+        "tokens",
+        "tokens_soft",
+        "tokens_wire",
+        "tool_calls",
+        "tree",
+        "turns",
+        "turns_wire",
+    )
+
+    def __init__(self, caps: Caps, parent: Meter | None = None, *, depth: int = 0) -> None:
+        self.caps = caps
+        self.parent = parent
+        self.tree: _Tree = parent.tree if parent is not None else _Tree()
+        self.lineage: tuple[Meter, ...] = (self, *parent.lineage) if parent is not None else (self,)
+        self.depth = depth
+        self.limited: bool = (
+            caps.tokens is not None or caps.money is not None or (parent is not None and parent.limited)
+        )
+        self.tokens = self.money = self.turns = self.tool_calls = self.descendants = 0
+        self.reserved_tokens = self.reserved_money = 0
+        self.pledged_tokens = self.pledged_money = 0
+        self.aside_tokens = self.aside_money = 0
+        self.held_tokens = self.held_money = 0
+        self.near_tokens = self.near_money = 0
+        self.tokens_wire: float
+        self.money_wire: float
+        self.tokens_soft: float
+        self.money_soft: float
+        self.attention: bool
+        self.calls_wire: float = inf if caps.tool_calls is None else caps.tool_calls
+        self.turns_wire: float = inf if caps.turns is None else caps.turns
+        self.set_wires()
+
+    # --- what is left ---------------------------------------------------------------------------------------
+
+    def room_tokens(self) -> int | None:
+        """Tokens left above all reserves, with nothing in flight; None when unlimited."""
+        least: int | None = None
+        for node in self.lineage:
+            if node.caps.tokens is not None:
+                room = node.caps.tokens - node.tokens - node.aside_tokens - node.held_tokens
+                if least is None or room < least:
+                    least = room
+        return least
+
+    def room_money(self) -> int | None:
+        """Pico-dollars left above all reserves, with nothing in flight; None when unlimited."""
+        least: int | None = None
+        for node in self.lineage:
+            if node.caps.money is not None:
+                room = node.caps.money - node.money - node.aside_money - node.held_money
+                if least is None or room < least:
+                    least = room
+        return least
+
+    def room_turns(self) -> int | None:
+        """Model turns left; None when unlimited."""
+        room = [node.caps.turns - node.turns for node in self.lineage if node.caps.turns is not None]
+        return max(0, min(room)) if room else None
+
+    def room_tool_calls(self) -> int | None:
+        """Tool calls left; None when unlimited."""
+        least: int | None = None
+        for node in self.lineage:
+            cap = node.caps.tool_calls
+            if cap is not None and (least is None or cap - node.tool_calls < least):
+                least = max(0, cap - node.tool_calls)
+        return least
+
+    def remaining(self, seconds: float | None = None) -> Remaining:
+        """What is left of each limit, reserves apart."""
+        tokens, money = self.room_tokens(), self.room_money()
+        return Remaining(
+            iterations=self.room_turns(),
+            tokens=None if tokens is None else max(0, tokens),
+            cost=None if money is None else dollars(max(0, money)),
+            seconds=seconds,
+            tool_calls=self.room_tool_calls(),
+        )
+
+    def near_budget(self) -> bool:
+        """True when what is left of tokens or money is inside the warning margin of any node."""
+        for node in self.lineage:
+            caps = node.caps
+            if (
+                caps.tokens is not None
+                and caps.tokens - node.tokens - node.held_tokens - node.aside_tokens <= node.near_tokens
+            ):
+                return True
+            if (
+                caps.money is not None
+                and caps.money - node.money - node.held_money - node.aside_money <= node.near_money
+            ):
+                return True
+        return False
+
+    def spent_out(self) -> Refusal | None:
+        """The first limit of the lineage on tokens or money that is used up, root first."""
+        for node in reversed(self.lineage):
+            caps = node.caps
+            if caps.tokens is not None and node.tokens >= caps.tokens:
+                return Refusal(resource="tokens", limit=caps.tokens, used=node.tokens)
+            if caps.money is not None and node.money >= caps.money:
+                return Refusal(resource="money", limit=caps.money, used=node.money)
+        return None
+
+    # --- reserve, settle ------------------------------------------------------------------------------------
+
+    def hold_landing(self, amount: Amount) -> None:
+        """Keep back this node's own landing reserve, where it has a limit."""
+        if self.caps.tokens is not None:
+            self.held_tokens = amount.tokens
+        if self.caps.money is not None:
+            self.held_money = amount.money
+        self.set_wires()
+
+    def set_wires(self) -> None:
+        """Work out where this node's limits and warnings begin; after its reserve or its margins have changed."""
+        caps = self.caps
+        self.tokens_wire = inf if caps.tokens is None else caps.tokens - self.held_tokens
+        self.money_wire = inf if caps.money is None else caps.money - self.held_money
+        self.tokens_soft = self.tokens_wire - self.near_tokens
+        self.money_soft = self.money_wire - self.near_money
+        self.look()
+
+    def look(self) -> None:
+        """Note whether anything of this node is near its limit: one flag, because it is asked three times a turn."""
+        self.attention = (
+            self.tokens + self.aside_tokens >= self.tokens_soft
+            or self.money + self.aside_money >= self.money_soft
+            or self.tool_calls >= self.calls_wire
+        )
+
+    def board(self, landing: Amount, first: Amount, *, queued: bool) -> Reservation | Refusal:
+        """Start a run on the parent's budget: set aside its landing and reserve its first call, or say why not."""
+        parent = self.parent
+        assert parent is not None  # noqa: S101 - for the type checker
+        with self.tree.lock:
+            if self.tree.queue and not queued:
+                return Refusal(resource="queue", limit=0, used=0, room=1)
+            for node in parent.lineage:
+                if node.caps.turns is not None and node.turns >= node.caps.turns:
+                    return Refusal(resource="turns", limit=node.caps.turns, used=node.turns, asked=1)
+            refusal = parent.lack(landing.tokens + first.tokens, landing.money + first.money)
+            refusal = refusal or self.lack(first.tokens, first.money)  # its own limits are there from the start
+            if refusal is not None:
+                return refusal
+            for node in parent.lineage:
+                node.aside_tokens += landing.tokens
+                node.aside_money += landing.money
+                node.look()
+            for node in self.lineage:
+                node.reserved_tokens += first.tokens
+                node.reserved_money += first.money
+                node.pledged_tokens += first.tokens
+                node.pledged_money += first.money
+        return Reservation(self, first.tokens, first.money, pledged=True)
+
+    def adopt(self) -> Refusal | None:
+        """Count a spawned run among the descendants of all its ancestors; a refusal when it is one too many."""
+        parent = self.parent
+        assert parent is not None  # noqa: S101 - for the type checker
+        with self.tree.lock:
+            family = parent
+            for node in parent.lineage:
+                caps = node.caps
+                family = node if node.depth >= 0 else family  # a shared budget bounds each family on it by itself
+                if caps.depth is not None and self.depth - max(0, node.depth) > caps.depth:
+                    return Refusal(resource="depth", limit=caps.depth, used=self.depth)
+                if caps.descendants is not None and family.descendants >= caps.descendants:
+                    return Refusal(resource="descendants", limit=caps.descendants, used=family.descendants)
+            for node in parent.lineage:
+                node.descendants += 1
+        return None
+
+    def open_landing(self, reserve: Amount, *, boarded: bool) -> Reservation:
+        """The landing begins: what was held back and set aside for it becomes the reservation of its call."""
+        with self.tree.lock:
+            self.held_tokens = self.held_money = 0
+            self.set_wires()
+            self.reserved_tokens += reserve.tokens
+            self.reserved_money += reserve.money
+            for node in self.lineage[1:]:
+                if boarded:
+                    node.aside_tokens -= reserve.tokens
+                    node.aside_money -= reserve.money
+                node.reserved_tokens += reserve.tokens
+                node.reserved_money += reserve.money
+        return Reservation(self, reserve.tokens, reserve.money)
+
+    def reserve(
+        self, tokens: int, money: int, *, turns: int = 1, trading: Reservation | None = None, queued: bool = False
+    ) -> Reservation | Refusal:
+        """Set aside the worst case of a call in the whole lineage, or say what stands in the way.
+
+        `trading` is a reservation to be given up for the new one. `queued` is true for the head of the queue.
+        """
+        tree = self.tree
+        if self.parent is None and trading is None and not tree.queue:
+            with tree.lock:
+                if (
+                    self.turns + turns <= self.turns_wire
+                    and self.tokens + self.aside_tokens + self.reserved_tokens + tokens <= self.tokens_wire
+                    and self.money + self.aside_money + self.reserved_money + money <= self.money_wire
+                ):
+                    self.reserved_tokens += tokens
+                    self.reserved_money += money
+                    self.turns += turns
+                    return Reservation(self, tokens, money)
+        more_tokens, more_money = tokens, money
+        if trading is not None:
+            more_tokens -= trading.tokens
+            more_money -= trading.money
+        with tree.lock:
+            if tree.queue and not queued and trading is None:
+                return Refusal(resource="queue", limit=0, used=0, room=1)
+            node = self
+            while True:
+                if (
+                    node.turns + turns > node.turns_wire
+                    or node.tokens + node.aside_tokens + node.reserved_tokens + more_tokens > node.tokens_wire
+                    or node.money + node.aside_money + node.reserved_money + more_money > node.money_wire
+                ):
+                    return self._refuse(tokens, money, turns, trading)
+                if node.parent is None:
+                    break
+                node = node.parent
+            for node in self.lineage:
+                node.reserved_tokens += more_tokens
+                node.reserved_money += more_money
+                node.turns += turns
+            if trading is not None:
+                trading.open = False
+                if trading.pledged:
+                    trading.redeem()
+        return Reservation(self, tokens, money)
+
+    def _refuse(self, tokens: int, money: int, turns: int, trading: Reservation | None) -> Refusal:
+        for node in self.lineage:
+            if node.turns + turns > node.turns_wire:
+                return Refusal(resource="turns", limit=int(node.turns_wire), used=node.turns)
+        mine = (0, 0) if trading is None else (trading.tokens, trading.money)
+        return self.lack(tokens, money, *mine)  # type: ignore[return-value]
+
+    def lack(self, tokens: int, money: int, mine_tokens: int = 0, mine_money: int = 0) -> Refusal | None:
+        """What stands in the way of so much more; None when it fits. The lock is held."""
+        worst: Refusal | None = None
+        for node in self.lineage:
+            caps = node.caps
+            if caps.tokens is not None:
+                room = (
+                    caps.tokens - node.tokens - node.aside_tokens - node.held_tokens - node.pledged_tokens + mine_tokens
+                )
+                now = room - node.reserved_tokens + node.pledged_tokens
+                if tokens > now and (worst is None or worst.resource != "tokens" or room < worst.room):
+                    worst = Refusal(
+                        resource="tokens", limit=caps.tokens, used=node.tokens, room=room, now=now, asked=tokens
+                    )
+            if caps.money is not None:
+                room = caps.money - node.money - node.aside_money - node.held_money - node.pledged_money + mine_money
+                now = room - node.reserved_money + node.pledged_money
+                if money > now and (worst is None or room < worst.room):
+                    worst = Refusal(
+                        resource="money", limit=caps.money, used=node.money, room=room, now=now, asked=money
+                    )
+        return worst
+
+    def room_for(self, trading: Reservation | None, *, now: bool) -> tuple[int | None, int | None]:
+        """Tokens and pico-dollars that fit at once, or with nothing in flight; None where unlimited.
+
+        What other runs have been pledged is never counted on; `trading` is what the asker itself would give up.
+        """
+        tokens: int | None = None
+        money: int | None = None
+        for node in self.lineage:
+            caps = node.caps
+            if caps.tokens is not None:
+                room = caps.tokens - node.tokens - node.aside_tokens - node.held_tokens
+                room -= node.reserved_tokens if now else node.pledged_tokens
+                tokens = room if tokens is None else min(tokens, room)
+            if caps.money is not None:
+                room = caps.money - node.money - node.aside_money - node.held_money
+                room -= node.reserved_money if now else node.pledged_money
+                money = room if money is None else min(money, room)
+        if trading is not None:
+            tokens = None if tokens is None else tokens + trading.tokens
+            money = None if money is None else money + trading.money
+        return tokens, money
+
+    def shortage(self, asked: Amount, trading: Reservation | None) -> Refusal | None:
+        """What stands in the way of an amount now; None when it fits."""
+        mine = (trading.tokens, trading.money) if trading is not None else (0, 0)
+        return self.lack(asked.tokens, asked.money, *mine)
+
+    def enqueue(self) -> Waiting:
+        """Take a place at the end of the queue."""
+        waiting = Waiting()
+        with self.tree.lock:
+            self.tree.queue.append(waiting)
+            if self.tree.queue[0] is waiting:
+                waiting.wake()
+        return waiting
+
+    def is_head(self, waiting: Waiting) -> bool:
+        """True when it is this waiter's turn to ask."""
+        queue = self.tree.queue
+        return bool(queue) and queue[0] is waiting
+
+    def leave(self, waiting: Waiting) -> None:
+        """Give up a place in the queue (served, refused or cancelled) and let the next one ask."""
+        with self.tree.lock:
+            if waiting in self.tree.queue:
+                self.tree.queue.remove(waiting)
+            self._wake_head()
+
+    def _wake_head(self) -> None:
+        if self.tree.queue:
+            self.tree.queue[0].wake()
+
+    def give_back(self, amount: Amount) -> None:
+        """This run has ended without its landing call: what was set aside for it is free again."""
+        with self.tree.lock:
+            for node in self.lineage[1:]:
+                node.aside_tokens -= amount.tokens
+                node.aside_money -= amount.money
+                node.look()
+            self._wake_head()
+
+    def short_of_calls(self, count: int) -> bool:
+        """True when so many more tool calls would break a limit."""
+        for node in self.lineage:  # noqa: SIM110 - asked every turn
+            if node.tool_calls + count > node.calls_wire:
+                return True
+        return False
+
+    def charge_tool_call(self) -> None:
+        """Count one tool call in the whole lineage."""
+        with self.tree.lock:
+            for node in self.lineage:
+                node.tool_calls += 1
+                if node.tool_calls >= node.calls_wire:
+                    node.attention = True
+
+
+class Reservation(Record, gc=False):
+    """Worst case set aside for one call; settle it exactly once."""
+
+    meter: Meter
+    tokens: int
+    money: int
+    pledged: bool = False
+    open: bool = True
+
+    def redeem(self) -> None:
+        """What was pledged is traded for a call, or given up. The lock is held."""
+        self.pledged = False
+        for node in self.meter.lineage:
+            node.pledged_tokens -= self.tokens
+            node.pledged_money -= self.money
+
+    def extend(self, tokens: int, money: int) -> bool:
+        """Reserve more for a reply that outgrows its reservation; False when it does not fit."""
+        meter = self.meter
+        with meter.tree.lock:
+            if meter.lack(tokens, money) is not None:
+                return False
+            for node in meter.lineage:
+                node.reserved_tokens += tokens
+                node.reserved_money += money
+            self.tokens += tokens
+            self.money += money
+        return True
+
+    def settle(self, tokens: int, money: int) -> None:
+        """Charge what was used, refund the rest, let the queue move."""
+        if not self.open:
+            return
+        self.open = False
+        tree = self.meter.tree
+        reserved_tokens, reserved_money = self.tokens, self.money
+        with tree.lock:
+            for node in self.meter.lineage:
+                node.reserved_tokens -= reserved_tokens
+                node.reserved_money -= reserved_money
+                node.tokens += tokens
+                node.money += money
+                if (
+                    node.tokens + node.aside_tokens >= node.tokens_soft
+                    or node.money + node.aside_money >= node.money_soft
+                ):
+                    node.attention = True
+            if self.pledged:
+                self.redeem()
+            if tree.queue:
+                tree.queue[0].wake()
+
+    def cancel(self) -> None:
+        """Nothing was used."""
+        self.settle(0, 0)

@@ -1,0 +1,72 @@
+"""Whatever the calls and results: guards do not raise, their state stays small, and progress is left alone."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glidepath.guards import GuardrailsConfig
+
+from .trace import TOOLS, Call, Player
+
+# Lone surrogates included: a model can write them and a tool can read them.
+text = st.text(st.characters(codec=None), max_size=8) | st.sampled_from(["", "x" * 200, "\udcff"])
+data = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | text,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(text, inner, max_size=2),
+    max_leaves=4,
+)
+names = st.sampled_from([*TOOLS, "lookup", "look up", "a\nb"]) | text
+kinds = st.none() | st.sampled_from(
+    ["RuntimeError", "unknown_tool", "invalid_arguments", "withdrawn", "blocked", "skipped", ""]
+)
+calls = st.builds(Call, names, text, kinds, st.dictionaries(text, data, max_size=2), st.none() | text)
+few = st.sampled_from(
+    [
+        Call(n, r, k, {"a": a})
+        for n in ("search", "read", "wait", "x y")
+        for r in "ab"
+        for k in (None, "E")
+        for a in (1, 2)
+    ]
+)
+traces = st.lists(st.lists(calls, min_size=1, max_size=4), max_size=12) | st.lists(
+    st.lists(few, min_size=1, max_size=3), max_size=40
+)
+configs = st.builds(
+    GuardrailsConfig,
+    max_repeated_tool_steps=st.integers(0, 5),
+    max_error_streak=st.integers(0, 6),
+    read_only_loop_threshold=st.none() | st.integers(0, 5),
+)
+
+
+@given(traces, configs, st.booleans())
+def test_guards_never_raise(trace, config, wound_down):
+    player = Player(config, wound_down=wound_down)
+    player.play(trace)
+    assert player.steps <= len(trace)
+
+
+@given(st.lists(st.lists(few, min_size=1, max_size=3), max_size=40), configs)
+def test_a_reload_changes_no_verdict(trace, config):
+    assert Player(config, reload_every_step=True).play(trace) == Player(config).play(trace)
+
+
+@given(st.lists(st.lists(few, min_size=1, max_size=3), max_size=30), st.integers(1, 5))
+def test_new_results_never_trip_the_repetition_guard(trace, limit):
+    fresh = [
+        [call._replace(result=f"{call.result} {at} {n}") for n, call in enumerate(step)]
+        for at, step in enumerate(trace)
+    ]
+    config = GuardrailsConfig(
+        max_repeated_tool_steps=limit + 1, max_error_streak=0
+    )  # 1 judges before there is a result
+    assert Player(config).play(fresh) == []
+
+
+@given(st.lists(st.lists(few, min_size=1, max_size=3), max_size=40))
+def test_the_state_stays_small(trace):
+    player = Player(GuardrailsConfig(read_only_loop_threshold=3))
+    player.play(trace)
+    assert len(json.dumps(player.metadata)) < 4_000
