@@ -1,0 +1,89 @@
+"""glidepath: an agent runtime that always lands.
+
+The names below are imported when they are first used, so that `import glidepath` costs next to nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glidepath.agent import Agent, Budget, ExecutionMode, Limits, LoopConfig
+    from glidepath.errors import BuilderError, ConfigurationError, GlidepathError, ModelError, ToolError
+    from glidepath.guards import GuardrailsConfig, MaxTokensRecovery, TokenScaling
+    from glidepath.messages import Usage
+    from glidepath.outcome import AgentState, LoopOutcome, ResourceAction, ResourceValidation, RunResult, StopCause
+    from glidepath.plugins import PluginNames
+    from glidepath.run import CancelToken
+    from glidepath.sessions import Session
+    from glidepath.spi import Plugin, ProtocolPolicy, ResourceConstraint, ResourceContext
+    from glidepath.tools import Tool, ToolContext, ToolResult, tool
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Agent",
+    "AgentState",
+    "Budget",
+    "BuilderError",
+    "CancelToken",
+    "ConfigurationError",
+    "ExecutionMode",
+    "GlidepathError",
+    "GuardrailsConfig",
+    "Limits",
+    "LoopConfig",
+    "LoopOutcome",
+    "MaxTokensRecovery",
+    "ModelError",
+    "Plugin",
+    "PluginNames",
+    "ProtocolPolicy",
+    "ResourceAction",
+    "ResourceConstraint",
+    "ResourceContext",
+    "ResourceValidation",
+    "RunResult",
+    "Session",
+    "StopCause",
+    "TokenScaling",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolResult",
+    "Usage",
+    "tool",
+]
+
+_HOMES = {
+    "glidepath.agent": ("Agent", "Budget", "ExecutionMode", "Limits", "LoopConfig"),
+    "glidepath.errors": ("BuilderError", "ConfigurationError", "GlidepathError", "ModelError", "ToolError"),
+    "glidepath.guards": ("GuardrailsConfig", "MaxTokensRecovery", "TokenScaling"),
+    "glidepath.messages": ("Usage",),
+    "glidepath.outcome": (
+        "AgentState",
+        "LoopOutcome",
+        "ResourceAction",
+        "ResourceValidation",
+        "RunResult",
+        "StopCause",
+    ),
+    "glidepath.plugins": ("PluginNames",),
+    "glidepath.run": ("CancelToken",),
+    "glidepath.sessions": ("Session",),
+    "glidepath.spi": ("Plugin", "ProtocolPolicy", "ResourceConstraint", "ResourceContext"),
+    "glidepath.tools": ("Tool", "ToolContext", "ToolResult", "tool"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    for home, names in _HOMES.items():
+        if name in names:
+            value = getattr(import_module(home), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'glidepath' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

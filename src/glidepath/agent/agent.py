@@ -1,0 +1,399 @@
+"""The agent: a frozen configuration that can run any number of tasks at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from functools import partial
+from math import inf
+from typing import Any
+
+from glidepath._wire import WireError, replace
+from glidepath.agent.assemble import assemble
+from glidepath.agent.config import FIELDS, LoopConfig, check_sendable, make_config
+from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.prices import find_price
+from glidepath.constraints import KillSwitchConstraint
+from glidepath.context import repair
+from glidepath.errors import ConfigurationError
+from glidepath.events import ChildEnded, ChildStarted, RunEnded
+from glidepath.judge import last_validations
+from glidepath.land import failure
+from glidepath.ledger import Amount, Meter, Refusal
+from glidepath.loop import fly
+from glidepath.messages import Message, UserMessage, codec
+from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.run import CancelToken, Ending, Plan, Run, RunStream, Signal, Watch
+from glidepath.sessions import Session
+from glidepath.tools import Tool, ToolContext, tool
+
+__all__ = ["Agent"]
+
+_ROLES = frozenset({"system", "user", "assistant", "tool_result", "custom", "unknown"})
+
+
+class Agent:
+    """An agent: `Agent(model=..., tools=[...], limits=Limits(...))`, or `Agent(config)`.
+
+    The keywords are the fields of `LoopConfig`. An agent is immutable and keeps nothing between runs: use one for as
+    many runs at a time as you like.
+    """
+
+    __slots__ = ("_heirs", "_plan", "config")
+
+    def __init__(self, config: LoopConfig | None = None, /, **fields: Any) -> None:
+        if config is not None and fields:
+            raise ConfigurationError("pass a LoopConfig or keywords, not both")
+        if config is not None and not isinstance(config, LoopConfig):
+            raise ConfigurationError(f"Agent takes a LoopConfig or keywords such as model=..., not {config!r:.100}")
+        if config is not None:
+            fields = {name: getattr(config, name) for name in FIELDS}
+        self.config = make_config(**fields)
+        self._plan = assemble(self.config)
+        self._heirs: dict[int, tuple[Plan, Plan]] = {}
+
+    # --- running ----------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        prompt: str | Sequence[Message] | Message,
+        *,
+        session: str | Session | None = None,
+        cancel: CancelToken | None = None,
+        parent: Budget | ToolContext | None = None,
+    ) -> RunResult:
+        """Run to the end and return how it ended; raises only `ConfigurationError`, before the first call.
+
+        When the caller's own task is cancelled, the run lands and then the cancellation goes on.
+        """
+        if isinstance(parent, ToolContext):
+            if session is not None or cancel is not None:
+                raise ConfigurationError("a child run has its parent's cancel and a session of its own: leave both out")
+            return await parent.spawn(self, prompt)
+        return await self._fly(prompt, session, cancel, parent, None)
+
+    def run_sync(self, prompt: str | Sequence[Message] | Message, **keywords: Any) -> RunResult:
+        """The same for code without an event loop; inside a running loop it uses a thread and a loop of its own."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.run(prompt, **keywords))
+        import threading
+
+        outcome: list[Any] = []
+
+        def work() -> None:
+            try:
+                outcome.append(asyncio.run(self.run(prompt, **keywords)))
+            except BaseException as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=work, name="glidepath-run-sync")
+        thread.start()
+        thread.join()
+        if isinstance(outcome[0], BaseException):
+            raise outcome[0]
+        return outcome[0]  # type: ignore[no-any-return]
+
+    def stream(
+        self,
+        prompt: str | Sequence[Message] | Message,
+        *,
+        session: str | Session | None = None,
+        cancel: CancelToken | None = None,
+        parent: Budget | None = None,
+    ) -> RunStream:
+        """The same run with its events: `async with agent.stream(...) as stream: async for event in stream: ...`."""
+        messages = _as_messages(prompt)
+        return RunStream(partial(self._fly, messages, session, cancel, parent))
+
+    def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
+        """A tool that hands its `task` to this agent, as a child of the run that calls it."""
+
+        async def delegate(task: str, context: ToolContext) -> str:
+            result = await context.spawn(self, task, limits)
+            if result.outcome is LoopOutcome.DONE:
+                return result.text
+            return f"[{_partial_line(result)}]\n{result.text}"
+
+        return tool(delegate, name=name, description=description)
+
+    # --- one flight -------------------------------------------------------------------------------------------
+
+    async def _fly(
+        self,
+        prompt: Any,
+        session: str | Session | None,
+        cancel: CancelToken | None,
+        parent: Budget | None,
+        stream: RunStream | None,
+    ) -> RunResult:
+        messages = prompt if stream is not None else _as_messages(prompt)  # a stream has looked at it already
+        self._check_root(cancel, parent)
+        home = _as_session(session)
+        plan = self._plan if parent is None else _priced(self._plan, self.config, parent.meter)
+        now = asyncio.get_running_loop().time()
+        shared = parent.deadline(now) if parent is not None else inf
+        meter = Meter(plan.caps, parent.meter if parent is not None else None)
+        watch = _watch(plan, now, shared)
+        run = _open(plan, home, messages, meter, watch, None, stream)
+        return await _finish(run, home, messages, cancel)
+
+    async def fly_child(self, prompt: Any, *, parent: Run, limits: Limits | None, cancel: CancelToken) -> RunResult:
+        """Run as a child of another run: on its budget, within its time, under its guards."""
+        messages = _as_messages(prompt)
+        plan = self._heir(parent.plan)
+        if limits is not None:
+            if not isinstance(limits, Limits):
+                raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
+            plan = assemble(replace(self._config_under(parent.plan), limits=limits))
+        plan = _priced(plan, self.config, parent.meter)
+        meter = Meter(plan.caps, parent.meter, depth=parent.meter.depth + 1)
+        watch = _watch(plan, parent.time(), min(parent.watch.window_at, parent.watch.deadline_at))
+        home = Session()
+        run = _open(plan, home, messages, meter, watch, parent.run_id, None)
+        refusal = meter.adopt()
+        parent.emit(ChildStarted, run.run_id, plan.agent_name, meter.depth)
+        try:
+            return await _finish(run, home, messages, cancel, refusal=refusal)
+        finally:
+            if run.result is not None:
+                _report_child(parent, run)
+
+    def _heir(self, parent: Plan) -> Plan:
+        """This agent's plan with the parent's constraints and guarding plugins added; made once for each parent."""
+        if not parent.custom and not parent.lineup.plugins:
+            return self._plan
+        known = self._heirs.get(id(parent))
+        if known is None or known[0] is not parent:
+            known = (parent, assemble(self._config_under(parent)))
+            self._heirs[id(parent)] = known
+        return known[1]
+
+    def _config_under(self, parent: Plan) -> LoopConfig:
+        own = self.config
+        constraints = [constraint for constraint in parent.custom if constraint not in own.constraints]
+        names = {plugin.name if hasattr(plugin, "name") else type(plugin).__name__ for plugin in own.plugins}
+        inherited = [
+            plugin
+            for plugin in parent.lineup.inheritable()
+            if (plugin.name if hasattr(plugin, "name") else type(plugin).__name__) not in names
+        ]
+        return replace(own, constraints=(*own.constraints, *constraints), plugins=(*own.plugins, *inherited))
+
+    def _check_root(self, cancel: Any, parent: Any) -> None:
+        config = self.config
+        if cancel is not None and not isinstance(cancel, CancelToken):
+            raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
+        if parent is not None and not isinstance(parent, Budget):
+            hint = (
+                ": stream() takes a Budget; use run() or ToolContext.spawn() for a child"
+                if isinstance(parent, ToolContext)
+                else ""
+            )
+            raise ConfigurationError(f"parent must be a Budget, not {type(parent).__name__}{hint}")
+        own = bool(config.constraints) if config.replace_defaults else config.limits.bounded
+        bounded = own or config.unbounded
+        if not bounded and (parent is None or not parent.limits.bounded):
+            raise ConfigurationError(
+                "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
+                "or unbounded=True if that is what you want"
+            )
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.config.agent_name} on {self._plan.model_name}>"
+
+
+# --- opening and closing a run ------------------------------------------------------------------------------------
+
+
+def _priced(plan: Plan, config: LoopConfig, budget: Meter) -> Plan:
+    """The plan with a price, when it spends from a budget that limits money; `ConfigurationError` if none is known."""
+    if plan.price is not None or all(node.caps.money is None for node in budget.lineage):
+        return plan
+    return replace(plan, price=find_price(config, needed=True))
+
+
+def _watch(plan: Plan, now: float, shared: float) -> Watch:
+    own = inf if plan.timeout is None else now + plan.timeout
+    deadline = min(own, shared)
+    landing = plan.times.landing if deadline == own else min(plan.times.landing, max(0.0, deadline - now) / 4)
+    switches = tuple(switch.thrown for switch in plan.constraints if isinstance(switch, KillSwitchConstraint))
+    return Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, switches=switches)
+
+
+def _open(
+    plan: Plan,
+    home: Session,
+    messages: Sequence[Message],
+    meter: Meter,
+    watch: Watch,
+    parent_id: str | None,
+    stream: RunStream | None,
+) -> Run:
+    try:
+        return _opened(plan, home, messages, meter, watch, parent_id, stream)
+    except BaseException:
+        watch.disarm()  # or its timer would interrupt the caller long after
+        raise
+
+
+def _opened(
+    plan: Plan,
+    home: Session,
+    messages: Sequence[Message],
+    meter: Meter,
+    watch: Watch,
+    parent_id: str | None,
+    stream: RunStream | None,
+) -> Run:
+    if home.in_flight:
+        raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
+    repaired = plan.repair(home.messages, keep_custom=True)
+    if repaired is not home.messages:
+        home.messages[:] = repaired
+    reserve = _landing_reserve(plan, messages, meter)
+    meter.near_tokens, meter.near_money = plan.near_tokens, plan.near_money
+    meter.hold_landing(reserve)
+    run = Run(
+        plan,
+        run_id=f"run_{os.urandom(8).hex()}",
+        parent_id=parent_id,
+        session_id=home.id,
+        messages=home.messages,
+        metadata=home.metadata,
+        meter=meter,
+        watch=watch,
+        landing_reserve=reserve,
+        stream=stream,
+    )
+    home.in_flight = True
+    if stream is not None:
+        stream.run = run
+        watch.ring = stream.ring
+    return run
+
+
+def _landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Amount:
+    """What the landing call will need: held back at this run's node, set aside with its ancestors."""
+    if not meter.limited or plan.landing == "off":
+        return Amount()
+    task = sum(plan.size_of(message) for message in messages)
+    notice = plan.landing_notice_tokens
+    least = int(plan.min_output_tokens * 1.1) + 1
+    tokens = max(plan.landing_tokens, plan.landing_fixed_tokens + task + notice + least)
+    if plan.caps.tokens is not None:
+        tokens = min(tokens, plan.caps.tokens // 4)
+    money = 0
+    if plan.price is not None:
+        output = min(tokens, max(least, tokens // 2))
+        money = (tokens - output) * plan.price.worst_input + output * plan.price.output
+        if plan.caps.money is not None:
+            money = min(money, plan.caps.money // 4)
+    return Amount(tokens, money)
+
+
+async def _finish(
+    run: Run,
+    home: Session,
+    messages: Sequence[Message],
+    cancel: CancelToken | None,
+    *,
+    refusal: Refusal | None = None,
+) -> RunResult:
+    """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned."""
+    try:
+        run.start()
+        if cancel is not None:
+            cancel.subscribe(run.hear)
+        try:
+            ending = await fly(run, messages) if refusal is None else _refused(refusal)
+        except Exception as defect:
+            ending = failure(run, "internal", f"{type(defect).__name__}: {defect}")
+        run.settle_up()
+        run.passed = last_validations(run)
+        result = run.conclude(ending)
+        run.emit(RunEnded, result)
+        home.close_run(result)
+        for observer in run.observers:
+            await observer.close(run.plan.times.hook)
+    finally:
+        if cancel is not None:
+            cancel.unsubscribe(run.hear)
+        home.in_flight = False
+        await run.watch.close()
+    if run.watch.interrupt is not None and run.watch.interrupt.signal is Signal.TASK:
+        raise asyncio.CancelledError(run.watch.interrupt.reason)
+    return result
+
+
+def _refused(refusal: Refusal) -> Ending:
+    cause = StopCause(
+        source=f"max_{refusal.resource}",
+        action="graceful_exit",
+        reason=f"the child was not started: the limit on {refusal.resource} is reached",
+        metrics={"limit": refusal.limit, "used": refusal.used},
+    )
+    text = f"Not started: the limit on {refusal.resource} is reached."
+    return Ending(state=AgentState.BUDGET_EXCEEDED, outcome=LoopOutcome.CUT_OFF, cause=cause, text=text, partial=True)
+
+
+def _report_child(parent: Run, child: Run) -> None:
+    result: Any = child.result
+    parent.children += (result,)
+    parent.abandoned += result.abandoned
+    parent.charge_child(child.plan.agent_name, child.usage, child.money)
+    parent.emit(
+        ChildEnded,
+        child.run_id,
+        child.plan.agent_name,
+        result.state.name,
+        result.outcome.name,
+        result.usage,
+        result.cost,
+    )
+
+
+def _partial_line(result: RunResult) -> str:
+    why = f"{result.cause.source}: {result.cause.reason}" if result.cause is not None else "it was paused"
+    return f"This answer is partial. The agent ended {result.state.name}/{result.outcome.name} ({why})."
+
+
+# --- input --------------------------------------------------------------------------------------------------------
+
+
+def _as_messages(prompt: Any) -> tuple[Message, ...]:
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            raise ConfigurationError("prompt is empty: say what the agent should do")
+        check_sendable("prompt", prompt)
+        return (UserMessage(prompt),)
+    if getattr(prompt, "role", None) in _ROLES:
+        prompt = (prompt,)
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes) or not prompt:
+        raise ConfigurationError(
+            f"prompt must be a str or a non-empty sequence of messages, not {type(prompt).__name__}"
+        )
+    for message in prompt:
+        if not isinstance(message, Message):
+            raise ConfigurationError(f"prompt must hold messages of glidepath.messages, not {type(message).__name__}")
+        _check_message(message)
+    return tuple(repair(prompt, keep_custom=True))
+
+
+def _check_message(message: Message) -> None:
+    """Messages are built unchecked, for speed: those from outside are read once as they would be from a file."""
+    try:
+        codec.decode(codec.encode(message))
+    except (WireError, TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"prompt: this {message.role} message cannot be sent: {error}") from None
+    check_sendable("prompt", message.text)
+
+
+def _as_session(session: Any) -> Session:
+    if isinstance(session, Session):
+        return session
+    if session is None or isinstance(session, str):
+        return Session(session)
+    raise ConfigurationError(f"session must be an id or a Session, not {type(session).__name__}")

@@ -1,0 +1,195 @@
+"""From a configuration to a plan: where the defaults are and the two sides meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from glidepath import _wire
+from glidepath.agent.config import ExecutionMode, LoopConfig
+from glidepath.agent.prices import find_price
+from glidepath.constraints import DefaultResourceConstraint, built_in
+from glidepath.context import BYTES_PER_TOKEN, CharEstimator, guarded, landing_view, repair, sizer, strategy
+from glidepath.errors import ConfigurationError
+from glidepath.guards import LANDING_NOTICE, GracefulTurnLimit, make_guards, stitch
+from glidepath.ledger import Caps
+from glidepath.plugins import Lineup
+from glidepath.run import Plan, Times
+from glidepath.spi import ProtocolPolicy
+
+__all__ = ["assemble"]
+
+UNKNOWN_OUTPUT = 4096  # what is reserved at first for a model whose maximum nobody knows
+
+
+def assemble(config: LoopConfig) -> Plan:
+    """The plan of a configuration; raises `ConfigurationError` for what only shows when all parts are together."""
+    model: Any = config.model
+    limits = config.limits
+    estimator = config.token_estimator or CharEstimator()
+    estimate = guarded(estimator.estimate)
+    policy = config.protocol_policy or ProtocolPolicy()
+    specs = tuple(tool.spec for tool in config.tools)
+    system_tokens = estimate(config.system_prompt)
+    plan = Plan(
+        agent_name=config.agent_name,
+        model=model,
+        model_name=model.name,
+        model_id=config.model_id or model.name,
+        system_prompt=config.system_prompt,
+        tools={tool.name: tool for tool in config.tools},
+        specs=specs,
+        terminal_tools=_terminal(config, policy),
+        approvals=any(tool.requires_approval for tool in config.tools),
+        fixed_tokens=system_tokens + (estimate(_wire.encode(specs).decode()) if specs else 0),
+        landing_fixed_tokens=system_tokens,
+        caps=_own_caps(config),
+        timeout=None if config.replace_defaults else limits.timeout,
+        times=_times(config),
+        landing=config.landing,
+        landing_tokens=limits.landing_tokens,
+        min_output_tokens=config.min_output_tokens,
+        soft_limit=_soft_limit(config),
+        notice=_notice(config),
+        landing_notice=LANDING_NOTICE,
+        landing_notice_tokens=estimate(LANDING_NOTICE) + 8,
+        price=find_price(config, needed=limits.max_cost is not None),
+        counter=getattr(model, "count_tokens", None),
+        near_tokens=config.guardrails.reserve_tokens,
+        near_money=_near_money(config),
+        estimator=estimator,
+        size_of=sizer(estimator),
+        bytes_per_token=BYTES_PER_TOKEN if type(estimator) is CharEstimator else None,
+        strategy=strategy(config.context_strategy, estimate=estimate),
+        landing_view=partial(landing_view, estimate=estimate),
+        repair=repair,
+        context_window=config.context_window or getattr(model, "context_window", None),
+        temperature=config.temperature,
+        max_output_tokens=config.max_output_tokens,
+        first_output_tokens=config.max_output_tokens or _known_output(model),
+        reasoning=config.reasoning,
+        tool_choice=config.tool_choice,
+        extras=config.extras,
+        escalation=config.max_output_tokens_recovery,
+        empty_outcome_budget=config.empty_outcome_retry_budget,
+        max_retries=config.max_retries,
+        sequential=config.default_execution_mode is ExecutionMode.SEQUENTIAL,
+        max_calls_per_turn=config.max_tool_calls_per_turn,
+        max_parallel=config.max_parallel_tools,
+        policy=policy,
+        plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
+        constraints=(*_built_in(config), *_parts(config.constraints)),
+        built_in=len(_built_in(config)),
+        custom=config.constraints,
+        lineup=Lineup(config.plugins),
+        make_guards=partial(make_guards, config.guardrails),
+        stitch=stitch,
+        thinking_tags=config.thinking_tags,
+        conversation_id=config.conversation_id,
+        sink=config.event_sink,
+    )
+    _check_fits(plan)
+    return plan
+
+
+def _terminal(config: LoopConfig, policy: ProtocolPolicy) -> frozenset[str]:
+    named: Any = policy.terminal_tool_names
+    if isinstance(named, str) or not isinstance(named, Collection) or not all(isinstance(name, str) for name in named):
+        raise ConfigurationError(f"protocol_policy.terminal_tool_names must be a set of names, not {named!r:.100}")
+    return frozenset({tool.name for tool in config.tools if tool.terminal} | set(named))
+
+
+def _known_output(model: Any) -> int:
+    """The model's own maximum, or what is reserved when nobody knows it."""
+    known = getattr(model, "max_output_tokens", None)
+    return known if isinstance(known, int) and known > 0 else UNKNOWN_OUTPUT
+
+
+def _own_caps(config: LoopConfig) -> Caps:
+    caps = config.limits.caps()
+    if not config.replace_defaults:
+        return caps
+    return Caps(descendants=caps.descendants, depth=caps.depth)
+
+
+def _parts(constraints: tuple[Any, ...]) -> Iterator[Any]:
+    """The constraints, a composite as its parts: each speaks for itself, under its own name and with its own state."""
+    for constraint in constraints:
+        if type(constraint) is DefaultResourceConstraint:
+            yield from constraint.parts
+        else:
+            yield constraint
+
+
+def _built_in(config: LoopConfig) -> tuple[Any, ...]:
+    if config.replace_defaults:
+        return ()
+    return built_in(config.limits, landing_seconds=config.limits.landing_time)
+
+
+def _times(config: LoopConfig) -> Times:
+    return Times(
+        connect=config.connect_timeout,
+        first_chunk=config.first_chunk_timeout,
+        stall=config.stall_timeout,
+        call=config.call_timeout,
+        tool=config.tool_timeout,
+        hook=config.hook_timeout,
+        constraint=config.constraint_timeout,
+        landing=config.limits.landing_time,
+        grain=min(
+            [
+                1.0,
+                *[
+                    limit / 8
+                    for limit in (config.first_chunk_timeout, config.stall_timeout, config.call_timeout)
+                    if limit
+                ],
+            ]
+        ),
+    )
+
+
+def _soft_limit(config: LoopConfig) -> GracefulTurnLimit | None:
+    """The warning before the turn limit, where there is room for one."""
+    limits = config.limits
+    if config.replace_defaults or limits.max_iterations is None:
+        if limits.grace_iterations or config.graceful_turn_limit_grace_provider is not None:
+            import warnings
+
+            warnings.warn("grace_iterations has no effect without max_iterations", stacklevel=5)
+        return None
+    limit = GracefulTurnLimit(
+        limits.max_iterations,
+        limits.grace_iterations,
+        message_provider=config.graceful_turn_limit_message_provider,
+        grace_provider=config.graceful_turn_limit_grace_provider,
+    )
+    return limit if limit.enabled and limits.max_iterations > 1 else None
+
+
+def _notice(config: LoopConfig) -> Callable[[], tuple[str, BaseException | None]]:
+    """The words of the wind-down notice: the application's, or ours when it has none or fails."""
+    return GracefulTurnLimit(2, message_provider=config.graceful_turn_limit_message_provider).notice
+
+
+def _near_money(config: LoopConfig) -> int:
+    money = config.limits.caps().money
+    return 0 if money is None else int(money * Decimal(str(config.guardrails.reserve_cost_fraction)))
+
+
+def _check_fits(plan: Plan) -> None:
+    """A prompt that can never fit the token limit is a mistake, and is said before take-off."""
+    limit = plan.caps.tokens
+    if limit is None:
+        return
+    least = min(plan.min_output_tokens, plan.max_output_tokens or plan.min_output_tokens)
+    reserve = min(plan.landing_tokens, limit // 4)
+    if plan.fixed_tokens + least + reserve > limit:
+        raise ConfigurationError(
+            f"limits.max_tokens={limit} can never hold one call: the system prompt and tool schemas take about "
+            f"{plan.fixed_tokens} tokens, the least reply {least} (min_output_tokens) and the landing {reserve}; "
+            "raise max_tokens, shorten the prompt, or lower min_output_tokens"
+        )

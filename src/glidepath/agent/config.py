@@ -1,0 +1,277 @@
+"""The configuration of an agent: every knob, its default, and what is wrong with it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from glidepath._wire import Value
+from glidepath.agent.limits import Limits, checked_int, checked_seconds
+from glidepath.errors import ConfigurationError
+from glidepath.events import Event
+from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
+from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
+from glidepath.plugins import Lineup, PluginNames
+from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, TokenEstimator
+from glidepath.tools import Tool, tool
+
+__all__ = ["ExecutionMode", "LoopConfig"]
+
+LANDINGS = ("withdraw", "steer", "force", "off")
+TOOL_CHOICES = ("auto", "required", "none")
+DURABILITIES = ("sync", "full", "async", "exit")
+
+
+class ExecutionMode(str, Enum):
+    """Whether the calls of one reply run side by side."""
+
+    PARALLEL = "parallel"
+    SEQUENTIAL = "sequential"
+
+
+class LoopConfig(Value, frozen=True, kw_only=True):
+    """An agent's configuration: frozen, checked at construction, shared by all its runs."""
+
+    model: Model | str
+    tools: tuple[Tool, ...] = ()
+    system_prompt: str = ""
+    limits: Limits = Limits()
+    guardrails: GuardrailsConfig = GuardrailsConfig()
+    constraints: tuple[ResourceConstraint, ...] = ()
+    replace_defaults: bool = False
+    plugins: tuple[Plugin, ...] = ()
+    store: Any = None
+    event_sink: Callable[[Event], Any] | None = None
+    default_execution_mode: ExecutionMode = ExecutionMode.PARALLEL
+    max_tool_calls_per_turn: int | None = None
+    max_parallel_tools: int = 16
+    tool_timeout: float | None = None
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    reasoning: str | None = None
+    tool_choice: str = "auto"
+    extras: Mapping[str, Any] | None = None
+    max_output_tokens_recovery: MaxTokensRecovery | None = None
+    empty_outcome_retry_budget: int | None = None
+    plain_text_terminal_fallback_tool: str | None = None
+    plain_text_terminal_fallback_eager: bool = False
+    plain_text_terminal_fallback_eager_nudge: bool = False
+    graceful_turn_limit_message_provider: Callable[[], str] | None = None
+    graceful_turn_limit_grace_provider: Callable[[], int] | None = None
+    landing: str = "withdraw"
+    conversation_id: str | None = None
+    model_id: str | None = None
+    token_estimator: TokenEstimator | None = None
+    protocol_policy: ProtocolPolicy | None = None
+    context_window: int | None = None
+    context_strategy: str = "compact"
+    prices: Mapping[str, Any] | None = None
+    unpriced: str | None = None
+    unbounded: bool = False
+    min_output_tokens: int = 256
+    max_retries: int = 3
+    fallback_models: tuple[Any, ...] = ()
+    durability: str = "sync"
+    output_type: Any = None
+    agent_name: str = "agent"
+    connect_timeout: float | None = 10
+    first_chunk_timeout: float | None = 120
+    stall_timeout: float | None = 60
+    call_timeout: float | None = None
+    hook_timeout: float = 5
+    constraint_timeout: float = 1
+    thinking_tags: bool = False
+
+    def plugin_names(self) -> PluginNames:
+        """The plugins behind each hook, in calling order."""
+        return Lineup(self.plugins).names()
+
+
+FIELDS: tuple[str, ...] = LoopConfig.__struct_fields__
+_FLAGS = (
+    "replace_defaults",
+    "unbounded",
+    "thinking_tags",
+    "plain_text_terminal_fallback_eager",
+    "plain_text_terminal_fallback_eager_nudge",
+)
+_NOT_YET = {"store": None, "fallback_models": (), "output_type": None, "plain_text_terminal_fallback_tool": None}
+
+
+def make_config(**fields: Any) -> LoopConfig:
+    """A `LoopConfig` from keyword arguments: normalised and checked; raises `ConfigurationError` naming the field."""
+    unknown = [name for name in fields if name not in FIELDS]
+    if unknown:
+        raise ConfigurationError(_unknown(unknown[0]))
+    if "model" not in fields:
+        raise ConfigurationError("model is required: pass model=...")
+    for name in ("tools", "constraints", "plugins", "fallback_models"):
+        if name in fields:
+            fields[name] = _as_tuple(name, fields[name])
+    if "tools" in fields:
+        fields["tools"] = tuple(_as_tool(item) for item in fields["tools"])
+    config = LoopConfig(**fields)
+    check(config)
+    return config
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches  # only needed when something is wrong
+
+    close = get_close_matches(name, FIELDS, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"there is no setting {name!r}{hint}"
+
+
+def _as_tuple(name: str, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ConfigurationError(f"{name} must be a list or tuple, not {value!r:.100}")
+    return tuple(value)
+
+
+def _as_tool(item: Any) -> Tool:
+    if isinstance(item, Tool):
+        return item
+    if callable(item) and not isinstance(item, type):
+        made: Tool = tool(item)
+        return made
+    raise ConfigurationError(f"tools must be Tool objects or functions, not {item!r:.100}")
+
+
+def check(config: LoopConfig) -> None:
+    """Raise `ConfigurationError` for the first thing that is wrong."""
+    _check_model(config.model)
+    _check_types(config)
+    names = [tool.name for tool in config.tools]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"two tools are named {name!r}; give one of them another name")
+    for field, default in _NOT_YET.items():
+        if getattr(config, field) != default:
+            raise ConfigurationError(f"{field} is not available in this version; leave it out")
+    for field in ("max_tool_calls_per_turn", "max_output_tokens", "context_window"):
+        checked_int(field, getattr(config, field))
+    checked_int("empty_outcome_retry_budget", config.empty_outcome_retry_budget, least=0)
+    for field, least in (("max_parallel_tools", 1), ("min_output_tokens", 1), ("max_retries", 0)):
+        if getattr(config, field) is None:
+            raise ConfigurationError(f"{field} must be a whole number, not None")
+        checked_int(field, getattr(config, field), least=least)
+    for field in ("tool_timeout", "connect_timeout", "first_chunk_timeout", "stall_timeout", "call_timeout"):
+        checked_seconds(field, getattr(config, field))
+    for field in ("hook_timeout", "constraint_timeout"):
+        if getattr(config, field) is None:
+            raise ConfigurationError(
+                f"{field} must be a number of seconds, not None: a guard that hangs must be stopped"
+            )
+        checked_seconds(field, getattr(config, field))
+
+
+def _check_model(model: Any) -> None:
+    if isinstance(model, str):
+        raise ConfigurationError(
+            f"model {model!r}: model strings are not available in this version; pass a Model object"
+        )
+    if isinstance(model, type) or not callable(getattr(model, "stream", None)):
+        raise ConfigurationError(
+            f"model must have a method stream(request), like glidepath.models.Model; got {model!r:.100}"
+        )
+    if not isinstance(getattr(model, "name", None), str) or not model.name:
+        raise ConfigurationError(
+            f"model.name must be a non-empty str; {type(model).__name__} has {getattr(model, 'name', None)!r}"
+        )
+
+
+def _check_types(config: LoopConfig) -> None:
+    for field, kind in (("limits", Limits), ("guardrails", GuardrailsConfig)):
+        if not isinstance(getattr(config, field), kind):
+            raise ConfigurationError(f"{field} must be a {kind.__name__}, not {getattr(config, field)!r:.100}")
+    for field in _FLAGS:
+        if not isinstance(getattr(config, field), bool):
+            raise ConfigurationError(f"{field} must be True or False, not {getattr(config, field)!r:.100}")
+    for field in ("system_prompt", "agent_name"):
+        _check_text(field, getattr(config, field))
+    if not config.agent_name:
+        raise ConfigurationError("agent_name must not be empty")
+    for field, allowed in (("landing", LANDINGS), ("tool_choice", None)):
+        value = getattr(config, field)
+        if not isinstance(value, str) or (allowed is not None and value not in allowed):
+            raise ConfigurationError(f"{field} must be one of {', '.join(allowed or TOOL_CHOICES)}; got {value!r}")
+    if config.tool_choice not in TOOL_CHOICES and config.tool_choice not in {item.name for item in config.tools}:
+        raise ConfigurationError(
+            f"tool_choice must be auto, required, none or the name of a tool; got {config.tool_choice!r}"
+        )
+    if not isinstance(config.default_execution_mode, ExecutionMode):
+        raise ConfigurationError(
+            f"default_execution_mode must be an ExecutionMode, not {config.default_execution_mode!r}"
+        )
+    _check_temperature(config.temperature)
+    _check_parts(config)
+    for constraint in config.constraints:
+        if not isinstance(constraint, ResourceConstraint):
+            raise ConfigurationError(f"constraints must be ResourceConstraint objects, not {constraint!r:.100}")
+        state: Any = constraint.state
+        limit_state = isinstance(state, AgentState) and state is not AgentState.COMPLETED
+        if not limit_state or (state, LoopOutcome.WRAPPED_UP) not in ENDINGS:
+            raise ConfigurationError(
+                f"{type(constraint).__name__}.state must be a state that a limit can end a run in, such as "
+                f"AgentState.BUDGET_EXCEEDED; got {state!r:.100}"
+            )
+    for field in ("event_sink", "graceful_turn_limit_message_provider", "graceful_turn_limit_grace_provider"):
+        if getattr(config, field) is not None and not callable(getattr(config, field)):
+            raise ConfigurationError(f"{field} must be callable, not {getattr(config, field)!r:.100}")
+
+
+def _check_parts(config: LoopConfig) -> None:
+    if inspect.iscoroutinefunction(config.event_sink):
+        raise ConfigurationError(
+            "event_sink must be a plain function, not async: use a Plugin with an async event_observer"
+        )
+    window = getattr(config.model, "context_window", None)
+    if window is not None and (type(window) is not int or window < 1):
+        raise ConfigurationError(
+            f"model.context_window must be a whole number of at least 1, or None; got {window!r:.100}"
+        )
+    for field in ("reasoning", "conversation_id", "model_id"):
+        value = getattr(config, field)
+        if value is not None:
+            _check_text(field, value)
+    if config.durability not in DURABILITIES:
+        raise ConfigurationError(f"durability must be one of {', '.join(DURABILITIES)}; got {config.durability!r:.100}")
+    if config.extras is not None and not isinstance(config.extras, Mapping):
+        raise ConfigurationError(f"extras must be a mapping, not {config.extras!r:.100}")
+    if config.protocol_policy is not None and not isinstance(config.protocol_policy, ProtocolPolicy):
+        raise ConfigurationError(
+            f"protocol_policy must be a ProtocolPolicy object, not {config.protocol_policy!r:.100}"
+        )
+    for field, method in (("token_estimator", "estimate"), ("max_output_tokens_recovery", "next_cap")):
+        value = getattr(config, field)
+        if value is not None and (isinstance(value, type) or not callable(getattr(value, method, None))):
+            raise ConfigurationError(f"{field} must be an object with a method {method}(), not {value!r:.100}")
+
+
+def _check_temperature(value: Any) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and (not number or not math.isfinite(value) or value < 0):
+        raise ConfigurationError(f"temperature must be a finite number of at least 0, not {value!r}")
+
+
+def _check_text(field: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{field} must be a str, not {type(value).__name__}")
+    check_sendable(field, value)
+
+
+def check_sendable(field: str, text: str) -> None:
+    """Refuse text that no store and no provider takes."""
+    if "\0" in text:
+        raise ConfigurationError(f"{field} contains a NUL character; remove it")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        where = error.start
+        raise ConfigurationError(
+            f"{field} has a lone surrogate at position {where}; remove it, or decode it properly"
+        ) from None

@@ -1,0 +1,87 @@
+"""What a token costs: said in the configuration, known to the model, or looked up; else unknown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.errors import ConfigurationError
+from glidepath.ledger import Price
+
+if TYPE_CHECKING:
+    from glidepath.agent.config import LoopConfig
+
+__all__ = ["find_price"]
+
+
+def find_price(config: LoopConfig, *, needed: bool) -> Price | None:
+    """The price of the configured model; raises `ConfigurationError` when a money limit needs one and none is known."""
+    model: Any = config.model
+    prices = config.prices or {}
+    if not hasattr(prices, "items"):
+        raise ConfigurationError(f"prices must map model names to (input, output), not {prices!r:.100}")
+    checked = {name: Price.per_million(given, field=f"prices[{name!r}]") for name, given in prices.items()}
+    if model.name in checked:
+        return checked[model.name]
+    own = getattr(model, "price", None)
+    if own is not None:
+        return Price.per_million(own, field=f"{type(model).__name__}.price")
+    if not needed:
+        return None
+    price = _looked_up(model.name) or _stand_in(config, checked)
+    if price is None:
+        raise ConfigurationError(
+            f"a money limit (max_cost) needs a price and none is known for model {model.name!r}: "
+            f"pass prices={{{model.name!r}: (input, output)}} in dollars per million tokens, "
+            "or unpriced='estimate:<model>' to count with another model's price"
+        )
+    return price
+
+
+def _stand_in(config: LoopConfig, checked: dict[str, Price]) -> Price | None:
+    unpriced = config.unpriced
+    if unpriced is None:
+        return None
+    kind, _, name = unpriced.partition(":") if isinstance(unpriced, str) else ("", "", "")
+    if kind != "estimate" or not name:
+        raise ConfigurationError(f"unpriced must be 'estimate:<model>', not {unpriced!r}")
+    price = checked.get(name) or _looked_up(name)
+    if price is None:
+        raise ConfigurationError(f"unpriced: no price is known for model {name!r} either; name another model")
+    return price
+
+
+def _looked_up(name: str) -> Price | None:
+    """The price in the genai-prices data set, when that package is installed."""
+    try:
+        from datetime import UTC, datetime
+
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return None
+    try:
+        _, model = get_snapshot().find_provider_model(name, None, None, None)
+    except LookupError:
+        return None
+    given = model.get_prices(datetime.now(UTC))
+    price = _price(given, name, tier=None)
+    starts = [tier.start for part in _PARTS for tier in getattr(getattr(given, part, None), "tiers", ())]
+    if price is None or not starts:
+        return price
+    return replace(price, tier_start=min(starts), tier=_price(given, name, tier=min(starts)))
+
+
+_PARTS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
+
+
+def _price(given: Any, name: str, *, tier: int | None) -> Price | None:
+    """The base price, or the highest of its tiers: a budget must hold in the worst case."""
+    parts = []
+    for part in _PARTS:
+        price: Any = getattr(given, part, None)
+        if hasattr(price, "tiers"):
+            price = price.base if tier is None else max([price.base, *[step.price for step in price.tiers]])
+        parts.append(price)
+    if parts[0] is None or parts[1] is None:
+        return None
+    return Price.per_million(parts, field=f"the price of {name!r}")

@@ -1,0 +1,349 @@
+"""Asking the model: one usable reply, or one error. Retries, overflow and truncation are absorbed here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import Record
+from glidepath.ask.attempt import Attempt, pump
+from glidepath.ask.booking import Booking, board, book, book_landing, fit, shape_view
+from glidepath.ask.gates import offer
+from glidepath.ask.usage import settled
+from glidepath.ask.view import recovered, transformed
+from glidepath.errors import ContextOverflowError, ModelError, RateLimitedError, TransientError
+from glidepath.events import (
+    AttemptDiscarded,
+    BudgetReserved,
+    BudgetSettled,
+    OutputTokensEscalated,
+    RetryScheduled,
+    StreamChunk,
+    StreamStarted,
+)
+from glidepath.ledger import Refusal
+from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, Usage
+from glidepath.outcome import AbandonedWork, AgentState
+from glidepath.run import HIGH_WATER, LetGo, Stopped, tether, tethered
+from glidepath.spi import ModelRequest, ToolSpec
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["Reply", "ask", "board"]
+
+_log = logging.getLogger("glidepath")
+_SHOWN = 300
+FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+
+
+class Reply(Record, gc=False):
+    """One usable reply. `cut`: the budget ran out while it streamed; `size`: in tokens, where it is known."""
+
+    message: AssistantMessage
+    calls: tuple[ToolCall, ...]
+    text: str
+    size: int | None
+    cut: bool
+    truncated: bool
+    refused: bool
+
+
+async def ask(run: Run, *, landing: bool = False) -> Reply:
+    """One reply to the transcript as it stands; raises `ModelError` when there is none, `Touchdown` to land."""
+    plan = run.plan
+    tools: tuple[ToolSpec, ...] = ()
+    if not landing:
+        tools = await offer(run) if run.narrowed() else plan.specs
+    if plan.context_window is not None:
+        _fit_window(run, plan.context_window)
+    if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
+        await _wait_for_consumer(run)
+    call = _Call(run, tools, landing=landing)
+    while True:
+        attempt = await call.attempt()
+        if call.error is None:
+            if plan.escalation is None or not call.escalate(attempt):
+                return call.reply(attempt)
+        elif isinstance(call.error, ContextOverflowError):
+            await call.shrink()
+        else:
+            await call.back_off(plan.max_retries)
+
+
+async def _wait_for_consumer(run: Run) -> None:
+    """Nobody has looked at the last thousand events: spend no more until somebody does."""
+    room = run.stream.room()
+    try:
+        await run.watch.wait(room)
+    except asyncio.CancelledError:
+        raise run.interrupted() from None
+
+
+def _fit_window(run: Run, window: int) -> None:
+    """Shape the context when the view has outgrown the model's window."""
+    if run.plan.strategy.name == "none":
+        return
+    room = window - run.plan.fixed_tokens - min(run.plan.first_output_tokens, window // 4)
+    if run.view_tokens > room:
+        shape_view(run, int(room * 0.75))
+
+
+class _Call:
+    """One model call with all its attempts."""
+
+    error: ModelError | None = None
+    usage = Usage()
+    number = 0
+    retries = 0
+    escalations = 0
+    overflowed = False
+    stalled = False
+    longest = ""
+
+    def __init__(self, run: Run, tools: tuple[ToolSpec, ...], *, landing: bool) -> None:
+        self.run = run
+        self.tools = tools
+        self.landing = landing
+        self.cap = run.plan.max_output_tokens
+
+    # --- one attempt ------------------------------------------------------------------------------------------
+
+    async def attempt(self) -> Attempt:
+        """Book, stream, settle. Leaves `error` set when the attempt failed."""
+        run, plan = self.run, self.run.plan
+        if self.landing:
+            booking: Any
+            view: Sequence[Message]
+            booking, view = book_landing(run, self.cap, self.error)
+        else:
+            count = await self._count() if plan.counter is not None and run.meter.limited else None
+            turns = 0 if self.number else 1
+            got = book(run, self.cap, turns, count)
+            booking = await fit(run, got, self.cap, turns, count) if type(got) is Refusal else got
+            view = run.view if not run.hooks.context_transform else await transformed(run)
+        self.number += 1
+        request = run.request
+        if (
+            request is None
+            or request.messages is not view
+            or request.tools is not self.tools
+            or request.max_output_tokens != booking.cap
+        ):
+            run.request = request = self._request(view, booking.cap)
+        attempt = Attempt()
+        if self.error is not None:
+            self.error, self.stalled = None, False
+        if run.listening:
+            reservation = booking.reservation
+            run.emit(
+                BudgetReserved, reservation.tokens, reservation.money if plan.price is not None else None, booking.cap
+            )
+        run.emit(StreamStarted, plan.model_name, self.number, self.landing)
+        try:
+            await self._stream(request, attempt, booking)
+        finally:
+            run.watch.showing = ()
+            if (attempt.calls or self.error is not None) and run.time() >= run.watch.window_at:
+                run.watch.open_window()  # it was showing text then, and is not what the run has waited for
+            if run.chunks:
+                run.emit(StreamChunk, "", True)
+            self._settle(attempt, booking)
+        return attempt
+
+    def _request(self, view: Sequence[Message], cap: int | None) -> ModelRequest:
+        plan = self.run.plan
+        return ModelRequest(
+            system_prompt=plan.system_prompt,
+            messages=view,
+            tools=self.tools,
+            tool_choice=plan.tool_choice if self.tools else "auto",
+            max_output_tokens=cap,
+            temperature=plan.temperature,
+            reasoning=plan.reasoning,
+            extras=plan.extras,
+        )
+
+    async def _count(self) -> int | None:
+        """The prompt as the model itself counts it, where it can and a budget needs it."""
+        run = self.run
+        count: Any = run.plan.counter
+        request = ModelRequest(system_prompt=run.plan.system_prompt, messages=run.view, tools=self.tools)
+        try:
+            tokens = count(request)
+            if hasattr(tokens, "__await__"):
+                tokens = await tethered(tokens, run.watch, run.plan.times.first_chunk)
+        except Stopped as stopped:
+            if stopped.why == "interrupt":
+                raise run.interrupted() from None
+            return None
+        except Exception:
+            return None  # our own over-estimate is used instead
+        return tokens if type(tokens) is int and tokens >= 0 else None
+
+    async def _stream(self, request: ModelRequest, attempt: Attempt, booking: Booking) -> None:
+        run = self.run
+        watch = run.watch
+        watch.showing = attempt.parts
+        try:
+            watch.scope_hit = False
+            await tether(pump(run, run.plan.model, request, attempt, booking), watch)
+        except (LetGo, asyncio.CancelledError) as stop:
+            stopped = watch.stopped(stop)
+            attempt.let_go()
+            if stopped.let_go:
+                self._abandoned(stopped)
+                run.leave_outbox()
+            if stopped.why == "interrupt":
+                self._keep(attempt)
+                raise run.interrupted() from None
+            if attempt.end is not None:  # it is complete, and only did not close
+                self.error = attempt.fault()
+            else:
+                self.stalled = True
+                why = "it was cancelled from inside" if stopped.why == "uninvited" else "no delta in time"
+                self.error = TransientError(f"the stream stalled: {why}")
+        except ModelError as error:
+            self.error = error
+        except KeyboardInterrupt:
+            self._keep(attempt)
+            raise run.interrupted_by_hand() from None
+        except (Exception, SystemExit, GeneratorExit) as error:
+            if watch.gone:
+                raise
+            self.error = TransientError(f"{type(error).__name__}: {error}")
+            self.error.__cause__ = error
+        finally:
+            watch.calm()
+        if self.error is not None:
+            self._keep(attempt)
+
+    def _keep(self, attempt: Attempt) -> None:
+        """The longest text of a call that failed or was cut is its best text."""
+        text = attempt.text
+        if len(text) > len(self.longest):
+            self.longest = text
+            self.run.keep_text(text)
+
+    def _abandoned(self, stopped: Stopped) -> None:
+        name = self.run.plan.model_name
+        reason = f"the model's stream did not stop after {stopped.why}"
+        self.run.abandoned += (AbandonedWork(call_id="", tool_name=name, kind="stream", reason=reason),)
+
+    # --- settling ---------------------------------------------------------------------------------------------
+
+    def _settle(self, attempt: Attempt, booking: Booking) -> None:
+        """Charge what the attempt used; what failed before its first delta is free."""
+        run, plan = self.run, self.run.plan
+        reservation = booking.reservation
+        if self.error is not None and not self.stalled and not attempt.pulse():
+            self.usage, money = Usage(), 0
+            reservation.cancel()
+        else:
+            reported = attempt.end.usage if attempt.end is not None else None
+            self.usage = usage = settled(reported, booking.estimate, booking.input, attempt)
+            money = 0 if plan.price is None else plan.price.cost(usage)
+            reservation.settle(usage.input + usage.output, money)
+            run.money += money
+            run.account.add(usage, money)
+            if not usage.estimated and not self.landing and not run.hooks.context_transform:
+                run.anchor = usage.input - run.view_tokens
+        if run.listening:
+            refunded = max(0, reservation.tokens - self.usage.total)
+            run.emit(BudgetSettled, self.usage, money if plan.price is not None else None, refunded)
+
+    # --- what comes next --------------------------------------------------------------------------------------
+
+    def reply(self, attempt: Attempt) -> Reply:
+        """The usable reply."""
+        plan = self.run.plan
+        message, calls = attempt.message(self.run, self.usage, plan.model_name)
+        size = None if plan.bytes_per_token is None else attempt.tokens(plan.bytes_per_token)
+        stop = message.stop_reason
+        if stop is StopReason.OTHER:
+            _log.warning("%s: the provider stopped for a reason unknown here: %r", self.run.run_id, attempt.end)
+        cut_short, refused = stop is StopReason.MAX_TOKENS, stop is StopReason.REFUSAL
+        return Reply(message, calls, attempt.text, size, attempt.cut, cut_short, refused)
+
+    def escalate(self, attempt: Attempt) -> bool:
+        """A truncated reply, and a ladder to ask for it again with a larger cap: discard it."""
+        run, ladder = self.run, self.run.plan.escalation
+        if attempt.cut or ladder is None or self.cap is None or self.landing:
+            return False
+        if attempt.stop_reason() is not StopReason.MAX_TOKENS or self.escalations >= ladder.max_attempts:
+            return False
+        larger = ladder.next_cap(self.cap, self.escalations)
+        if larger is None:
+            return False
+        self.escalations += 1
+        self._keep(attempt)
+        run.emit(AttemptDiscarded, self.number, "truncated at its output cap")
+        run.emit(OutputTokensEscalated, self.escalations, self.cap, larger)
+        self.cap = larger
+        return True
+
+    async def shrink(self) -> None:
+        """The provider's window overflowed: a smaller view, once per call; else the error stands."""
+        run, error = self.run, self.error
+        run.emit(AttemptDiscarded, self.number, "the context window overflowed")
+        if error is None or self.overflowed or self.landing or run.plan.strategy.name == "none":
+            raise error or ModelError("the context window overflowed")
+        self.overflowed = True
+        if not await recovered(run) and not shape_view(run, int(run.view_tokens * 0.75)):
+            raise error
+
+    async def back_off(self, max_retries: int) -> None:
+        """Wait before the next attempt; raises the error when there is none."""
+        run, error = self.run, self.error
+        if error is None:
+            return
+        run.emit(AttemptDiscarded, self.number, _short(error))
+        if run.watch.interrupt is not None:
+            raise run.interrupted()
+        if not error.retryable or self.retries >= max_retries:
+            raise error
+        delay = _delay(self.retries, error)
+        if delay >= min(run.watch.deadline_at, run.watch.window_at if not self.landing else 1e18) - run.time():
+            raise error
+        self.retries += 1
+        run.emit(RetryScheduled, self.number + 1, round(delay, 3), _short(error), run.plan.model_name)
+        _log.info("%s: attempt %d failed, next in %.1f s: %s", run.run_id, self.number, delay, _short(error))
+        run.enter(AgentState.RECOVERING)
+        sleep: asyncio.Future[None] = run.watch.loop.create_future()
+        timer = run.watch.loop.call_later(delay, _ring, sleep)
+        try:
+            await run.watch.wait(sleep)
+        except asyncio.CancelledError:
+            raise _touchdown(run) from None
+        finally:
+            timer.cancel()
+        run.enter(AgentState.RUNNING)
+
+
+def _ring(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _touchdown(run: Run) -> Exception:
+    if run.watch.interrupt is None:  # our own future was cancelled by somebody: as good as a fault
+        return TransientError("the wait before a retry was cancelled")
+    return run.interrupted()
+
+
+def _delay(retries: int, error: ModelError) -> float:
+    """Exponential with full jitter on the upper half; a provider's Retry-After is honoured."""
+    grown = min(LONGEST_DELAY, FIRST_DELAY * 2.0**retries)
+    delay = grown / 2 + random.random() * grown / 2  # noqa: S311 - spreading load is not cryptography
+    asked: Any = error.retry_after if isinstance(error, RateLimitedError) else None
+    if isinstance(asked, int | float) and asked > 0:
+        return float(asked) + random.random() * 0.1 * min(float(asked), 1.0)  # noqa: S311
+    return delay
+
+
+def _short(error: BaseException) -> str:
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -1,0 +1,288 @@
+"""Budget for one call: reserve its worst case, wait for it, trim the call until it fits, or land."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import Record
+from glidepath.events import ContextShaped
+from glidepath.ledger import Amount, Price, Refusal, Reservation, dollars
+from glidepath.outcome import AgentState, StopCause
+from glidepath.run import Touchdown, Verdict
+from glidepath.run.state import sendable
+
+if TYPE_CHECKING:
+    from glidepath.errors import ModelError
+    from glidepath.run import Run
+
+__all__ = ["Booking", "board", "book", "book_landing", "fit", "shape_view"]
+
+_SOURCES = {
+    "turns": "MaxIterationConstraint",
+    "money": "CostLimitConstraint",
+    "depth": "max_depth",
+    "descendants": "max_descendants",
+}
+BYTES_PER_TOKEN = 4  # how output is metered while it streams
+SLICE = 4096  # how much a reply that outgrows its reservation asks for at a time
+_NOTHING = Amount()
+LEAST_LANDING = 128  # tokens without which another attempt at the landing call says nothing
+MARGIN = 1.1  # our token count and the provider's differ: a lowered cap leaves this much room
+
+
+class Booking(Record, gc=False):
+    """What a call may use: its reservation, the input counted, what may be written, the cap to send (or None)."""
+
+    reservation: Reservation
+    input: int
+    output: int
+    cap: int | None
+    price: Price | None
+    estimate: int
+    size: int
+
+    def grow(self) -> bool:
+        """A reply outgrows its reservation: reserve another slice; False when the ledger refuses."""
+        money = SLICE * self.price.output if self.price is not None else 0
+        if not self.reservation.extend(SLICE, money):
+            return False
+        self.size += SLICE * BYTES_PER_TOKEN
+        return True
+
+
+def booked(run: Run, reservation: Reservation, input_tokens: int, output: int, cap: int | None) -> Booking:
+    """The booking that goes with a reservation."""
+    plan = run.plan
+    size = output * BYTES_PER_TOKEN if run.meter.limited else 1 << 60
+    price = plan.price
+    if price is not None and price.tier is not None:
+        price = price.at(input_tokens)
+    return Booking(reservation, input_tokens, output, cap, price, plan.fixed_tokens + run.view_tokens, size)
+
+
+def amount(run: Run, input_tokens: int, output: int) -> Amount:
+    """The worst case of a call."""
+    price = run.plan.price
+    if price is not None and price.tier is not None:
+        price = price.at(input_tokens)
+    money = 0 if price is None else input_tokens * price.worst_input + output * price.output
+    return Amount(input_tokens + output, money)
+
+
+def _least(run: Run) -> int:
+    """The least output worth a call, with the margin of our count."""
+    return int(run.plan.min_output_tokens * MARGIN) + 1
+
+
+async def board(run: Run) -> None:
+    """A run on somebody else's budget: set aside its landing and its first call, or refuse to start it."""
+    meter = run.meter
+    if meter.parent is None:
+        return
+    first = amount(run, run.input_tokens(), _least(run))
+    compacted = False
+    waiting = None
+    try:
+        while True:
+            if waiting is not None:
+                waiting.rearm()
+            if waiting is None or meter.is_head(waiting):
+                got = meter.board(run.landing_reserve, first, queued=waiting is not None)
+                if isinstance(got, Reservation):
+                    run.first_call = got
+                    run.boarded = True
+                    return
+                if got.resource != "queue" and got.room < got.asked:
+                    if compacted or got.resource == "turns":
+                        raise Touchdown(_refused(got))
+                    compacted = True
+                    first = amount(run, _squeeze(run, run.input_tokens(), run.landing_reserve), _least(run))
+                    continue
+            if waiting is None:
+                waiting = meter.enqueue()
+            await run.watch.wait(waiting.turn)
+    except asyncio.CancelledError:
+        raise run.interrupted() from None
+    finally:
+        if waiting is not None:
+            meter.leave(waiting)
+
+
+def book(run: Run, cap: int | None, turns: int, count: int | None) -> Booking | Refusal:
+    """Reserve a call at once, or say what stands in the way."""
+    plan = run.plan
+    want = plan.first_output_tokens if cap is None else cap
+    input_tokens = run.input_tokens() if count is None else count
+    price = plan.price
+    if price is None:
+        money = 0
+    elif price.tier is None:
+        money = input_tokens * price.worst_input + want * price.output
+    else:
+        money = amount(run, input_tokens, want).money
+    got = run.meter.reserve(input_tokens + want, money, turns=turns, trading=run.first_call)
+    if type(got) is not Reservation:
+        return got  # type: ignore[return-value]
+    if run.first_call is not None:
+        run.first_call = None
+    return booked(run, got, input_tokens, want, cap)
+
+
+async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: int | None) -> Booking:
+    """Wait in the queue of the tree; at its head, take the whole call, or a smaller one, or give up and land."""
+    want = run.plan.first_output_tokens if cap is None else cap
+    input_tokens = run.input_tokens() if count is None else count
+    if refusal.resource == "turns":
+        raise Touchdown(_refused(refusal))
+    meter = run.meter
+    waiting = meter.enqueue()
+    compacted = False
+    try:
+        while True:
+            waiting.rearm()
+            if meter.is_head(waiting):
+                output = _affordable(run, input_tokens, want)
+                if output is None and not compacted:
+                    compacted = True
+                    input_tokens = _squeeze(run, input_tokens)
+                    continue
+                if output is None:
+                    least = amount(run, input_tokens, min(want, _least(run)))
+                    raise Touchdown(_refused(meter.shortage(least, run.first_call) or refusal))
+                if output:
+                    asked = amount(run, input_tokens, output)
+                    got = meter.reserve(asked.tokens, asked.money, turns=turns, trading=run.first_call, queued=True)
+                    if isinstance(got, Reservation):
+                        run.first_call = None
+                        lowered = cap if output == want else max(1, int(output / MARGIN))
+                        return booked(run, got, input_tokens, output, lowered)
+                    if got.resource == "turns":
+                        raise Touchdown(_refused(got))
+            await run.watch.wait(waiting.turn)
+    except asyncio.CancelledError:
+        raise run.interrupted() from None
+    finally:
+        meter.leave(waiting)
+
+
+def _affordable(run: Run, input_tokens: int, want: int) -> int | None:
+    """Output tokens to ask for now; 0: wait for calls in flight; None: not even the least would ever fit."""
+    least = _least(run)
+    alone = _output_room(run, input_tokens, *run.meter.room_for(run.first_call, now=False))
+    if alone < min(least, want):
+        return None
+    now = _output_room(run, input_tokens, *run.meter.room_for(run.first_call, now=True))
+    if alone >= want:
+        return want if now >= want else 0
+    return now if now >= min(alone, 4 * least) else 0
+
+
+def _output_room(run: Run, input_tokens: int, tokens: int | None, money: int | None) -> int:
+    room = 1 << 62 if tokens is None else tokens - input_tokens
+    price = None if run.plan.price is None else run.plan.price.at(input_tokens)
+    if money is not None and price is not None:
+        left = money - input_tokens * price.worst_input
+        room = min(room, left // price.output if price.output else room if left >= 0 else -1)
+    return room
+
+
+def _squeeze(run: Run, input_tokens: int, landing: Amount = _NOTHING) -> int:
+    """Compact the context so that the least output fits; returns the new input size."""
+    plan = run.plan
+    least = _least(run)
+    tokens, money = run.meter.room_for(run.first_call, now=False)
+    room = 1 << 62 if tokens is None else tokens - landing.tokens - least
+    if money is not None and plan.price is not None and plan.price.worst_input:
+        room = min(room, (money - landing.money - least * plan.price.output) // plan.price.worst_input)
+    budget = room - plan.fixed_tokens
+    if budget <= 0:
+        return input_tokens
+    shape_view(run, budget)
+    return min(input_tokens, run.input_tokens())
+
+
+def shape_view(run: Run, budget: int) -> bool:
+    """Give the model a view of at most `budget` tokens from now on; False when that made nothing smaller."""
+    strategy = run.plan.strategy
+    before = run.view_tokens
+    shaped = strategy.shape(run.messages, run.sizes, budget, run.pinned)
+    after = shaped.tokens
+    if after >= before:
+        return False
+    run.set_view(shaped.messages, after)
+    run.emit(ContextShaped, strategy.name, before, after, shaped.dropped)
+    return True
+
+
+def _refused(refusal: Refusal) -> Verdict:
+    turns = refusal.resource == "turns"
+    source = {"turns": "MaxIterationConstraint", "money": "CostLimitConstraint"}.get(
+        refusal.resource, "TokenBudgetConstraint"
+    )
+    money = refusal.resource == "money"
+    limit, used = (str(dollars(refusal.limit)), str(dollars(refusal.used))) if money else (refusal.limit, refusal.used)
+    return Verdict(
+        state=AgentState.MAX_STEPS if turns else AgentState.BUDGET_EXCEEDED,
+        cause=StopCause(
+            source=source,
+            action="graceful_exit",
+            reason=f"what comes next does not fit what is left of the {refusal.resource} limit",
+            metrics={"limit": limit, "used": used},
+        ),
+    )
+
+
+def _landing_again(run: Run, failed: ModelError) -> Reservation:
+    """The reservation of another attempt at the landing call: what the first has left of the reserve."""
+    meter, reserve, price = run.meter, run.landing_reserve, run.plan.price
+    tokens, money = meter.room_for(None, now=True)
+    least = run.plan.landing_fixed_tokens + LEAST_LANDING
+    poor = tokens is not None and tokens < least
+    poor = poor or (money is not None and price is not None and money < least * max(price.worst_input, price.output))
+    got = None
+    if not poor:
+        asked = reserve.tokens if tokens is None else min(reserve.tokens, tokens)
+        got = meter.reserve(asked, reserve.money if money is None else min(reserve.money, money), turns=0, queued=True)
+    if type(got) is not Reservation:
+        raise failed
+    return got
+
+
+def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[Booking, list[Any]]:
+    """The landing call's budget and view: more than its reserve where there is room, else cut to fit the reserve.
+
+    `failed` is the error of an earlier attempt, which has used some of the reserve; it stands when too little is left.
+    """
+    plan, meter = run.plan, run.meter
+    if run.first_call is not None:
+        run.first_call.cancel()
+        run.first_call = None
+    if failed is None:
+        reservation = meter.open_landing(run.landing_reserve, boarded=run.boarded)
+    else:
+        reservation = _landing_again(run, failed)
+    run.boarded = False
+    want = plan.first_output_tokens if cap is None else cap
+    input_tokens = run.input_tokens()
+    asked = amount(run, input_tokens, want)
+    more = Amount(max(0, asked.tokens - reservation.tokens), max(0, asked.money - reservation.money))
+    if not meter.limited or reservation.extend(more.tokens, more.money):
+        return booked(run, reservation, input_tokens, want, cap), run.view
+    tokens = room = reservation.tokens if any(node.caps.tokens is not None for node in meter.lineage) else 1 << 40
+    price: Any = plan.price
+    paid = price is not None and any(node.caps.money is not None for node in meter.lineage)
+    paid = paid and price.worst_input + price.output > 0
+    least = max(1, min(int(plan.min_output_tokens * MARGIN), room // 2))
+    if paid:
+        least = min(least, reservation.money // 2 // max(1, price.output))
+        room = min(room, (reservation.money - least * price.output) // max(1, price.worst_input) + least)
+    shaped = plan.landing_view(run.messages, run.sizes, max(0, room - least - plan.landing_fixed_tokens), run.pinned)
+    input_tokens = min(shaped.tokens + plan.landing_fixed_tokens, room - 1)
+    output = min(want, tokens - input_tokens)
+    if paid:
+        output = min(output, (reservation.money - input_tokens * price.worst_input) // max(1, price.output))
+    output = max(least, output)
+    booking = booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN)))
+    booking.estimate = input_tokens
+    return booking, sendable(shaped.messages)

@@ -1,0 +1,100 @@
+"""Which tools the coming turn may use: gates narrow, guards withdraw, the landing takes the work tools away."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
+
+from glidepath.events import GateApplied, GateConflictResolved
+from glidepath.run import HookFault, consult
+from glidepath.run.hooks import report
+from glidepath.spi import Gate, GateContext, ToolSpec
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["offer"]
+
+
+async def offer(run: Run) -> tuple[ToolSpec, ...]:
+    """The tools to show the model; `run.allowed` is what `execute` will let run (None: all)."""
+    plan = run.plan
+    run.denials = {}
+    allowed: frozenset[str] = frozenset(plan.tools)
+    if run.hooks.tool_gate:
+        allowed &= await _gated(run, allowed)
+    if run.withdrawn:
+        allowed -= run.withdrawn
+        run.denials.update(
+            dict.fromkeys(run.withdrawn, "it was withdrawn because it was called again and again without progress")
+        )
+    if run.work_withdrawn:
+        work = allowed - plan.terminal_tools
+        allowed -= work
+        run.denials.update(dict.fromkeys(work, "no more work is possible: deliver your final answer now"))
+    run.allowed = allowed
+    return tuple([spec for spec in plan.specs if spec.name in allowed])
+
+
+async def _gated(run: Run, tools: frozenset[str]) -> frozenset[str]:
+    """The intersection of all gates; advisory ones give way when nothing is left."""
+    gates = await _ask_gates(run, tools)
+    suppressors = [gate.priority for _, gate in gates if gate.suppresses]
+    if suppressors:
+        bar = max(suppressors)
+        gates = [(name, gate) for name, gate in gates if gate.required or gate.suppresses or gate.priority >= bar]
+    required = [(name, gate) for name, gate in gates if gate.required]
+    advisory = [(name, gate) for name, gate in gates if not gate.required]
+    allowed = _intersection(tools, required)
+    narrowed = _intersection(allowed, advisory)
+    if advisory and allowed and not narrowed:
+        winner, gate = min(advisory, key=lambda pair: (-pair[1].priority, len(pair[1].allowed & allowed), pair[0]))
+        narrowed = allowed & gate.allowed
+        overruled = tuple(name for name, _ in advisory if name != winner)
+        run.emit(GateConflictResolved, winner, overruled, tuple(sorted(narrowed)))
+    for _, gate in gates:
+        for name in tools - gate.allowed - narrowed:
+            run.denials.setdefault(name, gate.denial_reason or "it is not available now")
+    if narrowed != tools:
+        run.emit(GateApplied, tuple(sorted(narrowed)), tuple(name for name, _ in gates))
+    return narrowed
+
+
+def _intersection(start: frozenset[str], gates: list[tuple[str, Gate]]) -> frozenset[str]:
+    for _, gate in gates:
+        start &= gate.allowed
+    return start
+
+
+async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
+    """Every gate's answer. One that crashes, hangs or answers nonsense allows nothing."""
+    context = GateContext(
+        run_id=run.run_id,
+        agent_name=run.plan.agent_name,
+        iteration=run.iterations,
+        conversation_id=run.plan.conversation_id,
+        tools=tools,
+        messages=run.messages,
+    )
+    gates = []
+    for name, method in run.hooks.tool_gate:
+        try:
+            gate = _as_gate(await consult(run, "tool_gate", name, method, context))
+        except HookFault as fault:
+            report(run, "tool_gate", name, fault, "no tool is allowed")
+            gate = Gate(allowed=frozenset(), denial_reason="a guard of this tool failed", required=True)
+        if gate is not None:
+            gates.append((name, gate))
+    return gates
+
+
+def _as_gate(answer: object) -> Gate | None:
+    if answer is None:
+        return None
+    if isinstance(answer, AbstractSet):
+        answer = Gate(allowed=frozenset(answer))
+    if not isinstance(answer, Gate) or not isinstance(answer.allowed, AbstractSet):
+        raise HookFault(f"tool_gate must return a Gate, a set of names or None, not {answer!r}")
+    if not all(isinstance(name, str) for name in answer.allowed):
+        raise HookFault("tool_gate allows names only: a set of str")
+    return answer

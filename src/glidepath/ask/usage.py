@@ -1,0 +1,69 @@
+"""What a call really used. A provider's figures are believed only when they can be true."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from glidepath.messages import Usage
+
+if TYPE_CHECKING:
+    from glidepath.ask.attempt import Attempt
+
+__all__ = ["settled"]
+
+# No tokenizer packs more than eight bytes of ordinary text into a token on average, and our own input estimate counts
+# three: less than three tenths of it, or many times as much, cannot be true.
+_BYTES_PER_TOKEN_AT_MOST = 8
+_LEAST_SHARE = 0.3
+_SLACK = 64
+_ABSURD = 16
+_ABSURD_SLACK = 100_000
+
+
+def settled(reported: Usage | None, estimate: int, charge: int, attempt: Attempt) -> Usage:
+    """The usage to charge: what was reported where it is plausible, else our own figures, flagged.
+
+    `estimate` is our count of the whole prompt, `charge` what to charge for it when the provider's cannot be used.
+    """
+    if not isinstance(reported, Usage):  # none at all, or nothing that can be read
+        return Usage(charge, attempt.metered(), estimated=True)
+    given, written, size = reported.input, reported.output, attempt.size
+    if reported.cache_read or reported.cache_write or reported.reasoning or given.__class__ is not int:
+        return _examined(reported, estimate, charge, attempt)
+    input_ok = _LEAST_SHARE * estimate - _SLACK <= given <= _ABSURD * estimate + _ABSURD_SLACK and given > 0
+    output_ok = written.__class__ is int and size <= (written + 4) * _BYTES_PER_TOKEN_AT_MOST and (written or not size)
+    if output_ok and 0 <= written <= _ABSURD * size + _ABSURD_SLACK:
+        return reported if input_ok else Usage(charge, written, estimated=True)
+    return Usage(given if input_ok else charge, attempt.metered(), estimated=True)
+
+
+def _examined(reported: Usage, estimate: int, charge: int, attempt: Attempt) -> Usage:
+    """A closer look: figures that come in parts, or are no whole numbers."""
+    given = _plausible(reported.input, _LEAST_SHARE * estimate - _SLACK, estimate)
+    written = _plausible(reported.output, attempt.size / _BYTES_PER_TOKEN_AT_MOST - 4, attempt.size)
+    whole_input = charge if given is None else given
+    whole_output = attempt.metered() if written is None else written
+    parts = (
+        _within(reported.cache_read, whole_input),
+        _within(reported.cache_write, whole_input),
+        _within(reported.reasoning, whole_output),
+    )
+    known = None not in (given, written, *parts)
+    if known and given is reported.input and written is reported.output:
+        return reported
+    read, write, reasoning = [part or 0 for part in parts]
+    return Usage(whole_input, whole_output, read, write, reasoning, estimated=True)
+
+
+def _plausible(given: Any, least: float, estimate: int) -> int | None:
+    """The figure, when it is a whole number that can be true; booleans, NaN, text and negatives are not."""
+    if type(given) is float and math.isfinite(given):
+        given = math.ceil(given)
+    if type(given) is not int or given < least or given < (estimate > 0) or given > _ABSURD * estimate + _ABSURD_SLACK:
+        return None
+    return given
+
+
+def _within(part: Any, whole: int) -> int | None:
+    return part if type(part) is int and 0 <= part <= whole else None

@@ -1,0 +1,298 @@
+"""Executing a batch of tool calls: exactly one result for each, in source order, on every path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from glidepath.events import ApprovalRequested, GuardTripped, HookFailed
+from glidepath.execute.batch import run_together
+from glidepath.execute.calls import clear, prepare
+from glidepath.execute.job import ALWAYS_KEPT, Job
+from glidepath.execute.spawn import Host
+from glidepath.messages import ToolCall, ToolResultMessage
+from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
+from glidepath.run import HookFault, Stopped, Touchdown, Verdict, consult, tethered
+from glidepath.run.hooks import report
+from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
+from glidepath.tools import ToolContext
+from glidepath.tools.text import clean
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["answer_open_calls", "execute"]
+
+MAX_RESULT_CHARS = 32_000
+SHARE = 0.35  # of what is left of window and token budget, for one batch
+CHARS_PER_TOKEN = 3
+
+
+async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
+    """Run the calls of a reply and add their results; True when the batch ends the run.
+
+    Raises `Touchdown` when the run must come down; every call has its result by then, or is in `run.pending`.
+    """
+    plan = run.plan
+    run.state = AgentState.WAITING_FOR_TOOL  # from RUNNING and back: no need to look it up
+    step = Step(calls, plan.tools, run.withdrawn, run.notice is not None)
+    done = False
+    if not _kept_back(run, step):
+        jobs = prepare(run, calls)
+        if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
+            await clear(run, jobs)
+        await _fly(run, jobs)
+        if run.spawned or run.hooks.after_tool_call:
+            await _follow_up(run, jobs)
+        _finish(run, jobs)
+        _learn(run, step)
+        if run.watch.interrupt is not None:
+            raise run.interrupted()
+        done = _votes(jobs)
+    run.state = AgentState.RUNNING
+    return done
+
+
+def answer_open_calls(run: Run, kind: str, text: str) -> None:
+    """Give every call of the current reply that has none yet this error result."""
+    results = list(run.results)
+    for call in run.open_calls():
+        job = Job(call, run.plan.tools.get(call.name))
+        job.refuse(kind, text)
+        message = job.message(run)
+        run.add(message)
+        results.append(message)
+    run.results = tuple(results)
+
+
+# --- guards -----------------------------------------------------------------------------------------------------
+
+
+def _kept_back(run: Run, step: Step) -> bool:
+    """Ask the guards before anything runs; True when they keep the batch from running."""
+    if step.withdrawn and all(call.name in step.withdrawn for call in step.calls):
+        tools = frozenset(call.name for call in step.calls)
+        verdict = GuardVerdict(action="land", reason="it keeps calling what was withdrawn", tools=tools)
+        return _keep_back(run, "withdrawn", verdict)
+    for guard in run.before_guards:
+        try:
+            verdict = guard.before(step)
+        except Exception as error:
+            verdict = _crashed(run, guard.name, error)
+        if verdict is not None:
+            return _keep_back(run, guard.name, verdict)
+    return False
+
+
+def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
+    """The batch does not run: its tools are withdrawn, or the run lands."""
+    _apply(run, name, verdict)
+    answer_open_calls(run, "withdrawn", verdict.notice or f"Not executed: {verdict.reason}.")
+    if verdict.action == "land":
+        raise Touchdown(_stuck(name, verdict))
+    run.last_error = True
+    return True
+
+
+def _learn(run: Run, step: Step) -> None:
+    """Show the guards what came of the batch."""
+    results = run.results
+    if len(results) != len(step.calls):
+        return  # some calls wait for a person
+    if run.last_error:
+        run.last_error = False
+    for result in results:
+        if result.is_error:
+            run.last_error = True
+        elif run.rescued:
+            run.forget_rescues()
+    landing: Touchdown | None = None
+    for guard in run.after_guards:
+        try:
+            verdict = guard.after(step, results)
+        except Exception as error:
+            verdict = _crashed(run, guard.name, error)
+        if verdict is not None:
+            _apply(run, guard.name, verdict)
+            if verdict.action == "land":
+                landing = landing or Touchdown(_stuck(guard.name, verdict))
+            elif verdict.notice:
+                run.later += ((verdict.notice_reason or guard.name, guard.name, verdict.notice),)
+    if landing is not None:
+        raise landing
+
+
+def _crashed(run: Run, name: str, error: Exception) -> GuardVerdict:
+    reason = f"the guard failed: {type(error).__name__}: {error}"
+    run.emit(HookFailed, name, "guard", reason, "the run lands")
+    return GuardVerdict(action="land", reason=reason)
+
+
+def _apply(run: Run, name: str, verdict: GuardVerdict) -> None:
+    run.emit(GuardTripped, name, verdict.action, verdict.reason, tuple(sorted(verdict.tools)))
+    if verdict.action == "withdraw":
+        run.withdrawn |= verdict.tools
+        run.withdrawal = StopCause(source=name, action="withdraw", reason=verdict.reason)
+
+
+def _stuck(name: str, verdict: GuardVerdict) -> Verdict:
+    cause = StopCause(source=name, action="land", reason=verdict.reason, metrics={"tools": sorted(verdict.tools)})
+    return Verdict(state=AgentState.ERROR, cause=cause)
+
+
+def _fatal(reason: str) -> Verdict:
+    cause = StopCause(source="tool", action="fail", reason=reason)
+    return Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED)
+
+
+# --- running ----------------------------------------------------------------------------------------------------
+
+
+async def _fly(run: Run, jobs: list[Job]) -> None:
+    """Run every job that may run."""
+    ready = []
+    for job in jobs:
+        if job.result is None and job.waits_for is None:
+            ready.append(job)
+            tool: Any = job.tool
+            run.tool_calls += 1
+            if tool.counts_toward_limit:
+                run.meter.charge_tool_call()
+            if tool.wants_context or not tool.plain:
+                job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
+    if len(ready) == 1 and tool.isolation == "inline":
+        await _fly_alone(run, ready[0])
+    elif ready:
+        alone = run.plan.sequential or any(job.tool.exclusive for job in ready)  # type: ignore[union-attr]
+        await run_together(run, ready, 1 if alone else run.plan.max_parallel)
+
+
+async def _fly_alone(run: Run, job: Job) -> None:
+    """A single inline call runs inside the run's own task: no task is made for it."""
+    job.announce(run)
+    try:
+        work: Any = job.tool.invoke(job.bound.values, job.context)  # type: ignore[union-attr]
+        try:
+            waiting = work.send(None)
+        except StopIteration as done:  # it did not have to wait for anything
+            job.returned(done.value)
+        else:
+            job.returned(await tethered(work, run.watch, job.timeout(run), waiting))
+    except Stopped as stopped:
+        job.stopped(run, stopped)
+    except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
+        if run.watch.gone:
+            raise
+        job.raised(error)
+
+
+async def _follow_up(run: Run, jobs: list[Job]) -> None:
+    """Stop the children a call left behind, and ask the after-hooks: in source order, whatever the completion order."""
+    for job in jobs:
+        if job.started_at is not None:
+            await Host.recall(run, job.call.id)
+            if job.result is not None:
+                await _after(run, job)
+
+
+def _finish(run: Run, jobs: list[Job]) -> None:
+    """Results become messages, in source order; what waits for a person is listed."""
+    limit = partial(_result_budget, run, len(jobs))
+    results: list[ToolResultMessage] = []
+    fatal = None
+    for job in jobs:
+        if job.result is None:
+            run.pending = (*run.pending, _pend(run, job))
+        else:
+            message = job.message(run, limit)
+            run.add(message)
+            results.append(message)
+            fatal = fatal or job.fatal
+    run.results = tuple(results)
+    if fatal is not None:
+        raise Touchdown(_fatal(fatal))
+
+
+def _pend(run: Run, job: Job) -> PendingCall:
+    arguments = job.bound.arguments if job.bound is not None else job.call.arguments
+    run.emit(ApprovalRequested, job.call.id, job.call.name, arguments, job.waits_for or "")
+    return PendingCall(call=ToolCall(job.call.id, job.call.name, arguments), reason=job.waits_for or "")
+
+
+def _result_budget(run: Run, count: int) -> int:
+    """Characters one result may have: a share of what is left in window and budget."""
+    limit = MAX_RESULT_CHARS
+    left: int | None = None
+    if run.plan.context_window is not None:
+        left = run.plan.context_window - run.input_tokens()
+    tokens = run.meter.room_tokens()
+    if tokens is not None:
+        left = tokens if left is None else min(left, tokens)
+    if left is not None:
+        limit = min(limit, max(ALWAYS_KEPT, int(left * SHARE * CHARS_PER_TOKEN) // max(1, count)))
+    return limit
+
+
+async def _after(run: Run, job: Job) -> None:
+    """Every after-hook may change what the model sees of the result, or vote to end the run."""
+    from glidepath._wire import replace
+
+    for name, method in run.hooks.after_tool_call:
+        result = job.result
+        if result is None:
+            return
+        shown = ToolResultMessage(job.call.id, job.call.name, result.content, result.is_error, job.kind)
+        context = ToolResultContext(
+            run_id=run.run_id,
+            agent_name=run.plan.agent_name,
+            iteration=run.iterations,
+            conversation_id=run.plan.conversation_id,
+            call=job.call,
+            arguments=job.bound.arguments if job.bound is not None else {},
+            tool=job.tool,
+            result=shown,
+        )
+        try:
+            decision = await consult(run, "after_tool_call", name, method, context)
+            if decision is None:
+                continue
+            if not isinstance(decision, AfterDecision) or not isinstance(decision.content, str | None):
+                raise HookFault(f"after_tool_call must return an AfterDecision or None, not {decision!r:.200}")
+        except HookFault as fault:
+            report(run, "after_tool_call", name, fault, "skipped")
+            continue
+        except Touchdown:
+            return  # the run is being stopped: what the tool answered stays as it is
+        job.result = replace(
+            result,
+            content=result.content if decision.content is None else clean(decision.content),
+            is_error=result.is_error if decision.is_error is None else decision.is_error,
+            terminate=result.terminate if decision.terminate is None else decision.terminate,
+        )
+        if decision.is_error is not None:
+            job.kind = (job.kind or name) if decision.is_error else None
+
+
+def _votes(jobs: Sequence[Job]) -> bool:
+    """A terminal tool succeeded, or all tools that vote have voted to end the run."""
+    for job in jobs:
+        if job.result is not None and (job.result.terminate or job.tool is None or job.tool.terminal):
+            return _count_votes(jobs)
+    return False
+
+
+def _count_votes(jobs: Sequence[Job]) -> bool:
+    voted = False
+    unanimous = True
+    for job in jobs:
+        tool, result = job.tool, job.result
+        if tool is None or result is None:
+            unanimous = False
+            continue
+        if tool.terminal and not result.is_error:
+            return True
+        if tool.votes_on_termination:
+            voted = voted or result.terminate
+            unanimous = unanimous and result.terminate
+    return voted and unanimous

@@ -1,0 +1,138 @@
+"""Running calls side by side: bounded, timed, raced against every interrupt, each with exactly one result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING
+
+from glidepath.execute.job import Job
+from glidepath.run import Stopped
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["run_together"]
+
+PATIENCE = 1.0
+
+
+class _Batch:
+    """The calls of one batch that really run."""
+
+    def __init__(self, run: Run, jobs: Sequence[Job], width: int) -> None:
+        self.run = run
+        self.queue = list(reversed(jobs))
+        self.width = width
+        self.flying: dict[Job, float] = {}  # and when its time is up
+        self.leaving: dict[Job, float] = {}  # asked to stop, and when we let go of it
+        self.bell: asyncio.Future[None] = run.watch.loop.create_future()
+        self.stopping = False
+
+    def ring(self, _: object = None) -> None:
+        """Something happened: a call ended, or reported progress."""
+        if not self.bell.done():
+            self.bell.set_result(None)
+
+    async def fly(self) -> None:
+        """Return when every job has its result."""
+        run, watch = self.run, self.run.watch
+        run.ring = self.ring
+        try:
+            while self.queue or self.flying or self.leaving:
+                self._start()
+                if self.flying or self.leaving:
+                    await self._wait()
+                    self._collect()
+                if watch.interrupt is not None and not self.stopping:
+                    self._stop_all("cancelled", None)
+                self._time_out(run.time() + 1e-9)
+        finally:
+            run.ring = None
+            watch.calm()
+
+    def _start(self) -> None:
+        run = self.run
+        while self.queue and len(self.flying) + len(self.leaving) < self.width and not self.stopping:
+            job = self.queue.pop()
+            timeout = job.timeout(run)
+            job.announce(run)
+            self.flying[job] = inf if timeout is None else run.time() + timeout
+            job.task = run.watch.loop.create_task(_contained(job), name=f"glidepath-tool-{job.call.name}")
+            job.task.add_done_callback(self.ring)
+
+    async def _wait(self) -> None:
+        run = self.run
+        if not self.bell.done():
+            soonest = min([*self.flying.values(), *self.leaving.values()])
+            run.watch.scope(None if soonest == inf else max(0.0, soonest - run.time()))
+            with suppress(asyncio.CancelledError):  # our own poke; or the caller's, which is in `watch.interrupt` now
+                await run.watch.wait(self.bell)
+        if self.bell.done():
+            self.bell = run.watch.loop.create_future()
+
+    def _collect(self) -> None:
+        for job in [*self.flying, *self.leaving]:
+            if job.task is not None and job.task.done():
+                self.flying.pop(job, None)
+                self.leaving.pop(job, None)
+                self._land(job)
+
+    def _land(self, job: Job) -> None:
+        error = job.task.result()  # type: ignore[union-attr]
+        if error is not None:
+            if isinstance(error, asyncio.CancelledError):
+                job.stopped(self.run, Stopped(self._why(job)))
+            else:
+                job.raised(error)
+        tool = job.tool
+        if tool is not None and tool.aborts_siblings_on_error and job.result is not None and job.result.is_error:
+            self._stop_all("aborted", f"{job.call.name} failed and aborts its siblings")
+
+    def _why(self, job: Job) -> str:
+        if job.stop_asked is None:
+            return "uninvited"
+        return "timeout" if job.stop_asked.startswith("no result") else "interrupt"
+
+    def _time_out(self, now: float) -> None:
+        for job, at in list(self.flying.items()):
+            if now >= at:
+                self._stop(job, f"no result within {job.timeout(self.run):g} s")
+        for job, at in list(self.leaving.items()):
+            if now >= at:
+                del self.leaving[job]
+                job.stopped(self.run, Stopped(self._why(job), let_go=True))
+
+    def _stop_all(self, kind: str, why: str | None) -> None:
+        self.stopping = True
+        reason = why or "the run is being stopped"
+        for job in self.queue:
+            job.refuse(kind, f"Not started: {reason}.")
+        self.queue.clear()
+        for job in list(self.flying):
+            self._stop(job, reason)
+
+    def _stop(self, job: Job, why: str) -> None:
+        del self.flying[job]
+        job.stop_asked = why
+        job.task.cancel()  # type: ignore[union-attr]
+        watch = self.run.watch
+        patience = min(PATIENCE, max(0.05, (watch.deadline_at - watch.loop.time()) / 2))
+        self.leaving[job] = watch.loop.time() + patience
+
+
+async def _contained(job: Job) -> BaseException | None:
+    """Run one call; whatever it raises, SystemExit and KeyboardInterrupt too, is returned and stays in here."""
+    try:
+        value = await job.tool.invoke(job.bound.values, job.context)  # type: ignore[union-attr]
+    except BaseException as error:
+        return error
+    job.returned(value)
+    return None
+
+
+async def run_together(run: Run, jobs: Sequence[Job], width: int) -> None:
+    """Run these calls, at most `width` at a time; return when each has its result."""
+    await _Batch(run, jobs, width).fly()

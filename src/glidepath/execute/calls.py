@@ -1,0 +1,188 @@
+"""Before anything runs: which calls of a batch may run, with which arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.events import HookFailed
+from glidepath.execute.job import Job
+from glidepath.messages import ToolCall
+from glidepath.outcome import AgentState, StopCause
+from glidepath.run import HookFault, Verdict, consult
+from glidepath.run.hooks import report
+from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
+from glidepath.tools import ArgumentsError, malformed_arguments_message, unknown_tool_message
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["clear", "prepare"]
+
+
+def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
+    """A job for every call, in order; those that cannot run have their result already."""
+    plan, allowed = run.plan, run.allowed
+    if not plan.plain_policy:
+        calls = _normalized(run, calls)
+    jobs = []
+    for call in calls:
+        job = Job(call, plan.tools.get(call.name))
+        if job.tool is None or call.malformed is not None or (allowed is not None and call.name not in allowed):
+            _turn_away(run, job)
+        jobs.append(job)
+    if plan.max_calls_per_turn is not None:
+        _cap_turn(jobs, plan.max_calls_per_turn)
+    for job in jobs:
+        if job.result is None:
+            _bind(job)
+    return jobs
+
+
+async def clear(run: Run, jobs: list[Job]) -> None:
+    """Ask the before-hooks and the approvals about every call that could run, then hold the limit on tool calls."""
+    for job in jobs:
+        if job.result is None:
+            if run.hooks.before_tool_call:
+                await _judge(run, job)
+            if job.result is None and job.tool.requires_approval and job.waits_for is None:  # type: ignore[union-attr]
+                job.waits_for = "this tool needs a person's approval"
+    _cap_run(run, jobs)
+
+
+def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
+    """The policy's repair of aliased names, one for one; anything else it does is ignored."""
+    try:
+        repaired = tuple(run.plan.policy.normalize_tool_calls(tuple(calls), frozenset(run.plan.tools)))
+        if len(repaired) != len(calls) or not all(isinstance(call, ToolCall) for call in repaired):
+            raise TypeError("normalize_tool_calls must return one call for each call")
+    except Exception as error:
+        run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", f"{type(error).__name__}: {error}", "ignored")
+        return calls
+    return [replace(call, name=new.name, arguments=new.arguments) for call, new in zip(calls, repaired, strict=True)]
+
+
+def _turn_away(run: Run, job: Job) -> None:
+    """Unknown and hidden tools, and arguments that are no JSON object."""
+    call, allowed = job.call, run.allowed
+    if job.tool is None:
+        shown = sorted(run.plan.tools if allowed is None else allowed)
+        job.refuse("unknown_tool", unknown_tool_message(call.name, shown))
+    elif allowed is not None and call.name not in allowed:
+        job.refuse(
+            "withdrawn" if call.name in run.withdrawn or run.work_withdrawn else "hidden_tool",
+            _hidden(run, call.name, sorted(allowed)),
+        )
+    else:
+        job.refuse("invalid_arguments", malformed_arguments_message(call.malformed or ""))
+
+
+def _hidden(run: Run, name: str, shown: list[str]) -> str:
+    try:
+        text = run.plan.policy.hidden_tool_error(name, shown)
+    except Exception as error:
+        run.emit(HookFailed, "protocol_policy", "hidden_tool_error", f"{type(error).__name__}: {error}", "default text")
+        text = None
+    if isinstance(text, str):
+        return text
+    reason = run.denials.get(name)
+    message = unknown_tool_message(name, shown, hidden=True)
+    return f"{message} Reason: {reason}." if reason else message
+
+
+def _cap_turn(jobs: list[Job], cap: int) -> None:
+    """Skip counted calls past the cap; calls that do not count and parallel-safe ones use no slot."""
+    used = 0
+    for job in jobs:
+        tool = job.tool
+        if tool is None or job.result is not None or tool.parallel_safe or not tool.counts_toward_limit:
+            continue
+        used += 1
+        if used > cap:
+            job.refuse(
+                "skipped", f"Skipped: at most {cap} tool calls run in one turn. Send it again if you still need it."
+            )
+
+
+def _cap_run(run: Run, jobs: list[Job]) -> None:
+    """Run what fits the limit on tool calls, in source order; the rest get a typed result."""
+    left = room = run.meter.room_tool_calls()
+    if left is None or room is None:
+        return
+    for job in jobs:
+        if job.result is None and job.tool.counts_toward_limit:  # type: ignore[union-attr]
+            if left <= 0:
+                job.refuse("skipped", "Skipped: the limit on tool calls is reached.")
+                job.waits_for = None
+                run.verdict = run.verdict or _spent(run, room)
+            left -= 1
+
+
+def _spent(run: Run, room: int) -> Verdict | None:
+    """The run lands when an ancestor's tool calls are used up; its own limit is a constraint and speaks for itself."""
+    own, *above = run.meter.lineage
+    if own.calls_wire - own.tool_calls <= room:
+        return None
+    limit = next(node.caps.tool_calls for node in above if node.calls_wire - node.tool_calls <= room)
+    metrics = {"max_tool_calls": limit}
+    reason = f"the limit of {limit} tool calls of a budget above is reached"
+    cause = StopCause(source="ToolCallLimitConstraint", action="graceful_exit", reason=reason, metrics=metrics)
+    return Verdict(state=AgentState.MAX_STEPS, cause=cause)
+
+
+def _bind(job: Job, arguments: Any = None) -> None:
+    try:
+        job.bound = job.tool.bind(job.call.arguments if arguments is None else arguments)  # type: ignore[union-attr]
+    except ArgumentsError as error:
+        job.refuse("invalid_arguments", str(error))
+
+
+async def _judge(run: Run, job: Job) -> None:
+    """Ask every before-hook; after a replacement ask them once more, about the arguments that will really be used."""
+    replaced = await _ask_all(run, job, replaceable=True)
+    if replaced is not None and job.result is None:
+        _bind(job, dict(replaced))
+        if job.result is None:
+            await _ask_all(run, job, replaceable=False)
+
+
+async def _ask_all(run: Run, job: Job, *, replaceable: bool) -> Any:
+    arguments: Any = job.bound.arguments  # type: ignore[union-attr]
+    replaced: Any = None
+    for name, method in run.hooks.before_tool_call:
+        context = ToolCallContext(
+            run_id=run.run_id,
+            agent_name=run.plan.agent_name,
+            iteration=run.iterations,
+            conversation_id=run.plan.conversation_id,
+            call=job.call,
+            arguments=arguments,
+            tool=job.tool,
+            messages=run.messages,
+            replaceable=replaceable,
+        )
+        try:
+            decision = await consult(run, "before_tool_call", name, method, context)
+            if decision is None or isinstance(decision, Allow):
+                continue
+            if not isinstance(decision, Replace | Block | Ask):
+                raise HookFault(
+                    f"before_tool_call must return Allow, Replace, Block, Ask or None, not {decision!r:.200}"
+                )
+            if isinstance(decision, Replace) and not isinstance(decision.arguments, Mapping):
+                raise HookFault(f"Replace takes the arguments as a mapping, not {decision.arguments!r:.200}")
+        except HookFault as fault:
+            report(run, "before_tool_call", name, fault, "the call is blocked")
+            job.refuse("blocked", "Blocked: a guard of this tool failed.")
+            return None
+        if isinstance(decision, Block):
+            job.refuse("blocked", f"Blocked: {decision.reason}")
+            return None
+        if isinstance(decision, Ask):
+            job.waits_for = decision.reason or f"plugin {name!r} asks for a decision"
+        elif replaceable:
+            arguments = replaced = decision.arguments
+        else:
+            report(run, "before_tool_call", name, HookFault("replacing arguments a second time"), "ignored")
+    return replaced

@@ -1,0 +1,138 @@
+"""One tool call on its way from what the model wrote to its one result."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from glidepath.errors import FatalToolError, ToolError
+from glidepath.events import ToolEnded, ToolStarted
+from glidepath.messages import ToolCall, ToolResultMessage
+from glidepath.outcome import AbandonedWork
+from glidepath.run import Stopped
+from glidepath.tools import Bound, Tool, ToolContext, ToolResult, as_result, trim_result
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["ALWAYS_KEPT", "Job", "failure"]
+
+ALWAYS_KEPT = 200  # characters of a result that no budget takes away
+
+
+class Job:
+    """A call, its tool, and what became of it. `result` is set exactly once."""
+
+    bound: Bound | None = None
+    context: ToolContext | None = None
+    result: ToolResult | None = None
+    kind: str | None = None
+    fatal: str | None = None
+    traceback: str | None = None
+    started_at: float | None = None
+    stop_asked: str | None = None
+    """Why it was asked to stop."""
+    task: asyncio.Task[BaseException | None] | None = None
+    waits_for: str | None = None
+    """Why a person must decide first."""
+
+    def __init__(self, call: ToolCall, tool: Tool | None) -> None:
+        self.call = call
+        self.tool = tool
+
+    # --- becoming a result ------------------------------------------------------------------------------------
+
+    def refuse(self, kind: str, text: str) -> None:
+        """It does not run; this is what the model is told instead."""
+        if self.result is None:
+            self.kind = kind
+            self.result = ToolResult(text, is_error=True)
+
+    def returned(self, value: Any) -> None:
+        """It returned."""
+        if self.result is not None:
+            return
+        try:
+            result = as_result(value)
+        except ToolError as error:
+            self.raised(error)
+            return
+        self.kind = result.kind or ("error" if result.is_error else None)
+        self.result = result
+
+    def raised(self, error: BaseException) -> None:
+        """It raised: type and message are for the model, the traceback for people."""
+        if self.result is not None:
+            return
+        if isinstance(error, FatalToolError):
+            self.fatal = f"{self.call.name}: {error}"
+        self.kind = type(error).__name__
+        self.traceback = "".join(traceback.format_exception(error))[-20_000:]
+        self.result = ToolResult(failure(error), is_error=True)
+
+    def stopped(self, run: Run, stopped: Stopped) -> None:
+        """It did not finish: timed out, interrupted, or cancelled by nobody of ours."""
+        context = self.context
+        let_go = "task" if stopped.let_go else None if context is None else context.abandoned
+        if let_go is not None:
+            if context is not None:
+                context.abandoned = let_go
+            reason = self._why(run, stopped.why)
+            run.abandoned += (
+                AbandonedWork(call_id=self.call.id, tool_name=self.call.name, kind=let_go, reason=reason),
+            )
+            self.refuse("not_stopped", f"The tool did not stop when asked to ({reason}); it may still be running.")
+        elif stopped.why == "uninvited":
+            self.kind = "CancelledError"
+            self.refuse("CancelledError", "CancelledError: the tool was cancelled from inside")
+        else:
+            self.refuse(
+                "timeout" if stopped.why == "timeout" else "cancelled",
+                f"The tool was stopped: {self._why(run, stopped.why)}.",
+            )
+
+    def _why(self, run: Run, why: str) -> str:
+        if self.stop_asked is not None:
+            return self.stop_asked
+        if why == "timeout":
+            return f"no result within {self.timeout(run):g} s"
+        return "the run is being stopped"
+
+    def timeout(self, run: Run) -> float | None:
+        """Seconds this call may take."""
+        tool = self.tool
+        return run.plan.times.tool if tool is None or tool.timeout is None else tool.timeout
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def announce(self, run: Run) -> None:
+        """It starts."""
+        self.started_at = run.time()
+        if run.listening:
+            run.emit(ToolStarted, self.call.id, self.call.name, self.bound.arguments)  # type: ignore[union-attr]
+
+    def message(self, run: Run, limit: Callable[[], int] | None = None) -> ToolResultMessage:
+        """The result as a message, within its size, and the event that goes with it."""
+        result: Any = self.result
+        content = result.content
+        if limit is not None and (type(content) is not str or len(content) > ALWAYS_KEPT):
+            own = self.tool.max_result_chars if self.tool is not None else None
+            result = trim_result(result, limit() if own is None else min(own, limit()))
+            content = result.content
+        message = ToolResultMessage(
+            self.call.id, self.call.name, content, result.is_error, self.kind, result.details, result.narration
+        )
+        if run.listening:
+            seconds = 0.0 if self.started_at is None else run.time() - self.started_at
+            run.emit(ToolEnded, self.call.id, self.call.name, message, seconds, self.traceback)
+        return message
+
+
+def failure(error: BaseException) -> str:
+    """What the model is told about an exception."""
+    text = str(error)
+    if isinstance(error, ToolError) and text:
+        return text[:4000]
+    return f"{type(error).__name__}: {text}"[:4000] if text else type(error).__name__

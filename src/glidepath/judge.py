@@ -1,0 +1,320 @@
+"""May the run go on? The constraint chain, asked at three checkpoints of every turn, and the soft limits before it.
+
+While a run is cruising this costs a few comparisons (`smooth`): the ledger keeps one flag for all limits. The chain is
+walked only when something may be the matter, or when there are custom constraints to ask.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import Record
+from glidepath.events import ConstraintViolated, HookFailed
+from glidepath.ledger import dollars
+from glidepath.outcome import AgentState, LoopOutcome, ResourceAction, ResourceValidation, StopCause, ValidationRecord
+from glidepath.run import Stopped, Touchdown, Verdict, tethered
+from glidepath.spi import ResourceConstraint, ResourceContext
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["AFTER_MODEL", "AFTER_TOOLS", "PRE_FLIGHT", "judge", "last_validations", "smooth", "witness"]
+
+_log = logging.getLogger("glidepath")
+PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
+
+
+def smooth(run: Run, checkpoint: str) -> bool:
+    """True when nothing can be the matter at this checkpoint, so that nobody has to be asked. Nearly always."""
+    run.checkpoint = checkpoint
+    return (
+        run.watch.interrupt is None
+        and run.verdict is None
+        and not run.meter.attention
+        and not run.plan.custom
+        and (checkpoint is not PRE_FLIGHT or run.cruising())
+    )
+
+
+async def judge(run: Run, checkpoint: str) -> None:
+    """Ask the constraints, then the soft limits. Return when the run may go on; raise `Touchdown` when it must land.
+
+    A graceful verdict after the model spoke is kept until this turn's tools are done.
+    """
+    if run.watch.interrupt is not None:
+        raise run.interrupted()
+    verdict = await _walk(run)
+    if verdict is not None and (run.verdict is None or not verdict.gentle):
+        run.verdict = verdict
+    if run.verdict is not None and (checkpoint is not AFTER_MODEL or not run.verdict.gentle):
+        raise Touchdown(run.verdict)
+    if run.watch.overdue():  # a deadline from above, which no constraint of this run knows
+        raise run.interrupted()
+    if checkpoint is PRE_FLIGHT:
+        _wind_down(run)
+
+
+def context_of(run: Run) -> ResourceContext:
+    """What constraints see."""
+    meter = run.meter
+    return ResourceContext(
+        checkpoint=run.checkpoint,
+        iteration=run.iterations - (run.turn_open and run.reply is not None),
+        tokens_used=meter.tokens,
+        cost=dollars(meter.money),
+        elapsed=run.time() - run.started_at,
+        tool_calls=meter.tool_calls,
+        depth=meter.depth,
+        agent_name=run.plan.agent_name,
+        agent_state=run.state,
+        last_stop_reason=run.stop_reason,
+        meters=run,
+    )
+
+
+async def _walk(run: Run) -> Verdict | None:
+    """Ask the chain, built-ins first. The most severe wins, the first on ties.
+
+    The built-ins are left out while the ledger knows that none of them can be violated.
+    """
+    context = context_of(run)
+    worst: tuple[ResourceAction, AgentState, str, ResourceValidation] | None = None
+    passing: list[tuple[str, ResourceValidation]] = []
+    quiet = not run.meter.attention and run.time() < run.watch.window_at and run.meter.turns < run.meter.turns_wire
+    chain = run.plan.constraints[run.plan.built_in :] if quiet else run.plan.constraints
+    for position, constraint in enumerate(chain):
+        answer = _begin(constraint, context)
+        if answer.__class__ is ResourceValidation and not answer.violated:
+            passing.append((constraint.name, answer))
+            continue
+        validation, action, state = await _conclude(run, constraint, answer)
+        if not validation.violated:
+            passing.append((constraint.name, validation))
+            continue
+        record = _record(constraint.name, context, action, validation)
+        _note(run, record)
+        if worst is None or action.severity > worst[0].severity:
+            worst = (action, state, constraint.name, validation)
+        if action is ResourceAction.EMERGENCY_STOP:
+            for skipped in chain[position + 1 :]:
+                _note(run, _skipped(skipped.name, record))
+            break
+    run.passing = (context, quiet, passing)
+    if worst is None or worst[0].severity < ResourceAction.GRACEFUL_EXIT.severity:
+        return None
+    return _verdict(*worst)
+
+
+def _record(
+    name: str, context: ResourceContext, action: ResourceAction, validation: ResourceValidation
+) -> ValidationRecord:
+    return ValidationRecord(
+        constraint=name,
+        checkpoint=context.checkpoint,
+        iteration=context.iteration,
+        action=action,
+        validation=validation,
+    )
+
+
+def _synchronous(constraint: ResourceConstraint) -> Callable[[ResourceContext], ResourceValidation] | None:
+    """The quick way to ask a constraint whose `validate` does nothing but call `check`, as the built-in ones do."""
+    quick = getattr(type(constraint).validate, "calls_check", False)
+    return constraint.check if quick else None  # type: ignore[attr-defined]
+
+
+class _Begun(Record):
+    """A constraint that waits for something, or raised at once."""
+
+    work: Any = None
+    waiting: Any = None
+    error: BaseException | None = None
+
+
+def _begin(constraint: ResourceConstraint, context: ResourceContext) -> Any:
+    """A constraint's answer when it has one at once, as nearly all do; else a `_Begun`."""
+    try:
+        work: Any = constraint.validate(context)
+        return _Begun(work, work.send(None))
+    except StopIteration as answered:
+        return answered.value
+    except BaseException as error:
+        return _Begun(error=error)
+
+
+async def _conclude(
+    run: Run, constraint: ResourceConstraint, answer: Any
+) -> tuple[ResourceValidation, ResourceAction, AgentState]:
+    """What an answer means; a constraint that cannot answer properly is violated, and the run ends in state ERROR."""
+    try:
+        validation = answer
+        if answer.__class__ is _Begun:
+            if answer.error is not None:
+                raise answer.error
+            validation = await tethered(answer.work, run.watch, run.plan.times.constraint, answer.waiting)
+        if type(validation) is not ResourceValidation:
+            raise TypeError(f"validate returned {type(validation).__name__}, not ResourceValidation")
+        if not validation.violated:
+            return validation, ResourceAction.ALLOW, constraint.state
+        action = constraint.on_violation(validation)
+        if type(action) is not ResourceAction:
+            raise TypeError(f"on_violation returned {type(action).__name__}, not ResourceAction")
+    except Stopped as stopped:
+        if stopped.why == "interrupt":
+            raise run.interrupted() from None
+        reason = f"{constraint.name} did not answer within {run.plan.times.constraint} s"
+    except KeyboardInterrupt:
+        raise run.interrupted_by_hand() from None
+    except BaseException as error:  # SystemExit, too: a constraint must not end the process
+        if run.watch.gone:
+            raise
+        reason = f"{constraint.name} failed: {type(error).__name__}: {error}"
+    else:
+        return validation, action, constraint.state
+    run.emit(HookFailed, constraint.name, "validate", reason, "the run lands")
+    return ResourceValidation.violation(reason), ResourceAction.GRACEFUL_EXIT, AgentState.ERROR
+
+
+def _skipped(name: str, by: ValidationRecord) -> ValidationRecord:
+    why = ResourceValidation(violated=False, reason=f"skipped after {by.constraint} asked for an emergency stop")
+    return ValidationRecord(
+        constraint=name,
+        checkpoint=by.checkpoint,
+        iteration=by.iteration,
+        action=ResourceAction.ALLOW,
+        validation=why,
+        skipped=True,
+    )
+
+
+def _note(run: Run, record: ValidationRecord) -> None:
+    """Keep a violation or a skipped constraint for the result; tell observers, and the model what it should know."""
+    if run.violations:
+        run.violations.append(record)
+    else:
+        run.violations = [record]  # a list only when there is something to keep
+    validation = record.validation
+    if not record.skipped:
+        level = logging.WARNING if record.action is ResourceAction.WARN_CONTINUE else logging.INFO
+        _log.log(level, "%s: %s: %s (%s)", run.run_id, record.constraint, validation.reason, record.action.name)
+    run.emit(
+        ConstraintViolated,
+        record.constraint,
+        record.checkpoint,
+        record.action,
+        validation.reason,
+        validation.metrics,
+        record.skipped,
+    )
+    if validation.notice and (record.constraint, validation.notice) not in run.notices_told:
+        run.notices_told |= {(record.constraint, validation.notice)}
+        run.later += (("constraint", record.constraint, validation.notice),)
+
+
+def witness(run: Run, verdict: Verdict) -> None:
+    """What the watchdog or the ledger enforced between two checkpoints goes on record as the chain's violations do."""
+    cause = verdict.cause
+    action = ResourceAction.GRACEFUL_EXIT if verdict.gentle else ResourceAction.EMERGENCY_STOP
+    if cause.action == "wind_down" or not any(constraint.name == cause.source for constraint in run.plan.constraints):
+        return
+    if any(known.constraint == cause.source and known.action is action for known in run.violations):
+        return
+    validation = ResourceValidation(violated=True, reason=cause.reason, metrics=cause.metrics)
+    iteration = context_of(run).iteration
+    _note(
+        run,
+        ValidationRecord(
+            constraint=cause.source,
+            checkpoint=run.checkpoint,
+            iteration=iteration,
+            action=action,
+            validation=validation,
+        ),
+    )
+
+
+def _verdict(action: ResourceAction, state: AgentState, name: str, validation: ResourceValidation) -> Verdict:
+    gentle = action is ResourceAction.GRACEFUL_EXIT
+    cause = StopCause(source=name, action=action.name.lower(), reason=validation.reason, metrics=validation.metrics)
+    cut = LoopOutcome.CANCELLED if state is AgentState.CANCELLED and not gentle else LoopOutcome.CUT_OFF
+    return Verdict(state=state, cause=cause, gentle=gentle, cut=cut)
+
+
+def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
+    """The constraints that passed at the last checkpoint. Built-ins that were not asked then are asked now."""
+    plan = run.plan
+    context, quiet, passing = run.passing or (context_of(run), True, [])
+    if not quiet:
+        return tuple([_record(name, context, ResourceAction.ALLOW, validation) for name, validation in passing])
+    fine = not run.meter.attention and not run.violations  # the ledger knows without asking
+    answers: list[tuple[str, ResourceValidation]] = []
+    for constraint in plan.constraints[: plan.built_in]:
+        check = _synchronous(constraint)
+        validation = ResourceValidation.ok() if fine or check is None else check(context)
+        if not validation.violated:
+            answers.append((constraint.name, validation))
+    return tuple(
+        [_record(name, context, ResourceAction.ALLOW, validation) for name, validation in (*answers, *passing)]
+    )
+
+
+# --- soft limits ------------------------------------------------------------------------------------------------
+
+
+def _wind_down(run: Run) -> None:
+    """At a soft limit: one notice, once per run. The turn after the last grace turn is the landing."""
+    if run.final_turn is not None:
+        raise Touchdown(run.final_turn)
+    plan = run.plan
+    soft = _soft_limit(run)
+    if soft is not None:
+        verdict, single = soft
+        if plan.landing == "force":
+            raise Touchdown(verdict)
+        if run.notice is None:
+            run.notice = verdict.cause
+            run.later += (("wind_down", verdict.cause.source, _words(run)),)
+        if single:
+            run.final_turn = verdict
+    if run.notice is not None and plan.landing == "withdraw":
+        turns = run.meter.room_turns()
+        run.work_withdrawn = run.final_turn is not None or turns == 1
+
+
+def _soft_limit(run: Run) -> tuple[Verdict, bool] | None:
+    """The soft limit that is reached, and whether it leaves a single turn."""
+    plan, meter = run.plan, run.meter
+    if run.wind_down is not None:
+        return Verdict(state=AgentState.CANCELLED, cause=run.wind_down), True
+    if run.time() >= run.soft_at:
+        return _soft(
+            AgentState.TIMED_OUT, "TimeoutConstraint", "time is nearly up", elapsed=round(run.elapsed(), 3)
+        ), True
+    if meter.near_budget():
+        left = run.remaining()
+        short = left.tokens if left.tokens is not None else left.cost
+        source = "TokenBudgetConstraint" if left.tokens is not None and _near_tokens(run) else "CostLimitConstraint"
+        return _soft(AgentState.BUDGET_EXCEEDED, source, "the budget is nearly used up", left=str(short)), True
+    if plan.soft_limit is not None and run.notice is None and meter.turns >= plan.soft_limit.soft_limit():
+        return _soft(AgentState.MAX_STEPS, "GracefulTurnLimit", "the turn limit is near", turns=meter.turns), False
+    return None
+
+
+def _near_tokens(run: Run) -> bool:
+    room = run.meter.room_tokens()
+    return room is not None and room <= max(node.near_tokens for node in run.meter.lineage)
+
+
+def _soft(state: AgentState, source: str, reason: str, **metrics: Any) -> Verdict:
+    return Verdict(state=state, cause=StopCause(source=source, action="wind_down", reason=reason, metrics=metrics))
+
+
+def _words(run: Run) -> str:
+    text, error = run.plan.notice()
+    if error is not None:
+        run.emit(
+            HookFailed, "graceful_turn_limit", "message_provider", f"{type(error).__name__}: {error}", "default text"
+        )
+    return text

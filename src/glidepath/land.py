@@ -1,0 +1,218 @@
+"""Every way down: a delivery, a rescue, a forced landing, a failure. Each says how the run ended, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from glidepath.admit import poll
+from glidepath.ask import Reply, ask
+from glidepath.ask.booking import SLICE
+from glidepath.errors import ModelError, RefusedError
+from glidepath.events import GuardTripped, HookFailed, LandingStarted, RunPaused
+from glidepath.execute import answer_open_calls
+from glidepath.judge import witness
+from glidepath.messages import StopReason, ToolResultMessage, visible
+from glidepath.outcome import AgentState, LoopOutcome, StopCause
+from glidepath.run import Ending, Signal, Touchdown, Verdict
+from glidepath.spi import Recovery, Stop
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["close_out", "delivered", "failed", "land", "paused", "refuse_cut_calls", "take"]
+
+_SHOWN = 300
+RESEND = "Not executed: your reply was cut off inside this tool call. Send it again, smaller."
+
+
+def take(run: Run, reply: Reply) -> None:
+    """The reply joins the transcript and ends the model's part of the turn."""
+    run.iterations += 1
+    run.reply = reply.message
+    run.results = ()
+    run.stop_reason = reply.message.stop_reason
+    run.keep_text(run.plan.stitch([*run.parts, reply.text]) if run.parts else reply.text)
+    if reply.calls and run.parts:
+        run.parts = ()  # it went on to work: what it writes from now on is another text
+    run.add(reply.message, reply.size)
+    if reply.cut:
+        tokens, _ = run.meter.room_for(None, now=True)
+        cause = StopCause(
+            source="TokenBudgetConstraint" if tokens is not None and tokens < SLICE else "CostLimitConstraint",
+            action="graceful_exit",
+            reason="the budget ran out while the model was writing",
+        )
+        raise Touchdown(Verdict(state=AgentState.BUDGET_EXCEEDED, cause=cause))
+
+
+# --- the model stopped by itself --------------------------------------------------------------------------------
+
+
+def delivered(run: Run) -> Ending:
+    """The run finished by itself: DONE, or WRAPPED_UP when it had been told to."""
+    cause = run.notice or run.withdrawal
+    text = run.text or _last_result(run)
+    if run.stop_reason is StopReason.REFUSAL and cause is None:
+        cause = StopCause(source="provider", action="refuse", reason="the model refused")
+        return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.DONE, cause=cause, text=text)
+    outcome = LoopOutcome.DONE if cause is None else LoopOutcome.WRAPPED_UP
+    return Ending(state=AgentState.COMPLETED, outcome=outcome, cause=cause, text=text)
+
+
+def _last_result(run: Run) -> str:
+    """A terminal tool may be the whole answer."""
+    return run.results[-1].text if run.results else ""
+
+
+async def close_out(run: Run, reply: Reply) -> Ending | None:
+    """A reply without tool calls: rescue it, follow it up, or be done. None: the run goes on."""
+    budget = run.plan.empty_outcome_budget
+    if reply.refused:
+        answer_open_calls(run, "skipped", "Not executed: the reply was a refusal.")
+        return delivered(run)
+    if budget is not None and run.empty_outcomes >= budget:
+        return failure(run, "empty_outcome", f"no tool was called {run.empty_outcomes + 1} times in a row")
+    recovery = _rescue(run, reply)
+    if recovery is not None and recovery.fail is not None:
+        return failure(run, recovery.reason, recovery.fail)
+    if recovery is not None:
+        run.later += ((recovery.reason, recovery.reason, recovery.message),)
+        if reply.truncated:
+            run.parts += (reply.text,)
+    elif reply.truncated:
+        return _cut_off(run, "the answer was still truncated after every recovery")
+    elif not await poll(run, "follow_up"):
+        return delivered(run)
+    run.empty_outcomes += 1
+    run.rescued = True
+    if not reply.truncated:
+        run.parts = ()
+    return None
+
+
+def _rescue(run: Run, reply: Reply) -> Recovery | None:
+    """The first stop guard that has an answer to this end."""
+    stop = Stop(
+        reply=reply.message,
+        text=reply.text,
+        truncated=reply.truncated,
+        recent_error=run.last_error,
+        can_continue=run.verdict is None,
+    )
+    for guard in run.stop_guards:
+        try:
+            recovery = guard.recover(stop)
+        except Exception as error:
+            reason = f"the guard failed: {type(error).__name__}: {error}"
+            run.emit(HookFailed, guard.name, "guard", reason, "the run fails")
+            return Recovery(reason=guard.name, fail=reason)
+        if recovery is not None:
+            run.emit(GuardTripped, guard.name, "fail" if recovery.fail else "recover", recovery.reason)
+            return recovery
+    return None
+
+
+def refuse_cut_calls(run: Run) -> Ending | None:
+    """Calls in a truncated reply never run. The model may send them again once; then the run is cut off."""
+    answer_open_calls(run, "cut", RESEND)
+    run.emit(GuardTripped, "truncated_call", "refuse", "a tool call was cut off")
+    if run.cut_calls_refused:
+        return _cut_off(run, "tool calls were truncated again")
+    run.cut_calls_refused = True
+    run.last_error = True
+    return None
+
+
+def _cut_off(run: Run, reason: str) -> Ending:
+    cause = StopCause(source="truncation", action="cut_off", reason=reason)
+    text = run.text or summary(run)
+    return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.CUT_OFF, cause=cause, text=text, partial=True)
+
+
+def paused(run: Run) -> Ending:
+    """A person must decide; everything else of the batch is done."""
+    run.close_turn()
+    run.emit(RunPaused, tuple(pending.call.id for pending in run.pending))
+    return Ending(state=AgentState.WAITING_FOR_INPUT, outcome=LoopOutcome.PAUSED, text=run.text)
+
+
+# --- failures ---------------------------------------------------------------------------------------------------
+
+
+def failed(run: Run, error: ModelError) -> Ending:
+    """The provider gave no usable reply."""
+    if isinstance(error, RefusedError):
+        run.stop_reason = StopReason.REFUSAL
+    elif run.stop_reason is None or run.turn_open:
+        run.stop_reason = StopReason.ERROR
+    return failure(run, "provider", f"{type(error).__name__}: {error}", error=type(error).__name__)
+
+
+def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
+    """ERROR/FAILED, with the best text so far."""
+    run.close_turn()
+    cause = StopCause(source=source, action="fail", reason=reason, metrics=metrics)
+    text = run.text or summary(run)
+    return Ending(state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, text=text, partial=True)
+
+
+# --- the landing ------------------------------------------------------------------------------------------------
+
+
+async def land(run: Run, verdict: Verdict) -> Ending:
+    """Bring the run down: answer what is open, make the landing call if one may be made, else keep the best text."""
+    witness(run, verdict)
+    answer_open_calls(run, "cancelled", f"Not executed: {verdict.cause.reason}.")
+    run.close_turn()
+    if verdict.gentle and run.plan.landing != "off" and (run.iterations or run.meter.parent is None):
+        run.enter(AgentState.RUNNING)  # the batch it may have been in is over
+        run.emit(LandingStarted, verdict.cause.source, verdict.cause.reason)
+        try:
+            answered = await _landing_call(run, verdict)
+        except Touchdown as touchdown:  # cancelled, or out of time, while landing
+            answered = False
+            if touchdown.verdict.cut is LoopOutcome.CANCELLED:
+                verdict = touchdown.verdict
+                witness(run, verdict)
+        if answered:
+            return Ending(state=verdict.state, outcome=LoopOutcome.WRAPPED_UP, cause=verdict.cause, text=run.text)
+    text = run.text or summary(run)
+    return Ending(state=verdict.state, outcome=verdict.cut, cause=verdict.cause, text=text, partial=True)
+
+
+async def _landing_call(run: Run, verdict: Verdict) -> bool:
+    """One call without tools, from the reserve, within the landing time. True when it answered."""
+    watch = run.watch
+    if watch.interrupt is not None and watch.interrupt.signal is Signal.WINDOW:
+        watch.interrupt, watch.wanted = None, False
+    watch.land_by(run.time() + run.plan.times.landing)
+    if run.notice is None:
+        run.notice = verdict.cause
+    run.admit()
+    run.tell("wind_down", verdict.cause.source, run.plan.landing_notice)
+    run.landing_calls += 1
+    try:
+        reply = await ask(run, landing=True)
+    except ModelError:
+        return False
+    run.reply, run.results = reply.message, ()
+    run.stop_reason = reply.message.stop_reason
+    run.add(reply.message)
+    answer_open_calls(run, "withdrawn", "Not executed: no more tools can be called.")
+    answered = visible(reply.text) and not reply.truncated and not reply.calls  # a call instead is no answer
+    if not reply.truncated or len(reply.text) > len(run.text):
+        run.keep_text(reply.text)
+    return answered
+
+
+def summary(run: Run) -> str:
+    """What ran and what it last returned, told without a model."""
+    turns = "1 model turn" if run.iterations == 1 else f"{run.iterations} model turns"
+    calls = "1 tool call" if run.tool_calls == 1 else f"{run.tool_calls} tool calls"
+    lines = [f"No answer was written. The run made {turns} and {calls}."]
+    last = [message for message in run.messages[-8:] if type(message) is ToolResultMessage][-3:]
+    for message in last:
+        text = " ".join(message.text.split())
+        shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+        lines.append(f"- {message.tool_name} {'failed' if message.is_error else 'returned'}: {shown}")
+    return "\n".join(lines)

@@ -1,0 +1,63 @@
+"""The loop: one run from take-off to touchdown. Control flow only; every phase has its own module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from glidepath.admit import poll
+from glidepath.ask import ask, board
+from glidepath.errors import ModelError
+from glidepath.execute import execute
+from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, smooth
+from glidepath.land import close_out, delivered, failed, land, paused, refuse_cut_calls, take
+from glidepath.run import Touchdown
+
+if TYPE_CHECKING:
+    from glidepath.messages import Message
+    from glidepath.run import Ending, Run
+
+__all__ = ["fly"]
+
+
+async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
+    """Fly one run and say how it ended. Returns on every path but a defect of ours."""
+    try:
+        run.add_prompt(prompt)
+        await board(run)
+        await poll(run, "steering")
+        return await _turns(run)
+    except Touchdown as touchdown:
+        return await land(run, touchdown.verdict)
+    except ModelError as error:
+        return failed(run, error)
+
+
+async def _turns(run: Run) -> Ending:
+    """Turn after turn, until the model, a tool, a limit or a person ends it."""
+    while True:
+        if not smooth(run, PRE_FLIGHT):
+            await judge(run, PRE_FLIGHT)
+        run.admit()
+        run.open_turn()
+        reply = await ask(run)
+        take(run, reply)
+        if not smooth(run, AFTER_MODEL):
+            await judge(run, AFTER_MODEL)
+        ending = None
+        if not reply.calls or reply.refused:
+            ending = await close_out(run, reply)
+        elif reply.truncated:
+            ending = refuse_cut_calls(run)
+        elif await execute(run, reply.calls):
+            ending = delivered(run)
+        elif run.pending:
+            ending = paused(run)
+        if ending is not None:
+            run.close_turn()
+            return ending
+        if not smooth(run, AFTER_TOOLS):
+            await judge(run, AFTER_TOOLS)
+        run.close_turn()
+        if run.hooks.steering:
+            await poll(run, "steering")

@@ -1,0 +1,72 @@
+"""The caller's hand on a run: stop it, or ask it to finish up."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["CancelToken"]
+
+
+class CancelToken:
+    """Stops runs from outside, from any thread. One token may serve many runs.
+
+    `cancel()` stops at once and makes no further model call; `wind_down()` asks the runs to deliver and land.
+    """
+
+    __slots__ = ("_lock", "_reason", "_runs", "_wind_down_reason")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs: set[Callable[[str, str], None]] = set()
+        self._reason: str | None = None
+        self._wind_down_reason: str | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """True once `cancel` was called."""
+        return self._reason is not None
+
+    @property
+    def winding_down(self) -> bool:
+        """True once `wind_down` was called."""
+        return self._wind_down_reason is not None
+
+    def cancel(self, reason: str = "") -> None:
+        """Stop every run that holds this token, without another model call."""
+        self._tell("cancel", str(reason))
+
+    def wind_down(self, reason: str = "") -> None:
+        """Ask every run that holds this token to deliver what it has and land."""
+        self._tell("wind_down", str(reason))
+
+    def _tell(self, what: str, reason: str) -> None:
+        with self._lock:
+            if what == "cancel":
+                if self._reason is not None:
+                    return
+                self._reason = reason
+            else:
+                if self._wind_down_reason is not None:
+                    return
+                self._wind_down_reason = reason
+            runs = tuple(self._runs)
+        for tell in runs:
+            tell(what, reason)
+
+    def subscribe(self, tell: Callable[[str, str], None]) -> None:
+        """Be told `(what, reason)` of every request, also of those already made."""
+        with self._lock:
+            self._runs.add(tell)
+            made = [("cancel", self._reason), ("wind_down", self._wind_down_reason)]
+        for what, reason in made:
+            if reason is not None:
+                tell(what, reason)
+
+    def unsubscribe(self, tell: Callable[[str, str], None]) -> None:
+        """Be told no more."""
+        with self._lock:
+            self._runs.discard(tell)

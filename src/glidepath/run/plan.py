@@ -1,0 +1,150 @@
+"""What a run needs, resolved: no defaults, no options left open. Assembled once by `agent`, shared by all its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from glidepath._wire import Value
+from glidepath.errors import GlidepathError
+from glidepath.ledger import Caps, Price
+from glidepath.outcome import AgentState, LoopOutcome, StopCause
+from glidepath.plugins import Lineup
+from glidepath.run.watch import Patience
+from glidepath.spi import (
+    CallGuard,
+    ContextStrategy,
+    Model,
+    ProtocolPolicy,
+    ResourceConstraint,
+    StopGuard,
+    TokenEstimator,
+    ToolSpec,
+)
+from glidepath.tools import Tool
+
+__all__ = ["Ending", "Escalation", "Plan", "SoftLimit", "Times", "Touchdown", "Verdict"]
+
+
+class SoftLimit(Protocol):
+    """When to tell the model to come down."""
+
+    def soft_limit(self) -> int:
+        """The turn count at which the notice is sent, as of now."""
+        ...
+
+    def earliest(self) -> int:
+        """No notice is due before this turn count; there is no need to ask."""
+        ...
+
+
+class Escalation(Protocol):
+    """How a truncated reply is asked for again with a larger cap."""
+
+    @property
+    def max_attempts(self) -> int:
+        """How often."""
+        ...
+
+    def next_cap(self, prev_cap: int, attempt: int) -> int | None:
+        """The cap of the next attempt, or None when there is no progress to be made."""
+        ...
+
+
+class Times(Patience, frozen=True, kw_only=True):
+    """Every time limit below the run's own, in seconds; None is none."""
+
+    connect: float | None
+    tool: float | None
+    hook: float
+    constraint: float
+    landing: float
+
+
+class Plan(Value, frozen=True, kw_only=True):
+    """A configuration, resolved."""
+
+    agent_name: str
+    model: Model
+    model_name: str
+    model_id: str
+    system_prompt: str
+    tools: Mapping[str, Tool]
+    specs: tuple[ToolSpec, ...]
+    terminal_tools: frozenset[str]
+    approvals: bool
+    fixed_tokens: int
+    landing_fixed_tokens: int
+    caps: Caps
+    timeout: float | None
+    times: Times
+    landing: str
+    landing_tokens: int
+    min_output_tokens: int
+    soft_limit: SoftLimit | None
+    notice: Callable[[], tuple[str, BaseException | None]]
+    landing_notice: str
+    landing_notice_tokens: int
+    price: Price | None
+    counter: Callable[[Any], Any] | None
+    near_tokens: int
+    near_money: int
+    estimator: TokenEstimator
+    size_of: Callable[[Any], int]
+    bytes_per_token: int | None
+    strategy: ContextStrategy
+    landing_view: Callable[..., Any]
+    repair: Callable[..., Any]
+    context_window: int | None
+    temperature: float | None
+    max_output_tokens: int | None
+    first_output_tokens: int
+    reasoning: str | None
+    tool_choice: str
+    extras: Mapping[str, Any] | None
+    escalation: Escalation | None
+    empty_outcome_budget: int | None
+    max_retries: int
+    sequential: bool
+    max_calls_per_turn: int | None
+    max_parallel: int
+    policy: ProtocolPolicy
+    plain_policy: bool
+    constraints: tuple[ResourceConstraint, ...]
+    built_in: int
+    """How many of the constraints are ours; they come first."""
+    custom: tuple[ResourceConstraint, ...]
+    lineup: Lineup
+    make_guards: Callable[[dict[str, Any]], tuple[tuple[CallGuard, ...], tuple[StopGuard, ...]]]
+    stitch: Callable[[Any], str]
+    thinking_tags: bool
+    conversation_id: str | None
+    sink: Callable[[Any], Any] | None
+
+
+class Verdict(Value, frozen=True, kw_only=True):
+    """Why and how a run must come down. `gentle`: a landing call may still be made."""
+
+    state: AgentState
+    cause: StopCause
+    gentle: bool = True
+    cut: LoopOutcome = LoopOutcome.CUT_OFF
+
+
+class Touchdown(GlidepathError):  # noqa: N818 - not an error: what happens now
+    """The run must come down now: raised anywhere in a turn, caught by the loop."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.cause.reason)
+        self.verdict = verdict
+
+
+class Ending(Value, frozen=True, kw_only=True):
+    """How the loop stopped."""
+
+    state: AgentState
+    outcome: LoopOutcome
+    cause: StopCause | None = None
+    text: str = ""
+    partial: bool = False
+    output: Any = None

@@ -1,0 +1,594 @@
+"""One run's state: the only mutable object. Everything that changes while a run flies, changes here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from decimal import Decimal
+from functools import partial
+from itertools import count
+from math import inf
+from types import MappingProxyType
+from typing import Any
+
+from glidepath.events import (
+    Event,
+    HookFailed,
+    MessageAdded,
+    NoticeSent,
+    RunStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from glidepath.ledger import Amount, Meter, Reservation, dollars
+from glidepath.messages import (
+    AssistantMessage,
+    CustomMessage,
+    Message,
+    StopReason,
+    ToolCall,
+    ToolResultMessage,
+    UnknownMessage,
+    Usage,
+    UserMessage,
+    visible,
+)
+from glidepath.outcome import (
+    TRANSITIONS,
+    AbandonedWork,
+    AgentState,
+    LoopOutcome,
+    PendingCall,
+    RunResult,
+    Spend,
+    StopCause,
+    ValidationRecord,
+)
+from glidepath.plugins import Observer
+from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
+from glidepath.run.watch import Interrupt, Signal, Watch
+from glidepath.spi.constraints import Remaining
+from glidepath.spi.models import ModelRequest
+
+__all__ = ["Run"]
+
+
+def _emit(tell: Any, run_id: str, parent_id: str | None, number: Any, now: Any, kind: Any, *fields: Any) -> None:
+    tell(kind(run_id, parent_id, number(), now(), *fields))
+
+
+def _tell_while_alive(attempt: Any, tell: Callable[[Event], Any], event: Event) -> None:
+    if not attempt.dead:
+        tell(event)
+
+
+class Account:
+    """What one model or child has cost: plain counters, because every call is added to them."""
+
+    __slots__ = ("cache_read", "cache_write", "calls", "estimated", "input", "money", "output", "reasoning")
+
+    def __init__(self) -> None:
+        self.calls = self.money = 0
+        self.input = self.output = self.cache_read = self.cache_write = self.reasoning = 0
+        self.estimated = False
+
+    def add(self, usage: Usage, money: int) -> None:
+        """One more call."""
+        self.calls += 1
+        self.money += money
+        self.input += usage.input
+        self.output += usage.output
+        if usage.cache_read or usage.cache_write or usage.reasoning:
+            self.cache_read += usage.cache_read
+            self.cache_write += usage.cache_write
+            self.reasoning += usage.reasoning
+        if usage.estimated:
+            self.estimated = True
+
+    def usage(self) -> Usage:
+        """All calls together."""
+        return Usage(self.input, self.output, self.cache_read, self.cache_write, self.reasoning, self.estimated)
+
+
+NEVER_RAN = frozenset(
+    {"unknown_tool", "hidden_tool", "invalid_arguments", "withdrawn", "skipped", "blocked", "cut", "interrupted"}
+)
+NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
+
+
+def sendable(messages: Iterable[Message]) -> list[Message]:
+    """What a model may see of these."""
+    return [message for message in messages if type(message) not in NEVER_SENT]
+
+
+class Run:
+    """Everything one run knows about itself. What is the same in most runs is a default of the class."""
+
+    state = AgentState.IDLE
+    parent_id: str | None = None
+    spawned: Mapping[str, tuple[Any, ...]] = MappingProxyType({})
+    """The children of each tool call that is running."""
+    # spend
+    first_call: Reservation | None = None
+    boarded = False
+    """Its landing is set aside with its ancestors."""
+    money = 0
+    child_accounts: Mapping[str, Account] = MappingProxyType({})
+    # counters
+    iterations = 0
+    tool_calls = 0
+    landing_calls = 0
+    empty_outcomes = 0
+    cut_calls_refused = False
+    last_error = False
+    rescued = False
+    # the turn
+    checkpoint = "pre_flight"
+    turn_open = False
+    reply: AssistantMessage | None = None
+    results: tuple[ToolResultMessage, ...] = ()
+    stop_reason: StopReason | None = None
+    allowed: frozenset[str] | None = None
+    denials: MutableMapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
+    # coming down
+    verdict: Verdict | None = None
+    wind_down: StopCause | None = None
+    notice: StopCause | None = None
+    final_turn: Verdict | None = None
+    notices_told: frozenset[tuple[str, str]] = frozenset()
+    withdrawal: StopCause | None = None
+    withdrawn: frozenset[str] = frozenset()
+    work_withdrawn = False
+    later: tuple[tuple[str, str, str], ...] = ()
+    """What to tell the model at the next turn: reason, source, text."""
+    waiting: tuple[Message, ...] = ()
+    """Steering that waits for the next turn."""
+    # who listens
+    observers: tuple[Observer, ...] = ()
+    listeners: tuple[Callable[[Event], Any], ...] = ()
+    outbox: list[Event] | None = None
+    tell_all: Callable[[Event], Any] | None = None
+    listening = False
+    chunks = False
+    """Somebody wants `StreamChunk` events."""
+    stream: Any = None
+    _sink_failed = False
+    # what the result tells
+    parts: tuple[str, ...] = ()
+    abandoned: tuple[AbandonedWork, ...] = ()
+    violations: list[ValidationRecord] | tuple[()] = ()
+    children: tuple[RunResult, ...] = ()
+    text = ""
+    passing: Any = None
+    """What the constraints said at the last checkpoint at which they were asked."""
+    passed: tuple[ValidationRecord, ...] = ()
+    pending: tuple[PendingCall, ...] = ()
+    result: RunResult | None = None
+    request: ModelRequest | None = None
+    """The last one: reused while nothing about it changes but the transcript, which it does not copy."""
+    ring: Callable[[], None] | None = None
+    """Wakes the run when something happened beside it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        run_id: str,
+        parent_id: str | None,
+        session_id: str,
+        messages: list[Message],
+        metadata: dict[str, Any],
+        meter: Meter,
+        watch: Watch,
+        landing_reserve: Amount,
+        stream: Any = None,
+    ) -> None:
+        self.plan = plan
+        self.run_id = run_id
+        if parent_id is not None:
+            self.parent_id = parent_id
+        self.session_id = session_id
+        self.meter = meter
+        self.watch = watch
+        self.hooks = plan.lineup.for_run()
+        self._start_guards(metadata)
+        self._start_clock()
+        self._start_transcript(messages)
+        if stream is not None:
+            self.stream = stream
+        self._start_listeners(None if stream is None else stream.outbox)
+        self.landing_reserve = landing_reserve
+        self.account = Account()
+
+    # --- beginning --------------------------------------------------------------------------------------------
+
+    def _start_guards(self, metadata: dict[str, Any]) -> None:
+        call_guards, self.stop_guards = self.plan.make_guards(metadata)
+        self.before_guards: tuple[Any, ...] = tuple([guard for guard in call_guards if guard.before is not None])
+        self.after_guards: tuple[Any, ...] = tuple([guard for guard in call_guards if guard.after is not None])
+
+    def forget_rescues(self) -> None:
+        """Progress was made: bad ends are counted from the beginning."""
+        self.rescued = False
+        self.empty_outcomes = 0
+        for guard in self.stop_guards:
+            guard.reset()
+
+    def _start_clock(self) -> None:
+        self.time: Callable[[], float] = self.watch.time
+        self.started_at = self.time()
+        self.now: Callable[[], float] = getattr(self.watch.loop, "epoch", time.time)
+        """Seconds since the epoch; virtual where the loop's time is."""
+        window, deadline = self.watch.window_at, self.watch.deadline_at
+        self.soft_at = window - min(self.plan.times.landing, deadline - window) if window < deadline else window
+        limit = self.plan.soft_limit
+        self.soft_turns: float = self.meter.turns_wire if limit is None else limit.earliest()
+
+    def _start_transcript(self, messages: list[Message]) -> None:
+        size_of = self.plan.size_of
+        self.messages = messages
+        self.first_new = len(messages)
+        self.sizes = [size_of(message) for message in messages]
+        self.view: list[Message] = messages  # the same list, until they must differ
+        if any(type(message) in NEVER_SENT for message in messages):
+            self.view = sendable(messages)
+        self.view_tokens = sum(self.sizes)
+        self.anchor = self.plan.fixed_tokens  # what the view's size is off the provider's own count
+        self.call_ids = {call.id for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
+        self.pinned: list[int] = []
+        for index, message in enumerate(messages):
+            if type(message) is UserMessage and not message.internal:
+                self.pinned.append(index)
+                break
+
+    def _start_listeners(self, outbox: list[Event] | None) -> None:
+        self.next_number = count(1).__next__
+        if self.hooks.observers:
+            self.observers = tuple(Observer(plugin, self._observer_failed) for plugin in self.hooks.observers)
+        sink = self.plan.sink
+        if self.observers or sink is not None:
+            self.listeners = (*([] if sink is None else [self._tell_sink]), *self.observers)
+            self._untold: list[Event] = []
+            self.tell_all = self._tell_all
+            self.chunks = outbox is not None or sink is not None or any(one.wants_chunks for one in self.observers)
+        elif outbox is not None:
+            self.chunks = True
+            self.tell_all = outbox.append
+        if outbox is not None:
+            self.outbox = outbox
+        if self.tell_all is not None:
+            self.listening = True
+            self.emit = self._emitter()  # type: ignore[method-assign]
+
+    def start(self, *, resumed: bool = False) -> None:
+        """The first event."""
+        self.enter(AgentState.RUNNING)
+        plan = self.plan
+        self.emit(
+            RunStarted,
+            self.session_id,
+            plan.agent_name,
+            plan.model_name,
+            self.meter.depth,
+            plan.conversation_id,
+            resumed,
+        )
+
+    # --- what happened ----------------------------------------------------------------------------------------
+
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return self.time() - self.started_at
+
+    def emit(self, kind: type[Event], *fields: Any) -> None:
+        """Say what happened, to whoever listens: the kind of event, then its own fields in their order.
+
+        Nobody does, unless `_start_listeners` has put something else in this place.
+        """
+
+    def chunk_sink(self, attempt: Any) -> Callable[[Event], Any] | None:
+        """Where one attempt puts its `StreamChunk` events; None when nobody wants them.
+
+        An attempt that was let go must not be heard: listeners are shielded from it here, a stream's consumer by
+        `leave_outbox`.
+        """
+        if not self.chunks or not self.listeners:
+            return self.tell_all if self.chunks else None
+        return partial(_tell_while_alive, attempt, self._tell_all)
+
+    def leave_outbox(self) -> None:
+        """Something that was let go may still count and write: go on with another counter and another outbox."""
+        self.next_number = count(self.next_number()).__next__
+        if self.outbox is not None:
+            self.outbox = self.stream.outbox = self.outbox[:]
+            self.tell_all = self._tell_all if self.listeners else self.outbox.append
+        if self.listening:
+            self.emit = self._emitter()  # type: ignore[method-assign]
+
+    def _emitter(self) -> Callable[..., None]:
+        """What `emit` does in this run; made once, because it is called a dozen times a turn."""
+        return partial(_emit, self.tell_all, self.run_id, self.parent_id, self.next_number, self.now)
+
+    def _tell_all(self, event: Event) -> None:
+        """Tell everybody; an event that a listener causes meanwhile waits until all have seen this one."""
+        if self.outbox is not None:
+            self.outbox.append(event)
+        self._untold.append(event)
+        if len(self._untold) > 1:
+            return
+        try:
+            for untold in self._untold:  # it may grow meanwhile
+                for tell in self.listeners:
+                    tell(untold)
+        finally:
+            self._untold.clear()
+
+    def _tell_sink(self, event: Event) -> None:
+        if self._sink_failed:
+            return
+        try:
+            self.plan.sink(event)  # type: ignore[misc]
+        except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError) as error:
+            self._sink_failed = True
+            self.emit(HookFailed, "event_sink", "event_sink", f"{type(error).__name__}: {error}", "removed")
+
+    def _observer_failed(self, name: str, error: str, effect: str) -> None:
+        self.emit(HookFailed, name, "event_observer", error, effect)
+
+    def enter(self, state: AgentState) -> None:
+        """Go to another state; an illegal step is a defect of ours and is refused."""
+        if state is not self.state:
+            if state not in TRANSITIONS[self.state]:
+                raise RuntimeError(f"illegal transition {self.state.name} -> {state.name}")
+            self.state = state
+
+    def cruising(self) -> bool:
+        """True when no limit on turns or time is near, and nothing has begun to bring the run down."""
+        return (
+            self.meter.turns < self.soft_turns
+            and self.time() < self.soft_at
+            and self.notice is None
+            and self.wind_down is None
+            and (self.meter.parent is None or not self.meter.near_budget())
+        )
+
+    # --- transcript -------------------------------------------------------------------------------------------
+
+    def add(self, message: Message, size: int | None = None) -> None:
+        """Append a message to the transcript and to the model's view of it; `size` in tokens, where it is known."""
+        if size is None:
+            size = self.plan.size_of(message)
+        self.messages.append(message)
+        self.sizes.append(size)
+        if self.view is not self.messages:
+            self.view.append(message)
+        self.view_tokens += size
+        if self.listening:
+            self.emit(MessageAdded, message)
+
+    def add_prompt(self, prompt: Sequence[Message]) -> None:
+        """The task of this run: never dropped from the view."""
+        for message in prompt:
+            if type(message) is UserMessage and not message.internal:
+                index = len(self.messages)
+                if len(self.pinned) > 1:
+                    self.pinned[1] = index
+                else:
+                    self.pinned.append(index)
+            self.admit_one(message)
+
+    def admit_one(self, message: Message) -> None:
+        """A message from outside: what no model may see joins the transcript only."""
+        if type(message) in NEVER_SENT and self.view is self.messages:
+            self.view = sendable(self.messages)
+        self.add(message)
+        if type(message) in NEVER_SENT:
+            del self.view[-1]
+
+    def tell(self, reason: str, source: str, text: str) -> None:
+        """Tell the model something that people do not see."""
+        self.add(UserMessage(text, internal=True, reason=reason))
+        self.emit(NoticeSent, reason, source, text)
+
+    def set_view(self, messages: list[Message], tokens: int) -> None:
+        """Show the model less than the whole transcript from now on."""
+        self.view = sendable(messages)
+        self.view_tokens = tokens
+        self.anchor = self.plan.fixed_tokens
+
+    def input_tokens(self) -> int:
+        """The size of the next prompt: what the provider last counted, and our estimate of what came since."""
+        return self.anchor + self.view_tokens
+
+    def narrowed(self) -> bool:
+        """True when the coming turn may not use all tools."""
+        if self.hooks.tool_gate or self.withdrawn or self.work_withdrawn:
+            return True
+        if self.allowed is not None:
+            self.allowed = None
+        return False
+
+    def admit(self) -> None:
+        """Steering that waited joins the transcript, and then what the runtime has to tell the model."""
+        if self.waiting:
+            waiting, self.waiting = self.waiting, ()
+            for message in waiting:
+                self.admit_one(message)
+        if self.later:
+            later, self.later = self.later, ()
+            for reason, source, text in later:
+                self.tell(reason, source, text)
+
+    # --- the turn ---------------------------------------------------------------------------------------------
+
+    def open_turn(self) -> None:
+        """An iteration begins."""
+        self.reply = None
+        self.results = ()
+        self.turn_open = True
+        self.emit(TurnStarted, self.iterations + 1)
+
+    def close_turn(self) -> None:
+        """An iteration that got its reply ends; asked again, nothing happens."""
+        if self.turn_open and self.reply is not None:
+            self.emit(TurnEnded, self.iterations, self.reply, self.results)
+        self.turn_open = False
+
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the current reply that have no result yet."""
+        if self.reply is None:
+            return ()
+        answered = len(self.results)
+        return self.reply.tool_calls[answered:]
+
+    def keep_text(self, text: str) -> None:
+        """The best text so far."""
+        if visible(text):
+            self.text = text
+
+    # --- money ------------------------------------------------------------------------------------------------
+
+    def charge_child(self, name: str, usage: Usage, money: int) -> None:
+        """Count what a child cost."""
+        self.money += money
+        accounts = {**self.child_accounts}
+        accounts.setdefault(name, Account()).add(usage, money)
+        self.child_accounts = accounts
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of this run so far, children included."""
+        total = self.account.usage()
+        for account in self.child_accounts.values():
+            total = total + account.usage()
+        return total
+
+    def cost(self) -> Decimal | None:
+        """Dollars spent so far, children included; None when no price is known."""
+        return dollars(self.money) if self.plan.price is not None or self.money else None
+
+    # --- Meters, for contexts ---------------------------------------------------------------------------------
+
+    def remaining(self) -> Remaining:
+        """What is left of each limit, the landing reserve apart."""
+        watch = self.watch
+        ends_at = min(watch.window_at, watch.deadline_at)
+        seconds = None if ends_at == inf else max(0.0, ends_at - self.time())
+        return self.meter.remaining(seconds)
+
+    def near_budget(self) -> bool:
+        """True when tokens or money are nearly used up."""
+        return self.meter.near_budget()
+
+    # --- outside ----------------------------------------------------------------------------------------------
+
+    def hear(self, what: str, reason: str) -> None:
+        """A cancel token spoke; from any thread."""
+        loop = self.watch.loop
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is loop:
+            self._obey(what, reason)
+        else:
+            try:
+                loop.call_soon_threadsafe(self._obey, what, reason)
+            except RuntimeError:  # the loop is closed: the run is long over
+                return
+
+    def _obey(self, what: str, reason: str) -> None:
+        if what == "cancel":
+            self.watch.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", reason or "cancelled by the caller"))
+        elif self.wind_down is None:
+            self.wind_down = StopCause(source="person", action="wind_down", reason=reason or "asked to finish up")
+
+    def interrupted(self) -> Touchdown:
+        """What the pending interrupt means for the run."""
+        interrupt: Interrupt = self.watch.interrupt  # type: ignore[assignment]
+        timed = interrupt.signal <= Signal.DEADLINE
+        gentle = interrupt.signal is Signal.WINDOW
+        cause = StopCause(
+            source=interrupt.source,
+            action="graceful_exit" if gentle else "emergency_stop" if timed else "cancel",
+            reason=interrupt.reason,
+            metrics={"elapsed": round(self.elapsed(), 3)},
+        )
+        state = AgentState.TIMED_OUT if timed else AgentState.CANCELLED
+        cut = LoopOutcome.CUT_OFF if timed else LoopOutcome.CANCELLED
+        return Touchdown(Verdict(state=state, cause=cause, gentle=gentle, cut=cut))
+
+    def interrupted_by_hand(self) -> Touchdown:
+        """Ctrl-C arrived inside foreign code: as good as a cancel."""
+        self.watch.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", "interrupted from the keyboard"))
+        return self.interrupted()
+
+    def settle_up(self) -> None:
+        """Give back what was promised and not used."""
+        if self.first_call is not None:
+            self.first_call.cancel()
+            self.first_call = None
+        if self.boarded:
+            self.boarded = False
+            self.meter.give_back(self.landing_reserve)
+
+    # --- end --------------------------------------------------------------------------------------------------
+
+    def _spend_by_account(self) -> list[Spend]:
+        return [
+            Spend(
+                kind=kind,
+                name=name,
+                calls=spend.calls,
+                usage=spend.usage(),
+                cost=dollars(spend.money) if self.money else None,
+            )
+            for kind, name, spend in (
+                ("model", self.plan.model_name, self.account),
+                *[("child", name, account) for name, account in self.child_accounts.items()],
+            )
+            if spend.calls
+        ]
+
+    def _calls_by_tool(self) -> list[Spend]:
+        """How often each tool ran; what it spent through children stands under their names."""
+        if not self.tool_calls:
+            return []
+        ran: dict[str, int] = {}
+        for message in self.messages[self.first_new :]:
+            if type(message) is ToolResultMessage and message.kind not in NEVER_RAN:
+                ran[message.tool_name] = ran.get(message.tool_name, 0) + 1
+        cost = Decimal(0) if self.money else None
+        return [Spend(kind="tool", name=name, calls=calls, cost=cost) for name, calls in ran.items()]
+
+    def conclude(self, ending: Ending) -> RunResult:
+        """The result; the run is in its last state after this."""
+        self.enter(ending.state)
+        messages = tuple(self.messages)
+        self.result = RunResult(
+            run_id=self.run_id,
+            session_id=self.session_id,
+            state=ending.state,
+            outcome=ending.outcome,
+            cause=ending.cause,
+            stop_reason=self.stop_reason,
+            text=ending.text,
+            output=ending.output,
+            partial=ending.partial,
+            messages=messages,
+            new_messages=messages[self.first_new :],
+            usage=self.usage,
+            cost=self.cost(),
+            breakdown=(*self._spend_by_account(), *self._calls_by_tool()),
+            iterations=self.iterations,
+            tool_calls=self.tool_calls,
+            landing_calls=self.landing_calls,
+            elapsed=self.elapsed(),
+            validations=(*self.violations, *self.passed),
+            children=self.children,
+            pending=self.pending,
+            abandoned=self.abandoned,
+            undelivered=self.waiting,
+        )
+        return self.result

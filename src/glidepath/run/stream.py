@@ -1,0 +1,160 @@
+"""A run whose events are consumed: the same coroutine that `run()` awaits, in a task of its own.
+
+Events never travel one by one between tasks. The run puts them into its outbox, and whenever it waits, its consumer
+is woken once for all that happened since. The run has its own task so that the time limits of its tools and models
+can never go off in whatever its consumer awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any
+
+from glidepath.events import Event
+from glidepath.run.watch import Interrupt, Signal
+
+if TYPE_CHECKING:
+    from glidepath.outcome import RunResult
+    from glidepath.run.state import Run
+
+__all__ = ["HIGH_WATER", "RunStream"]
+
+HIGH_WATER = 1024  # events not yet consumed at which the run waits for its consumer
+
+
+class RunStream:
+    """The events of one run, and its result.
+
+    Use it as `async with agent.stream(...) as stream: async for event in stream: ...`. Leaving the block before the
+    run has ended cancels the run and lands it; `result` is set after the block in any case. The run takes off when
+    the first event is asked for.
+    """
+
+    __slots__ = ("_batch", "_bell", "_entered", "_fly", "_room", "_task", "_told", "outbox", "run")
+
+    def __init__(self, fly: Callable[[RunStream], Coroutine[Any, Any, RunResult]]) -> None:
+        self.outbox: list[Event] = []
+        self.run: Run | None = None
+        self._fly = fly
+        self._entered = False
+        self._task: asyncio.Task[RunResult] | None = None
+        self._bell: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._batch: Iterator[Event] = iter(())
+        self._told = False  # the consumer knows how the task ended
+
+    @property
+    def result(self) -> RunResult:
+        """How the run ended; raises RuntimeError while it is flying."""
+        result = self.run.result if self.run is not None and self._task is not None and self._task.done() else None
+        if result is None:
+            raise RuntimeError("the run has not ended yet: consume the stream, or leave its `async with` block, first")
+        return result
+
+    async def __aenter__(self) -> RunStream:  # noqa: PYI034 - not made for subclasses
+        if self._entered:
+            raise RuntimeError("a stream can be entered only once; call agent.stream() again")
+        self._entered = True
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task = self._task
+        if task is None:
+            return
+        if not task.done():
+            why = "the task was cancelled" if kind is asyncio.CancelledError else "the stream was closed"
+            await self._stop(task, Interrupt(Signal.CANCEL, "cancel", why))
+        elif kind is None and not self._told:
+            self._raise_failure(task)
+
+    async def _stop(self, task: asyncio.Task[RunResult], interrupt: Interrupt) -> None:
+        """Land the run and wait for it, whatever else happens to the caller's task meanwhile."""
+        if self.run is not None:
+            self.run.watch.raise_interrupt(interrupt)
+        else:
+            task.cancel()
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            self._make_room()
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as again:
+                cancelled = again
+        if cancelled is not None:
+            raise cancelled
+
+    # --- consuming --------------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        self._take_off()
+        return self._events()
+
+    async def __anext__(self) -> Event:
+        """The next event; cancelling the wait for it does not disturb the run."""
+        task = self._take_off()
+        while True:
+            event = next(self._batch, None)
+            if event is not None:
+                return event
+            if not self._next_batch():
+                if task.done():
+                    self._raise_failure(task)
+                    raise StopAsyncIteration
+                await self._ring_for_me()
+
+    def _take_off(self) -> asyncio.Task[RunResult]:
+        if not self._entered:
+            raise RuntimeError("enter the stream first: async with agent.stream(...) as stream")
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._fly(self), name="glidepath-run")
+            self._task.add_done_callback(self.ring)
+        return self._task
+
+    async def _events(self) -> AsyncIterator[Event]:
+        task: Any = self._task
+        while True:
+            for event in self._batch:
+                yield event
+            if not self._next_batch():
+                if task.done():
+                    self._raise_failure(task)
+                    return
+                await self._ring_for_me()
+
+    def _next_batch(self) -> bool:
+        if not self.outbox:
+            return False
+        self._batch = iter(self.outbox[:])
+        self.outbox.clear()
+        if self._room is not None:
+            self._make_room()
+        return True
+
+    def _ring_for_me(self) -> asyncio.Future[None]:
+        self._bell = asyncio.get_running_loop().create_future()
+        return self._bell
+
+    def _raise_failure(self, task: asyncio.Task[RunResult]) -> None:
+        self._told = True
+        if task.cancelled():
+            raise asyncio.CancelledError("the run's task was cancelled")
+        error = task.exception()
+        if error is not None:
+            raise error
+
+    # --- the run's side ---------------------------------------------------------------------------------------
+
+    def ring(self, _: object = None) -> None:
+        """Something may have happened: wake the consumer, if it waits for that."""
+        if self._bell is not None and not self._bell.done():
+            self._bell.set_result(None)
+
+    def room(self) -> asyncio.Future[None]:
+        """What to wait for when the consumer is far behind."""
+        self._room = asyncio.get_running_loop().create_future()
+        return self._room
+
+    def _make_room(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)

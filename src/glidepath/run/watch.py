@@ -1,0 +1,433 @@
+"""The watchdog of one run: one timer, and one way to interrupt whatever the run is waiting for.
+
+A run lives in its caller's task. To interrupt it, the watch cancels that task while the run itself is waiting,
+and takes the cancellation back (`uncancel`) when it arrives, so that the caller never notices. A cancellation that
+was not ours is the caller's own and is passed on after the landing.
+
+Foreign code (a model's stream, a tool, a hook) is awaited through a `tether`: it gets the cancellation first, and
+when it does not obey within its patience the run lets go of it, and the foreign code drifts on in a task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import types
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from enum import IntEnum
+from math import inf
+from typing import Any, TypeVar
+
+from glidepath._wire import Value
+
+__all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "drift", "tether", "tethered"]
+
+T = TypeVar("T")
+MAX_PATIENCE = 1.0
+MIN_PATIENCE = 0.05
+SWITCH_POLL = 0.05
+
+
+class Signal(IntEnum):
+    """What can interrupt a run, by severity."""
+
+    WINDOW = 1
+    DEADLINE = 2
+    CANCEL = 3
+    TASK = 4
+
+
+class Interrupt(Value, frozen=True):
+    """An interruption of the whole run, and who asked for it."""
+
+    signal: Signal
+    source: str
+    reason: str
+
+
+class LetGo(Exception):  # noqa: N818 - not an error: what happened
+    """Foreign code ignored its cancellation and was let go."""
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: what happened
+    """Foreign code did not finish. `why`: "timeout", "interrupt" or "uninvited"; `let_go`: it may still be running."""
+
+    def __init__(self, why: str, *, let_go: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.let_go = let_go
+
+
+async def tethered(coroutine: Any, watch: Watch, seconds: float | None, *waiting: Any) -> Any:
+    """Await foreign code within `seconds`, raced against every interrupt; raises `Stopped` when it did not finish.
+
+    `waiting`: what the coroutine waits for, when it has been started already.
+    """
+    if seconds is not None:
+        watch.scope(seconds)
+    else:
+        watch.scope_hit = False
+    try:
+        return await tether(coroutine, watch, *waiting)
+    except (LetGo, asyncio.CancelledError) as stop:
+        raise watch.stopped(stop) from None
+    finally:
+        watch.calm()
+
+
+class Patience(Value, frozen=True, kw_only=True):
+    """How long a stream may be silent, in seconds; None is for ever. `grain` is how finely that is measured."""
+
+    first_chunk: float | None
+    stall: float | None
+    call: float | None
+    grain: float
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """The loop's own clock, without the Python call around it where the loop has the standard one."""
+    return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
+
+
+class Watch:
+    """Deadlines and interrupts of one run."""
+
+    __slots__ = (
+        "_beats",
+        "_began_at",
+        "_handle",
+        "_handle_at",
+        "_heard_at",
+        "_patience_at",
+        "_pulse",
+        "_switches",
+        "_times",
+        "base",
+        "deadline_at",
+        "gone",
+        "interrupt",
+        "loop",
+        "over",
+        "poked",
+        "ring",
+        "scope_at",
+        "scope_hit",
+        "showing",
+        "task",
+        "time",
+        "wanted",
+        "window_at",
+    )
+
+    def __init__(
+        self, *, window_at: float = inf, deadline_at: float = inf, switches: tuple[Callable[[], bool], ...] = ()
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.time = clock_of(self.loop)
+        self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
+        self.base = self.task.cancelling()
+        self.over = False
+        self.ring: Callable[[], None] | None = None  # wakes whoever consumes the events; called before every wait
+        self.wanted = False
+        self.poked = False
+        self.gone = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
+        self.interrupt: Interrupt | None = None
+        self.showing: Sequence[str] = ()  # the text that is streaming now
+        self.scope_hit = False
+        self.window_at = window_at
+        self.deadline_at = deadline_at
+        self.scope_at = inf
+        self._patience_at = inf
+        self._handle: asyncio.TimerHandle | None = None
+        self._handle_at = inf
+        self._switches = switches
+        self._pulse: Callable[[], int] | None = None
+        self._times: Patience | None = None
+        self._beats = 0
+        self._began_at = self._heard_at = 0.0
+        self._arm(min(window_at, deadline_at, self.time() + (SWITCH_POLL if switches else 1.0)))
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def scope(self, seconds: float | None) -> None:
+        """Give the coming wait a time limit of its own; None lifts it. Cheap: the timer is moved lazily."""
+        self.scope_hit = False
+        self._pulse = None
+        if seconds is None:
+            self.scope_at = inf
+        else:
+            self.scope_at = at = self.time() + seconds
+            if at < self._handle_at:
+                self._arm(at)
+
+    def listen(self, pulse: Callable[[], int], times: Patience) -> None:
+        """Give a stream its time limits: to its first delta, between deltas, and as a whole.
+
+        `pulse` changes with every delta and is 0 before the first. It is looked at now and then, so that a delta costs
+        nothing.
+        """
+        self._pulse, self._times, self._beats = pulse, times, 0
+        self._began_at = self._heard_at = now = self.time()
+        self.scope_hit = False
+        self.scope_at = at = now + times.grain
+        if at < self._handle_at:
+            self._arm(at)
+
+    def _still_alive(self, now: float) -> bool:
+        """Whether what is listened to may go on; looks again in a while."""
+        pulse, times = self._pulse, self._times
+        if pulse is None or times is None:
+            return False
+        beats = pulse()
+        if beats != self._beats:
+            self._beats, self._heard_at = beats, now
+        limit = times.stall if beats else times.first_chunk
+        silent_at = inf if limit is None else self._heard_at + limit
+        ends_at = min(silent_at, inf if times.call is None else self._began_at + times.call)
+        self.scope_at = min(ends_at, now + times.grain)
+        return now < ends_at
+
+    def land_by(self, at: float) -> None:
+        """The landing has begun: it has until then, and no window opens any more."""
+        self.window_at = inf
+        self.deadline_at = min(self.deadline_at, at)
+        if self.deadline_at < self._handle_at:
+            self._arm(self.deadline_at)
+
+    def _arm(self, at: float) -> None:
+        if at == inf:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle_at = at
+        self._handle = self.loop.call_at(at, self._tick)
+
+    def overdue(self) -> bool:
+        """Interrupt the run when its time is up, whether or not the timer has rung; True when it is interrupted."""
+        now = self.time() + 1e-9
+        if now >= self.deadline_at:
+            self.raise_interrupt(Interrupt(Signal.DEADLINE, "TimeoutConstraint", "the deadline has passed"))
+        elif now >= self.window_at and not any(self.showing):
+            self.open_window()
+        return self.interrupt is not None
+
+    def _tick(self) -> None:
+        self._handle, self._handle_at = None, inf
+        now = self.time() + 1e-9
+        self.overdue()
+        if now >= self.scope_at and not self._still_alive(now):
+            self.scope_at, self.scope_hit = inf, True
+            self.poke()
+        if now >= self._patience_at:
+            self._patience_at = inf
+            self.poke()
+        poll_at = inf
+        if self._switches:
+            poll_at = now + SWITCH_POLL
+            if any(_thrown(switch) for switch in self._switches):
+                self.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", "the kill switch was thrown"))
+        window = self.window_at if now < self.window_at else inf
+        deadline = self.deadline_at if now < self.deadline_at else inf
+        self._arm(min(window, deadline, self.scope_at, self._patience_at, poll_at))
+
+    # --- interrupts -------------------------------------------------------------------------------------------
+
+    def open_window(self) -> None:
+        """It is time to land."""
+        self.raise_interrupt(Interrupt(Signal.WINDOW, "TimeoutConstraint", "the landing window has opened"))
+
+    def raise_interrupt(self, interrupt: Interrupt) -> None:
+        """Interrupt the run; the most severe interrupt is kept. Call it in the loop's own thread."""
+        if self.interrupt is None or interrupt.signal > self.interrupt.signal:
+            self.interrupt = interrupt
+            self.poke()
+
+    def poke(self) -> None:
+        """Cancel what the run waits for, now or at its next wait."""
+        if self.poked or self.over:  # one cancellation is on its way, and whoever gets it looks at everything
+            return
+        if asyncio.current_task(self.loop) is not self.task:
+            self.poked = True
+            self.task.cancel()
+        else:
+            self.wanted = True
+
+    def poke_self(self) -> None:
+        """The run is about to wait although it was interrupted: the wait ends at once."""
+        self.wanted = False
+        if not self.poked:
+            self.poked = True
+            self.task.cancel()
+
+    def delivered(self) -> bool:
+        """A cancellation arrived at our wait. Take ours back; True when it was ours or the caller's."""
+        ours = self.retract()
+        return self.claim() or ours
+
+    def retract(self) -> bool:
+        """Take back a cancellation of ours; True when there was one."""
+        if not self.poked:
+            return False
+        self.poked = False
+        self.task.uncancel()
+        return True
+
+    def in_doubt(self) -> bool:
+        """True while a cancellation is open that is not ours: the caller's, or foreign code's own (a timeout)."""
+        return self.task.cancelling() > self.base
+
+    def claim(self) -> bool:
+        """A cancellation that foreign code did not take back is the caller's: the run is interrupted by it."""
+        if not self.in_doubt():
+            return False
+        self.base = self.task.cancelling()
+        self.interrupt = Interrupt(Signal.TASK, "cancel", "the task was cancelled")
+        return True
+
+    def forgive(self) -> None:
+        """Foreign code had cancelled itself, and has taken it back: it may go on."""
+        self._patience_at = inf
+
+    def be_patient(self) -> None:
+        """Foreign code was asked to stop: come back when its patience has run out."""
+        now = self.time()
+        self._patience_at = now + min(MAX_PATIENCE, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
+        if self._patience_at < self._handle_at:
+            self._arm(self._patience_at)
+
+    def out_of_patience(self) -> bool:
+        """True when foreign code had its chance to stop."""
+        return self._patience_at == inf or self.time() + 1e-9 >= self._patience_at
+
+    def stopped(self, stop: BaseException) -> Stopped:
+        """Why foreign code did not finish."""
+        let_go = isinstance(stop, LetGo)
+        why = "timeout" if self.scope_hit or let_go else "uninvited"
+        return Stopped(why if self.interrupt is None else "interrupt", let_go=let_go)
+
+    def calm(self) -> None:
+        """The wait is over: nothing is asked to stop any more."""
+        self._patience_at = self.scope_at = inf
+        self._pulse = None
+        if self.interrupt is None:  # what was wanted was about that wait only
+            self.wanted = False
+
+    async def wait(self, future: asyncio.Future[T]) -> T:
+        """Await a future of our own, raced against every interrupt. Raises `CancelledError` when interrupted."""
+        if self.wanted:
+            self.poke_self()
+        if self.ring is not None:
+            self.ring()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.delivered()
+            raise
+
+    def disarm(self) -> None:
+        """Stop the timer."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self.over = True
+
+    async def close(self) -> None:
+        """Stop the timer and leave no cancellation of ours behind in the caller's task."""
+        self.disarm()
+        if self.poked:  # asked for and never delivered, because the run did not wait again
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                self.delivered()
+            else:
+                self.delivered()
+
+
+def _thrown(switch: Callable[[], bool]) -> bool:
+    """A switch that cannot be read counts as thrown: a guard that crashes stops what it guards."""
+    try:
+        return bool(switch())
+    except Exception:
+        return True
+
+
+@types.coroutine
+def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, Any]:
+    """Await a foreign coroutine inside the run's own task, and let go of it when it ignores its cancellation.
+
+    `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`.
+    """
+    send = coroutine.send
+    error: BaseException | None = None
+    asked = patient = doubt = False
+    while True:
+        try:
+            if started:
+                (waiting,), started = started, ()
+            else:
+                waiting = send(None) if error is None else coroutine.throw(error)
+        except StopIteration as stop:
+            if doubt:
+                watch.claim()
+            return stop.value
+        except BaseException:
+            if doubt:
+                watch.claim()
+            raise
+        if doubt and not watch.in_doubt():
+            doubt = False
+            if not asked:
+                patient = False
+                watch.forgive()
+        if watch.wanted:
+            watch.poke_self()
+        if watch.ring is not None:
+            watch.ring()
+        error = None
+        try:
+            yield waiting
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+            asked = watch.retract() or asked
+            doubt = watch.in_doubt()
+            if patient and watch.out_of_patience():
+                watch.claim()
+                watch.loop.create_task(drift(coroutine), name="glidepath-abandoned")
+                raise LetGo from None
+            if (asked or doubt) and not patient:
+                patient = True
+                watch.be_patient()
+        except GeneratorExit:
+            watch.gone = True
+            coroutine.close()
+            raise
+        except BaseException as failed:  # the future it waited for failed: that is its own affair
+            error = failed
+
+
+async def drift(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Drive an abandoned coroutine to its end and swallow whatever comes of it."""
+    try:
+        await _Adrift(coroutine)
+    except BaseException:
+        return
+
+
+class _Adrift:
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        error: BaseException | None = asyncio.CancelledError()  # what it waited for was cancelled with us
+        while True:
+            try:
+                waiting = self._coroutine.send(None) if error is None else self._coroutine.throw(error)
+            except StopIteration:
+                return
+            error = None
+            try:
+                yield waiting
+            except BaseException as thrown:
+                error = thrown

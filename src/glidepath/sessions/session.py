@@ -1,0 +1,87 @@
+"""A conversation: its transcript, its totals, and what guards and applications keep with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+from glidepath._wire import Struct
+from glidepath.errors import ConfigurationError
+from glidepath.messages import Message, Usage, codec
+from glidepath.outcome import AgentState, RunResult
+
+__all__ = ["Session", "Totals"]
+
+_MAX_ID = 200
+
+
+class Totals(Struct):
+    """What all runs of a session have used together."""
+
+    runs: int = 0
+    iterations: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    cost: Decimal | None = None
+
+
+def checked(messages: Any) -> list[Message]:
+    """A list of these messages; raises `ConfigurationError` when they are none. They are built unchecked, for speed."""
+    if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
+        raise ConfigurationError(f"session messages must be messages, not {messages!r:.100}")
+    found = list(messages)
+    for message in found:
+        if not isinstance(message, Message):
+            raise ConfigurationError(f"session messages must be messages of glidepath.messages, not {message!r:.100}")
+        try:
+            codec.decode(codec.encode(message))
+        except Exception as error:
+            raise ConfigurationError(f"session messages: this {message.role} message cannot be kept: {error}") from None
+    return found
+
+
+class Session:
+    """One conversation, in memory. Pass it to several runs and each goes on where the last one ended.
+
+    One run at a time: a second run in a session that is in flight is a `ConfigurationError`.
+    """
+
+    __slots__ = ("id", "in_flight", "messages", "metadata", "state", "totals", "version")
+
+    def __init__(
+        self,
+        id: str | None = None,  # noqa: A002 - what it is called everywhere
+        *,
+        messages: Iterable[Message] = (),
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        if id is not None and (not isinstance(id, str) or not id.strip() or len(id) > _MAX_ID or "\0" in id):
+            raise ConfigurationError(
+                f"session id must be a non-empty str of at most {_MAX_ID} characters, not {id!r:.80}"
+            )
+        if metadata is not None and not isinstance(metadata, dict):
+            raise ConfigurationError(f"session metadata must be a dict, not {type(metadata).__name__}")
+        self.id = id or f"session_{os.urandom(8).hex()}"
+        self.state = AgentState.IDLE
+        self.messages: list[Message] = checked(messages)
+        self.totals = Totals()
+        self.metadata: dict[str, Any] = {} if metadata is None else metadata
+        self.version = 0
+        self.in_flight = False
+
+    def close_run(self, result: RunResult) -> None:
+        """Add a finished run to the totals."""
+        totals = self.totals
+        totals.runs += 1
+        totals.iterations += result.iterations
+        totals.tool_calls += result.tool_calls
+        totals.usage = totals.usage + result.usage
+        if result.cost is not None:
+            totals.cost = result.cost + (totals.cost or 0)
+        self.state = result.state
+        self.version += 1
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}: {len(self.messages)} messages, {self.totals.runs} runs>"
