@@ -1,0 +1,129 @@
+"""The tables of the documentation say what the code says."""
+
+import importlib.util
+import re
+
+import pytest
+
+from glidepath import AgentState, GuardrailsConfig, Limits, LoopConfig, LoopOutcome
+from glidepath.events import EVENTS
+from glidepath.outcome import ENDINGS, PROTOCOL_STOPS, ResourceAction
+from glidepath.tools.options import _DEFAULTS as TOOL_OPTIONS
+
+from .pages import ROOT, code, name, pages, table, tables
+
+DOCS = ROOT / "docs"
+
+
+def event_table_script():
+    spec = importlib.util.spec_from_file_location("make_event_table", ROOT / "scripts" / "make_event_table.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_event_tables_are_up_to_date():
+    page = (DOCS / "events.md").read_text(encoding="utf-8")
+    assert event_table_script().updated(page) == page, "run scripts/make_event_table.py"
+
+
+def test_the_events_called_not_emitted_are_those_nothing_emits():
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "src" / "glidepath").rglob("*.py")]
+    emitted = {
+        kind.__name__
+        for kind in EVENTS
+        if any(re.search(rf"(?:emit\(\s*|push\(){kind.__name__}\b", text) for text in sources)
+    }
+    assert {kind.__name__ for kind in EVENTS} - emitted == event_table_script().NOT_YET
+
+
+@pytest.mark.parametrize("kind", [LoopConfig, Limits, GuardrailsConfig], ids=lambda kind: kind.__name__)
+def test_every_setting_is_listed_with_its_default(kind):
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    section = text.partition(f"\n## {kind.__name__}\n")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    listed = {code(row[0].removeprefix("| ")): row[1] for row in rows}
+    defaults = dict(zip(reversed(kind.__struct_fields__), reversed(kind.__struct_defaults__), strict=False))
+    expected = {field: f"`{shown(defaults[field])}`" if field in defaults else "required" for field in listed}
+    assert list(listed) == list(kind.__struct_fields__)
+    assert listed == expected
+
+
+def shown(default):
+    value = getattr(default, "factory", lambda: default)()
+    if isinstance(value, Limits | GuardrailsConfig):
+        assert value == type(value)()
+        return f"{type(value).__name__}()"
+    return str(value) if type(value).__module__.startswith("glidepath") else repr(value)
+
+
+def test_the_agent_takes_exactly_what_is_listed():
+    listed = [code(row[0]) for row in tables(DOCS / "configuration.md")[0][1:]]
+    assert listed == list(LoopConfig.__struct_fields__)
+
+
+def test_every_ending_is_listed_with_its_word_in_each_protocol():
+    rows = table(DOCS / "how-a-run-ends.md", "state", "outcome", "when", "ACP", "A2A", "AG-UI")
+    listed = {
+        (AgentState[code(state)], LoopOutcome[code(outcome)]): {
+            "acp": code(acp),
+            "a2a": code(a2a),
+            "ag_ui": code(ag_ui),
+        }
+        for state, outcome, _when, acp, a2a, ag_ui in rows
+    }
+    assert len(listed) == len(rows)
+    assert set(listed) == set(ENDINGS)
+    assert listed == {ending: dict(words) for ending, words in PROTOCOL_STOPS.items()}
+
+
+def test_every_outcome_is_explained():
+    rows = table(DOCS / "how-a-run-ends.md", "outcome", "you have")
+    assert [code(row[0]) for row in rows] == [outcome.name for outcome in LoopOutcome]
+
+
+def test_every_tool_option_is_listed_with_its_default():
+    rows = table(DOCS / "writing-a-tool.md", "option", "default", "meaning")
+    assert {code(option): code(default) for option, default, _ in rows} == {
+        option: repr(default) for option, default in TOOL_OPTIONS.items()
+    }
+
+
+def test_every_action_is_listed_with_its_severity():
+    rows = table(DOCS / "writing-a-constraint.md", "action", "severity", "what happens")
+    assert {code(action): int(severity) for action, severity, _ in rows} == {
+        action.name: action.severity for action in ResourceAction
+    }
+
+
+def test_every_timeout_is_listed_with_its_default():
+    rows = table(DOCS / "retries-and-timeouts.md", "setting", "default", "bounds")
+    listed = {code(setting): default for setting, default, _ in rows}
+    defaults = dict(zip(reversed(LoopConfig.__struct_fields__), reversed(LoopConfig.__struct_defaults__), strict=False))
+    defaults |= {"Limits.timeout": Limits().timeout, "Limits.landing_seconds": Limits().landing_seconds}
+    assert listed == {setting: "none" if defaults[setting] is None else str(defaults[setting]) for setting in listed}
+    assert {field for field in LoopConfig.__struct_fields__ if field.endswith("_timeout")} <= set(listed)
+
+
+def test_the_house_tour_gives_every_module_a_row():
+    rows = table(DOCS / "house-tour.md", "row", "what it is")
+    listed = [word for row in rows for word in re.findall(r"`(\w+)`", row[0])]
+    package = [path.stem for path in (ROOT / "src" / "glidepath").iterdir() if path.suffix in {"", ".py"}]
+    assert sorted(listed) == sorted(set(package) - {"__init__", "__pycache__"})
+
+
+def test_every_guarantee_is_listed_and_its_proofs_carry_its_number():
+    rows = table(ROOT / "README.md", "", "promise", "proof")
+    assert [row[0] for row in rows] == [f"G{number}" for number in range(1, 20)]
+    for number, _promise, proof in rows:
+        files = re.findall(r"\]\(([^)]+)\)", proof)
+        assert files or proof == "comes with sessions", number
+        for file in files:
+            text = (ROOT / file).read_text(encoding="utf-8")
+            assert re.search(rf"def test_{number.lower()}_", text), f"{file} has no test of {number}"
+
+
+@pytest.mark.parametrize("path", pages(), ids=name)
+def test_the_rows_of_a_table_have_as_many_cells_as_its_heading(path):
+    for rows in tables(path):
+        assert {len(row) for row in rows} == {len(rows[0])}, f"{name(path)}: {rows[0]}"
