@@ -276,16 +276,6 @@ class Meter:
                 return True
         return False
 
-    def spent_out(self) -> Refusal | None:
-        """The first limit of the lineage on tokens or money that is used up, root first."""
-        for node in reversed(self.lineage):
-            caps = node.caps
-            if caps.tokens is not None and node.tokens >= caps.tokens:
-                return Refusal(resource="tokens", limit=caps.tokens, used=node.tokens)
-            if caps.money is not None and node.money >= caps.money:
-                return Refusal(resource="money", limit=caps.money, used=node.money)
-        return None
-
     # --- reserve, settle ------------------------------------------------------------------------------------
 
     def hold_landing(self, amount: Amount) -> None:

@@ -139,15 +139,6 @@ def test_the_tightest_node_of_the_lineage_decides():
     assert two.room_for(None, now=True) == (30, None)
 
 
-def test_a_limit_anywhere_above_makes_a_node_limited():
-    _parent, one, _ = family(money=5)
-    assert one.limited
-    assert not Meter(Caps(turns=3)).limited
-    assert one.spent_out() is None
-    one.reserve(1, 5).settle(1, 5)
-    assert (one.spent_out().resource, one.spent_out().limit) == ("money", 5)
-
-
 def test_tool_calls_are_counted_in_the_whole_lineage():
     parent, one, two = family(tool_calls=3)
     one.charge_tool_call()
@@ -360,3 +351,9 @@ def test_boarding_stands_in_the_same_queue():
     child = Meter(Caps(), meter, depth=1)
     assert isinstance(child.board(Amount(1), Amount(1), queued=True), Reservation)
     assert isinstance(child.reserve(1, 0), Refusal)
+
+
+def test_a_limit_anywhere_above_makes_a_node_limited():
+    _parent, one, _ = family(money=5)
+    assert one.limited
+    assert not Meter(Caps(turns=3)).limited
