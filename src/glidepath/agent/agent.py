@@ -256,7 +256,7 @@ def _opened(
     reserve = _landing_reserve(plan, messages, meter)
     meter.near_tokens, meter.near_money = plan.near_tokens, plan.near_money
     meter.hold_landing(reserve)
-    run = Run(
+    run = Run.open(
         plan,
         run_id=f"run_{os.urandom(8).hex()}",
         parent_id=parent_id,

@@ -62,7 +62,7 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
         _fit_window(run, plan.context_window)
     if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
         await _wait_for_consumer(run)
-    call = _Call(run, tools, landing=landing)
+    call = _Call(run, tools, landing, plan.max_output_tokens)
     while True:
         attempt = await call.attempt()
         if call.error is None:
@@ -92,23 +92,21 @@ def _fit_window(run: Run, window: int) -> None:
         shape_view(run, int(room * 0.75))
 
 
-class _Call:
+class _Call(Record, eq=False):
     """One model call with all its attempts."""
 
+    run: Any  # a Run
+    tools: tuple[ToolSpec, ...]
+    landing: bool
+    cap: int | None
     error: ModelError | None = None
-    usage = Usage()
-    number = 0
-    retries = 0
-    escalations = 0
-    overflowed = False
-    stalled = False
-    longest = ""
-
-    def __init__(self, run: Run, tools: tuple[ToolSpec, ...], *, landing: bool) -> None:
-        self.run = run
-        self.tools = tools
-        self.landing = landing
-        self.cap = run.plan.max_output_tokens
+    usage: Usage = Usage()
+    number: int = 0
+    retries: int = 0
+    escalations: int = 0
+    overflowed: bool = False
+    stalled: bool = False
+    longest: str = ""
 
     # --- one attempt ------------------------------------------------------------------------------------------
 

@@ -170,7 +170,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     if run.plan.thinking_tags:
         stream = untagged(stream)
     run.watch.listen(attempt.pulse, run.plan.times)
-    append, push, text_delta = attempt.parts.append, run.chunk_sink(attempt), TextDelta
+    append, push, text_delta, chunk = attempt.parts.append, run.chunk_sink(attempt), TextDelta, StreamChunk
     run_id, parent_id, number, now = run.run_id, run.parent_id, run.next_number, run.now
     size, check_at = 0, min(booking.size // WIDEST, BREATH)
     try:
@@ -179,9 +179,9 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 text = delta.text
                 append(text)
                 length = len(text)
-                size += max(LEAST, length)  # a delta is a token at least
-                if push is not None and text:
-                    push(StreamChunk(run_id, parent_id, number(), now(), text))
+                size += length if length > LEAST else LEAST  # noqa: FURB136 - a delta is a token at least
+                if push is not None and length:
+                    push(chunk(run_id, parent_id, number(), now(), text))
             else:
                 if attempt.dead:
                     break

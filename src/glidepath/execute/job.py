@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from glidepath._wire import Record
 from glidepath.errors import FatalToolError, ToolError
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.messages import ToolCall, ToolResultMessage
@@ -22,9 +23,11 @@ __all__ = ["ALWAYS_KEPT", "Job", "failure"]
 ALWAYS_KEPT = 200  # characters of a result that no budget takes away
 
 
-class Job:
+class Job(Record, eq=False):
     """A call, its tool, and what became of it. `result` is set exactly once."""
 
+    call: ToolCall
+    tool: Tool | None
     bound: Bound | None = None
     context: ToolContext | None = None
     result: ToolResult | None = None
@@ -37,10 +40,6 @@ class Job:
     task: asyncio.Task[BaseException | None] | None = None
     waits_for: str | None = None
     """Why a person must decide first."""
-
-    def __init__(self, call: ToolCall, tool: Tool | None) -> None:
-        self.call = call
-        self.tool = tool
 
     # --- becoming a result ------------------------------------------------------------------------------------
 

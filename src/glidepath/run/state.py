@@ -12,6 +12,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
+from glidepath._wire import Record
 from glidepath.events import (
     Event,
     HookFailed,
@@ -41,14 +42,15 @@ from glidepath.outcome import (
     LoopOutcome,
     PendingCall,
     RunResult,
-    Spend,
     StopCause,
     ValidationRecord,
 )
-from glidepath.plugins import Observer
+from glidepath.plugins import Hooks, Observer
+from glidepath.run.account import Account, breakdown
 from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
+from glidepath.spi.guards import StopGuard
 from glidepath.spi.models import ModelRequest
 
 __all__ = ["Run"]
@@ -58,42 +60,15 @@ def _emit(tell: Any, run_id: str, parent_id: str | None, number: Any, now: Any, 
     tell(kind(run_id, parent_id, number(), now(), *fields))
 
 
+def _unheard(*_: Any) -> None:
+    """Nobody listens."""
+
+
 def _tell_while_alive(attempt: Any, tell: Callable[[Event], Any], event: Event) -> None:
     if not attempt.dead:
         tell(event)
 
 
-class Account:
-    """What one model or child has cost: plain counters, because every call is added to them."""
-
-    __slots__ = ("cache_read", "cache_write", "calls", "estimated", "input", "money", "output", "reasoning")
-
-    def __init__(self) -> None:
-        self.calls = self.money = 0
-        self.input = self.output = self.cache_read = self.cache_write = self.reasoning = 0
-        self.estimated = False
-
-    def add(self, usage: Usage, money: int) -> None:
-        """One more call."""
-        self.calls += 1
-        self.money += money
-        self.input += usage.input
-        self.output += usage.output
-        if usage.cache_read or usage.cache_write or usage.reasoning:
-            self.cache_read += usage.cache_read
-            self.cache_write += usage.cache_write
-            self.reasoning += usage.reasoning
-        if usage.estimated:
-            self.estimated = True
-
-    def usage(self) -> Usage:
-        """All calls together."""
-        return Usage(self.input, self.output, self.cache_read, self.cache_write, self.reasoning, self.estimated)
-
-
-NEVER_RAN = frozenset(
-    {"unknown_tool", "hidden_tool", "invalid_arguments", "withdrawn", "skipped", "blocked", "cut", "interrupted"}
-)
 NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
 
 
@@ -102,35 +77,70 @@ def sendable(messages: Iterable[Message]) -> list[Message]:
     return [message for message in messages if type(message) not in NEVER_SENT]
 
 
-class Run:
-    """Everything one run knows about itself. What is the same in most runs is a default of the class."""
+class Run(Record, eq=False, kw_only=True):
+    """Everything one run knows about itself. A record: a thousand runs at a time are made of these."""
 
-    state = AgentState.IDLE
+    # what it is
+    plan: Plan
+    run_id: str
+    session_id: str
     parent_id: str | None = None
+    meter: Meter
+    watch: Watch
+    hooks: Hooks
+    landing_reserve: Amount
+    state: AgentState = AgentState.IDLE
     spawned: Mapping[str, tuple[Any, ...]] = MappingProxyType({})
     """The children of each tool call that is running."""
+    ring: Callable[[], None] | None = None
+    """Wakes the run when something happened beside it."""
+    # guards
+    before_guards: tuple[Any, ...] = ()
+    after_guards: tuple[Any, ...] = ()
+    stop_guards: tuple[StopGuard, ...] = ()
+    # time
+    time: Callable[[], float]
+    now: Callable[[], float]
+    """Seconds since the epoch; virtual where the loop's time is."""
+    started_at: float
+    soft_at: float = inf
+    soft_turns: float = inf
+    # the transcript
+    messages: list[Message]
+    sizes: list[int]
+    view: list[Message]
+    """What the model sees: the same list, until they must differ."""
+    view_tokens: int = 0
+    anchor: int = 0
+    """What the view's size is off the provider's own count."""
+    first_new: int = 0
+    call_ids: set[str]
+    pinned: list[int]
     # spend
-    first_call: Reservation | None = None
-    boarded = False
-    """Its landing is set aside with its ancestors."""
-    money = 0
+    account: Account
     child_accounts: Mapping[str, Account] = MappingProxyType({})
+    money: int = 0
+    first_call: Reservation | None = None
+    boarded: bool = False
+    """Its landing is set aside with its ancestors."""
     # counters
-    iterations = 0
-    tool_calls = 0
-    landing_calls = 0
-    empty_outcomes = 0
-    cut_calls_refused = False
-    last_error = False
-    rescued = False
+    iterations: int = 0
+    tool_calls: int = 0
+    landing_calls: int = 0
+    empty_outcomes: int = 0
+    cut_calls_refused: bool = False
+    last_error: bool = False
+    rescued: bool = False
     # the turn
-    checkpoint = "pre_flight"
-    turn_open = False
+    checkpoint: str = "pre_flight"
+    turn_open: bool = False
     reply: AssistantMessage | None = None
     results: tuple[ToolResultMessage, ...] = ()
     stop_reason: StopReason | None = None
     allowed: frozenset[str] | None = None
     denials: MutableMapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
+    request: ModelRequest | None = None
+    """The last one: reused while nothing about it changes but the transcript, which it does not copy."""
     # coming down
     verdict: Verdict | None = None
     wind_down: StopCause | None = None
@@ -139,39 +149,40 @@ class Run:
     notices_told: frozenset[tuple[str, str]] = frozenset()
     withdrawal: StopCause | None = None
     withdrawn: frozenset[str] = frozenset()
-    work_withdrawn = False
+    work_withdrawn: bool = False
     later: tuple[tuple[str, str, str], ...] = ()
     """What to tell the model at the next turn: reason, source, text."""
     waiting: tuple[Message, ...] = ()
     """Steering that waits for the next turn."""
     # who listens
+    next_number: Callable[[], int]
+    emit: Callable[..., None] = _unheard
+    """Say what happened, to whoever listens: the kind of event, then its own fields in their order."""
     observers: tuple[Observer, ...] = ()
     listeners: tuple[Callable[[Event], Any], ...] = ()
     outbox: list[Event] | None = None
+    untold: list[Event] | None = None
     tell_all: Callable[[Event], Any] | None = None
-    listening = False
-    chunks = False
+    listening: bool = False
+    chunks: bool = False
     """Somebody wants `StreamChunk` events."""
     stream: Any = None
-    _sink_failed = False
+    sink_failed: bool = False
     # what the result tells
     parts: tuple[str, ...] = ()
     abandoned: tuple[AbandonedWork, ...] = ()
     violations: list[ValidationRecord] | tuple[()] = ()
     children: tuple[RunResult, ...] = ()
-    text = ""
+    text: str = ""
     passing: Any = None
     """What the constraints said at the last checkpoint at which they were asked."""
     passed: tuple[ValidationRecord, ...] = ()
     pending: tuple[PendingCall, ...] = ()
     result: RunResult | None = None
-    request: ModelRequest | None = None
-    """The last one: reused while nothing about it changes but the transcript, which it does not copy."""
-    ring: Callable[[], None] | None = None
-    """Wakes the run when something happened beside it."""
 
-    def __init__(
-        self,
+    @classmethod
+    def open(
+        cls,
         plan: Plan,
         *,
         run_id: str,
@@ -183,30 +194,42 @@ class Run:
         watch: Watch,
         landing_reserve: Amount,
         stream: Any = None,
-    ) -> None:
-        self.plan = plan
-        self.run_id = run_id
-        if parent_id is not None:
-            self.parent_id = parent_id
-        self.session_id = session_id
-        self.meter = meter
-        self.watch = watch
-        self.hooks = plan.lineup.for_run()
-        self._start_guards(metadata)
-        self._start_clock()
-        self._start_transcript(messages)
-        if stream is not None:
-            self.stream = stream
-        self._start_listeners(None if stream is None else stream.outbox)
-        self.landing_reserve = landing_reserve
-        self.account = Account()
+    ) -> Run:
+        """A run that is ready to start."""
+        run = cls(
+            plan=plan,
+            run_id=run_id,
+            parent_id=parent_id,
+            session_id=session_id,
+            meter=meter,
+            watch=watch,
+            hooks=plan.lineup.for_run(),
+            landing_reserve=landing_reserve,
+            time=watch.time,
+            now=getattr(watch.loop, "epoch", time.time),
+            started_at=watch.time(),
+            messages=messages,
+            sizes=[plan.size_of(message) for message in messages],
+            view=messages,
+            first_new=len(messages),
+            call_ids=set(),
+            pinned=[],
+            account=Account(),
+            next_number=count(1).__next__,
+            stream=stream,
+        )
+        run._start_guards(metadata)
+        run._start_clock()
+        run._start_transcript()
+        run._start_listeners(None if stream is None else stream.outbox)
+        return run
 
     # --- beginning --------------------------------------------------------------------------------------------
 
     def _start_guards(self, metadata: dict[str, Any]) -> None:
         call_guards, self.stop_guards = self.plan.make_guards(metadata)
-        self.before_guards: tuple[Any, ...] = tuple([guard for guard in call_guards if guard.before is not None])
-        self.after_guards: tuple[Any, ...] = tuple([guard for guard in call_guards if guard.after is not None])
+        self.before_guards = tuple([guard for guard in call_guards if guard.before is not None])
+        self.after_guards = tuple([guard for guard in call_guards if guard.after is not None])
 
     def forget_rescues(self) -> None:
         """Progress was made: bad ends are counted from the beginning."""
@@ -216,40 +239,30 @@ class Run:
             guard.reset()
 
     def _start_clock(self) -> None:
-        self.time: Callable[[], float] = self.watch.time
-        self.started_at = self.time()
-        self.now: Callable[[], float] = getattr(self.watch.loop, "epoch", time.time)
-        """Seconds since the epoch; virtual where the loop's time is."""
         window, deadline = self.watch.window_at, self.watch.deadline_at
         self.soft_at = window - min(self.plan.times.landing, deadline - window) if window < deadline else window
         limit = self.plan.soft_limit
-        self.soft_turns: float = self.meter.turns_wire if limit is None else limit.earliest()
+        self.soft_turns = self.meter.turns_wire if limit is None else limit.earliest()
 
-    def _start_transcript(self, messages: list[Message]) -> None:
-        size_of = self.plan.size_of
-        self.messages = messages
-        self.first_new = len(messages)
-        self.sizes = [size_of(message) for message in messages]
-        self.view: list[Message] = messages  # the same list, until they must differ
+    def _start_transcript(self) -> None:
+        messages = self.messages
         if any(type(message) in NEVER_SENT for message in messages):
             self.view = sendable(messages)
         self.view_tokens = sum(self.sizes)
-        self.anchor = self.plan.fixed_tokens  # what the view's size is off the provider's own count
+        self.anchor = self.plan.fixed_tokens
         self.call_ids = {call.id for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
-        self.pinned: list[int] = []
         for index, message in enumerate(messages):
             if type(message) is UserMessage and not message.internal:
                 self.pinned.append(index)
                 break
 
     def _start_listeners(self, outbox: list[Event] | None) -> None:
-        self.next_number = count(1).__next__
         if self.hooks.observers:
             self.observers = tuple(Observer(plugin, self._observer_failed) for plugin in self.hooks.observers)
         sink = self.plan.sink
         if self.observers or sink is not None:
             self.listeners = (*([] if sink is None else [self._tell_sink]), *self.observers)
-            self._untold: list[Event] = []
+            self.untold = []
             self.tell_all = self._tell_all
             self.chunks = outbox is not None or sink is not None or any(one.wants_chunks for one in self.observers)
         elif outbox is not None:
@@ -259,7 +272,7 @@ class Run:
             self.outbox = outbox
         if self.tell_all is not None:
             self.listening = True
-            self.emit = self._emitter()  # type: ignore[method-assign]
+            self.emit = self._emitter()
 
     def start(self, *, resumed: bool = False) -> None:
         """The first event."""
@@ -281,12 +294,6 @@ class Run:
         """Seconds since the run began."""
         return self.time() - self.started_at
 
-    def emit(self, kind: type[Event], *fields: Any) -> None:
-        """Say what happened, to whoever listens: the kind of event, then its own fields in their order.
-
-        Nobody does, unless `_start_listeners` has put something else in this place.
-        """
-
     def chunk_sink(self, attempt: Any) -> Callable[[Event], Any] | None:
         """Where one attempt puts its `StreamChunk` events; None when nobody wants them.
 
@@ -304,7 +311,7 @@ class Run:
             self.outbox = self.stream.outbox = self.outbox[:]
             self.tell_all = self._tell_all if self.listeners else self.outbox.append
         if self.listening:
-            self.emit = self._emitter()  # type: ignore[method-assign]
+            self.emit = self._emitter()
 
     def _emitter(self) -> Callable[..., None]:
         """What `emit` does in this run; made once, because it is called a dozen times a turn."""
@@ -314,23 +321,24 @@ class Run:
         """Tell everybody; an event that a listener causes meanwhile waits until all have seen this one."""
         if self.outbox is not None:
             self.outbox.append(event)
-        self._untold.append(event)
-        if len(self._untold) > 1:
+        waiting: Any = self.untold
+        waiting.append(event)
+        if len(waiting) > 1:
             return
         try:
-            for untold in self._untold:  # it may grow meanwhile
+            for untold in waiting:  # it may grow meanwhile
                 for tell in self.listeners:
                     tell(untold)
         finally:
-            self._untold.clear()
+            waiting.clear()
 
     def _tell_sink(self, event: Event) -> None:
-        if self._sink_failed:
+        if self.sink_failed:
             return
         try:
             self.plan.sink(event)  # type: ignore[misc]
         except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError) as error:
-            self._sink_failed = True
+            self.sink_failed = True
             self.emit(HookFailed, "event_sink", "event_sink", f"{type(error).__name__}: {error}", "removed")
 
     def _observer_failed(self, name: str, error: str, effect: str) -> None:
@@ -535,33 +543,6 @@ class Run:
 
     # --- end --------------------------------------------------------------------------------------------------
 
-    def _spend_by_account(self) -> list[Spend]:
-        return [
-            Spend(
-                kind=kind,
-                name=name,
-                calls=spend.calls,
-                usage=spend.usage(),
-                cost=dollars(spend.money) if self.money else None,
-            )
-            for kind, name, spend in (
-                ("model", self.plan.model_name, self.account),
-                *[("child", name, account) for name, account in self.child_accounts.items()],
-            )
-            if spend.calls
-        ]
-
-    def _calls_by_tool(self) -> list[Spend]:
-        """How often each tool ran; what it spent through children stands under their names."""
-        if not self.tool_calls:
-            return []
-        ran: dict[str, int] = {}
-        for message in self.messages[self.first_new :]:
-            if type(message) is ToolResultMessage and message.kind not in NEVER_RAN:
-                ran[message.tool_name] = ran.get(message.tool_name, 0) + 1
-        cost = Decimal(0) if self.money else None
-        return [Spend(kind="tool", name=name, calls=calls, cost=cost) for name, calls in ran.items()]
-
     def conclude(self, ending: Ending) -> RunResult:
         """The result; the run is in its last state after this."""
         self.enter(ending.state)
@@ -580,7 +561,7 @@ class Run:
             new_messages=messages[self.first_new :],
             usage=self.usage,
             cost=self.cost(),
-            breakdown=(*self._spend_by_account(), *self._calls_by_tool()),
+            breakdown=breakdown(self),
             iterations=self.iterations,
             tool_calls=self.tool_calls,
             landing_calls=self.landing_calls,
