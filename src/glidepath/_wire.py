@@ -77,7 +77,15 @@ def encoder(*, enc_hook: Callable[[Any], Any] | None = None) -> Callable[[object
 
 def plain(value: object, *, enc_hook: Callable[[Any], Any] | None = None) -> Any:
     """The plain-data form (dict, list, str, number, bool, None) of a value."""
-    return msgspec.to_builtins(value, enc_hook=enc_hook)
+
+    def read(unknown: Any) -> Any:
+        if type(unknown) is Raw:
+            return loads(unknown)
+        if enc_hook is None:
+            raise TypeError(f"{type(unknown).__name__} has no plain form")
+        return enc_hook(unknown)
+
+    return msgspec.to_builtins(value, enc_hook=read)
 
 
 def schema(kind: Any, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> dict[str, Any]:

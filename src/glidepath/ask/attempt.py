@@ -146,12 +146,14 @@ def _fresh(call_id: str, seen: set[str]) -> str:
 
 
 def _tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
+    if not arguments or arguments.isspace():
+        return ToolCall(call_id, clean(name), {})
     try:
-        decoded = _wire.loads(arguments) if arguments and not arguments.isspace() else {}
+        written = arguments.encode()
+        if type(_wire.loads(written)) is dict:
+            return ToolCall(call_id, clean(name), _wire.Raw(written))  # type: ignore[arg-type] # see ToolCall
     except (_wire.WireError, ValueError, RecursionError):
-        decoded = None
-    if type(decoded) is dict:
-        return ToolCall(call_id, clean(name), decoded)
+        pass  # not JSON at all
     return ToolCall(call_id, clean(name), {}, clean(arguments))
 
 

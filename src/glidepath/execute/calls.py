@@ -60,7 +60,7 @@ def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
     except Exception as error:
         run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", f"{type(error).__name__}: {error}", "ignored")
         return calls
-    return [replace(call, name=new.name, arguments=new.arguments) for call, new in zip(calls, repaired, strict=True)]
+    return [replace(call, name=new.name, arguments=new.stored) for call, new in zip(calls, repaired, strict=True)]
 
 
 def _turn_away(run: Run, job: Job) -> None:
@@ -133,7 +133,7 @@ def _spent(run: Run, room: int) -> Verdict | None:
 
 def _bind(job: Job, arguments: Any = None) -> None:
     try:
-        job.bound = job.tool.bind(job.call.arguments if arguments is None else arguments)  # type: ignore[union-attr]
+        job.bound = job.tool.bind(job.call.stored if arguments is None else arguments)  # type: ignore[union-attr]
     except ArgumentsError as error:
         job.refuse("invalid_arguments", str(error))
 

@@ -68,8 +68,8 @@ class Bound:
 class Binder(Protocol):
     """Checks the arguments of one tool."""
 
-    def bind(self, arguments: Mapping[str, Any]) -> Bound:
-        """The arguments, checked; raises `ArgumentsError` and nothing else."""
+    def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
+        """The arguments, as plain data or as JSON, checked; raises `ArgumentsError` and nothing else."""
         ...
 
 
@@ -86,24 +86,25 @@ class SignatureBinder:
         optional = [parameter.name for parameter in parameters if parameter.default is not REQUIRED]
         self._repair = Repair(schema, optional)
 
-    def bind(self, arguments: Mapping[str, Any]) -> Bound:
+    def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, checked; repaired where that is safe; raises `ArgumentsError` and nothing else."""
         try:
-            return self._accept(arguments)
+            return self._accept(arguments if type(arguments) is _wire.Raw else _written(arguments))
         except Exception as error:  # whatever a user's own type raises is about these arguments
             first = error
+        arguments = _plain(arguments)
         try:
             if isinstance(arguments, Mapping) and (repaired := self._repair(arguments)) is not None:
                 arguments = repaired
-                return self._accept(arguments)
+                return self._accept(_written(arguments))
         except Exception as error:
             first = error
         raise _arguments_error(self._name, self._problems(arguments, first), self.schema) from None
 
-    def _accept(self, arguments: Mapping[str, Any]) -> Bound:
+    def _accept(self, arguments: Any) -> Bound:
         # In and out through JSON: cheaper than converting objects, nothing is shared with the transcript, and what
         # hooks, events and journal could not write fails here.
-        checked = self._decode(_written(arguments))
+        checked = self._decode(arguments)
         if self._fills:
             bridge.fill(checked)
         return Bound(_wire.asdict(checked), bridge.encode(checked))
@@ -137,8 +138,9 @@ class SchemaBinder:
         self._closed = "properties" in schema and not schema.get("additionalProperties", "patternProperties" in schema)
         self._repair = Repair(schema, [name for name in self._properties if name not in self._required])
 
-    def bind(self, arguments: Mapping[str, Any]) -> Bound:
+    def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, checked at their top level; raises `ArgumentsError` and nothing else."""
+        arguments = _plain(arguments)
         try:
             problems = self._problems(arguments)
             if problems and isinstance(arguments, Mapping) and (repaired := self._repair(arguments)) is not None:
@@ -220,7 +222,11 @@ def _has_type(value: Any, shown: Any) -> bool:
     return any(isinstance(value, _JSON_TYPES[name]) for name in known)
 
 
-def _written(arguments: Mapping[str, Any]) -> bytes:
+def _plain(arguments: Any) -> Any:
+    return _wire.loads(arguments) if type(arguments) is _wire.Raw else arguments
+
+
+def _written(arguments: Any) -> bytes:
     """The arguments as JSON; raises for what JSON cannot hold."""
     data = bridge.encode(arguments)
     if b"null" in data:  # NaN and infinities too are written as null: the tool would see something else

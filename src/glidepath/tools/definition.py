@@ -161,7 +161,7 @@ class Tool:
     def _refuse(self, _values: dict[str, Any], _context: ToolContext | None) -> Awaitable[Any]:
         raise ToolError(f"{self.name} is a method: give the agent `instance.{self.__name__}`, not the class's")
 
-    def bind(self, arguments: Mapping[str, Any]) -> Bound:
+    def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, checked and typed; raises `ArgumentsError`, with a text for the model, and nothing else."""
         return self._bind(arguments)
 
@@ -199,7 +199,7 @@ class Tool:
         return f"<Tool {self.name}>"
 
     # What `_fill` and `_take` keep for `bind` and `invoke`; `_run` is None where the function runs as it is.
-    _bind: Callable[[Mapping[str, Any]], Bound]
+    _bind: Callable[[Mapping[str, Any] | _wire.Raw], Bound]
     _signature: Signature
     _context_name: str | None
     _unbound: bool
