@@ -105,7 +105,15 @@ class FatalToolError(ToolError):
 
 
 class StoreError(GlidepathError):
-    """A session store could not read or write."""
+    """A session store could not read or write. `kind` says why, in one word.
+
+    busy (another owner), fenced (lost to another owner), conflict, missing, damaged, schema (written by a version that
+    this one cannot read), full (disk), read_only, locked, unavailable (anything else).
+    """
+
+    def __init__(self, message: str = "", *, kind: str = "unavailable") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by the specification

@@ -1,5 +1,22 @@
-"""Sessions: a conversation that outlives its runs."""
+"""Sessions: a conversation that outlives its runs, and the stores that keep it."""
+
+from typing import TYPE_CHECKING, Any
 
 from glidepath.sessions.session import Session, Totals
 
-__all__ = ["Session", "Totals"]
+if TYPE_CHECKING:
+    from glidepath.sessions.memory import MemoryStore
+    from glidepath.sessions.postgres import PostgresStore
+    from glidepath.sessions.sqlite import SqliteStore
+
+__all__ = ["MemoryStore", "PostgresStore", "Session", "SqliteStore", "Totals"]
+
+_HOMES = {"MemoryStore": "memory", "PostgresStore": "postgres", "SqliteStore": "sqlite"}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _HOMES:
+        return getattr(import_module(f"glidepath.sessions.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'glidepath.sessions' has no attribute {name!r}")

@@ -22,6 +22,7 @@ from glidepath.spi.hooks import (
 )
 from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
 from glidepath.spi.policy import ProtocolPolicy
+from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
 
 __all__ = [
     "HOOKS",
@@ -31,10 +32,13 @@ __all__ = [
     "BeforeDecision",
     "Block",
     "CallGuard",
+    "Commit",
     "ContextStrategy",
+    "Entry",
     "Gate",
     "GateContext",
     "GuardVerdict",
+    "Lease",
     "Meters",
     "Model",
     "ModelRequest",
@@ -47,7 +51,9 @@ __all__ = [
     "Replace",
     "ResourceConstraint",
     "ResourceContext",
+    "SessionStore",
     "Shaped",
+    "Sign",
     "Step",
     "Stop",
     "StopGuard",

@@ -1,0 +1,83 @@
+"""The journal's format: records in commits, commits in a chain. The one place that knows how it is written.
+
+A commit's body is a JSON array of records `[sequence, time, kind, payload]`. Its hash is taken over the hash before it,
+its number and its body, so that nothing can be changed, left out or put in between without being noticed. Payloads of
+a kind that this version does not know are kept as they were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Any
+
+from glidepath import _wire
+from glidepath._wire import Raw, Value
+from glidepath.errors import StoreError
+from glidepath.spi.sessions import Commit
+
+__all__ = ["OLDEST", "SCHEMA", "Record", "check_schema", "link", "read", "verified"]
+
+SCHEMA = 1
+OLDEST = 1
+"""The last two are read: this is SCHEMA - 1 as soon as there is a second one."""
+
+HASH_SIZE = 16
+
+
+class Record(Value, frozen=True, array_like=True, gc=False):
+    """One thing that happened: its place in the journal, when, what kind, and what there is to say about it."""
+
+    sequence: int
+    time: float
+    kind: str
+    payload: Raw
+
+
+_records = _wire.decoder(tuple[Record, ...])
+
+
+def chained(before: bytes, number: int, body: bytes) -> bytes:
+    """The hash of a commit."""
+    return blake2b(body, digest_size=HASH_SIZE, key=before, person=number.to_bytes(8, "big")).digest()
+
+
+def link(before: bytes, number: int, first: int, time: float, items: Iterable[tuple[str, Any]]) -> Commit:
+    """The next commit: these kinds and payloads, numbered from `first`."""
+    body = _wire.encode([(sequence, time, *item) for sequence, item in enumerate(items, first)])
+    return Commit(number, body, chained(before, number, body))
+
+
+def read(commit: Commit) -> tuple[Record, ...]:
+    """The records of a commit; raises `StoreError` of kind `damaged`."""
+    try:
+        return _records(commit.body)  # type: ignore[no-any-return]
+    except (_wire.WireError, ValueError) as error:
+        raise StoreError(f"commit {commit.number} cannot be read: {error}", kind="damaged") from None
+
+
+def verified(commits: Iterable[Commit], *, head: int | None = None, hash_: bytes | None = None) -> Iterator[Commit]:
+    """The commits, each checked against the chain; raises `StoreError` (damaged) at the first that is not whole.
+
+    `head` and `hash_`: where the chain must end.
+    """
+    before, number = b"", 0
+    for commit in commits:
+        if commit.number != number + 1:
+            raise StoreError(f"commit {number + 1} is missing: the next one is {commit.number}", kind="damaged")
+        if chained(before, commit.number, commit.body) != commit.hash:
+            raise StoreError(f"commit {commit.number} was changed: its hash does not fit", kind="damaged")
+        before, number = commit.hash, commit.number
+        yield commit
+    if head is not None and (number != head or (hash_ and before != hash_)):
+        raise StoreError(f"the journal ends with commit {number}; its head says {head}", kind="damaged")
+
+
+def check_schema(version: Any) -> None:
+    """Refuse what this version cannot read."""
+    if type(version) is not int or not OLDEST <= version <= SCHEMA:
+        newer = type(version) is int and version > SCHEMA
+        fix = "use a newer glidepath" if newer else "open it with an older glidepath and export it"
+        raise StoreError(
+            f"the journal has schema version {version!r}; this version reads {OLDEST} to {SCHEMA}: {fix}", kind="schema"
+        )

@@ -1,0 +1,152 @@
+"""A store in memory: for tests, and for runs that need to be resumed only within one process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from glidepath._wire import Record, replace
+from glidepath.errors import StoreError
+from glidepath.sessions.owner import GONE, LEASE, free
+from glidepath.spi.sessions import Commit, Entry, Lease, Sign
+
+__all__ = ["MemoryStore"]
+
+
+class _Shelf(Record):
+    entry: Entry
+    commits: list[Commit]
+
+
+class MemoryStore:
+    """Keeps journals in memory. They die with the process; everything else is as in the other stores."""
+
+    def __init__(self, *, lease: float = LEASE, clock: Callable[[], float] = time.time) -> None:
+        self._lease = lease
+        self._clock = clock
+        self._shelves: dict[str, _Shelf] = {}
+        self._lock = threading.Lock()
+
+    def _shelf(self, session_id: str) -> _Shelf:
+        shelf = self._shelves.get(session_id)
+        if shelf is None:
+            raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
+        return shelf
+
+    def _held(self, lease: Lease) -> _Shelf:
+        shelf = self._shelf(lease.session_id)
+        if shelf.entry.token != lease.token:
+            raise StoreError(f"session {lease.session_id!r} was taken over by another owner", kind="fenced")
+        return shelf
+
+    async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
+        """Become the owner."""
+        now = self._clock()
+        with self._lock:
+            if create and session_id not in self._shelves:
+                self._shelves[session_id] = _Shelf(Entry(session_id=session_id, head=0, updated=now), [])
+            shelf = self._shelf(session_id)
+            entry = shelf.entry
+            if not free(entry.owner, entry.expires, now):
+                raise busy(entry)
+            expires = now + self._lease
+            shelf.entry = entry = replace(entry, token=entry.token + 1, owner=owner, expires=expires, flag=None)
+        return Lease(session_id, entry.token, owner, expires, entry.head, entry.hash)
+
+    def append(
+        self,
+        lease: Lease,
+        commit: Commit,
+        *,
+        summary: Mapping[str, Any] | None = None,
+        durability: str = "sync",  # noqa: ARG002 - memory is as durable as it gets
+    ) -> None:
+        """Write one commit."""
+        now = self._clock()
+        with self._lock:
+            shelf = self._held(lease)
+            entry = shelf.entry
+            if commit.number != entry.head + 1:
+                raise conflict(lease.session_id, commit.number, entry.head)
+            shelf.commits.append(commit)
+            shelf.entry = replace(
+                entry,
+                head=commit.number,
+                hash=commit.hash,
+                updated=now,
+                expires=now + self._lease,
+                owner=lease.owner,
+                summary=entry.summary if summary is None else dict(summary),
+            )
+
+    async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
+        """Look after leases."""
+        now, signs = self._clock(), []
+        with self._lock:
+            for lease in leases:
+                shelf = self._shelves.get(lease.session_id)
+                if shelf is None or shelf.entry.token != lease.token:
+                    signs.append(Sign(session_id=lease.session_id, lost=True))
+                    continue
+                if renew:
+                    shelf.entry = replace(shelf.entry, expires=now + self._lease)
+                if shelf.entry.flag is not None:
+                    signs.append(Sign(session_id=lease.session_id, stop=shelf.entry.flag))
+        return signs
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back."""
+        with self._lock:
+            shelf = self._shelves.get(lease.session_id)
+            if shelf is not None and shelf.entry.token == lease.token:
+                shelf.entry = replace(shelf.entry, owner=None, expires=GONE)
+
+    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
+        """The whole journal."""
+        with self._lock:
+            shelf = self._shelf(session_id)
+            return shelf.entry, tuple(shelf.commits)
+
+    async def entries(self, prefix: str = "") -> Sequence[Entry]:
+        """All sessions, the last written first."""
+        with self._lock:
+            found = [shelf.entry for name, shelf in self._shelves.items() if name.startswith(prefix)]
+        return sorted(found, key=lambda entry: (-entry.updated, entry.session_id))
+
+    async def flag(self, session_id: str, reason: str | None) -> None:
+        """Ask the run in this session to stop."""
+        with self._lock:
+            shelf = self._shelf(session_id)
+            shelf.entry = replace(shelf.entry, flag=reason)
+
+    async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
+        """Drop every commit after `head`."""
+        with self._lock:
+            shelf = self._held(lease)
+            shelf.commits = [commit for commit in shelf.commits if commit.number <= head]
+            shelf.entry = replace(shelf.entry, head=head, hash=hash_, token=lease.token + 1, owner=None, expires=GONE)
+
+    async def remove(self, session_id: str) -> None:
+        """Forget a session."""
+        with self._lock:
+            entry = self._shelf(session_id).entry
+            if not free(entry.owner, entry.expires, self._clock()):
+                raise busy(entry)
+            del self._shelves[session_id]
+
+    async def close(self) -> None:
+        """Nothing to let go of: what is in memory stays until the store is dropped."""
+
+
+def busy(entry: Entry) -> StoreError:
+    """Another owner has it."""
+    return StoreError(
+        f"session {entry.session_id!r} has a run in flight (owner {entry.owner}); wait for it, or stop it", kind="busy"
+    )
+
+
+def conflict(session_id: str, number: int, head: int) -> StoreError:
+    """A commit that does not follow the last one."""
+    return StoreError(f"commit {number} of session {session_id!r} does not follow its head {head}", kind="conflict")

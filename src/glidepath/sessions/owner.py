@@ -1,0 +1,63 @@
+"""Who owns a session: this process, told apart from every other, and whether another one is still alive."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["GONE", "LEASE", "alive", "free", "this_owner"]
+
+LEASE = 10.0  # seconds an owner may be silent
+GONE = 0.0  # an `expires` that is always past
+_SEPARATOR = "|"
+
+
+def _read(path: str) -> str:
+    with suppress(OSError):
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    return ""
+
+
+def _host() -> str:
+    """This machine since its last start, and the process namespace: where a process id means the same process."""
+    namespace = ""
+    with suppress(OSError):
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    boot = _read("/proc/sys/kernel/random/boot_id")[:8]
+    return f"{socket.gethostname()}/{boot}/{namespace}".replace(_SEPARATOR, "_")
+
+
+def _birth(pid: int) -> str:
+    """When a process was started, so that a number used again is not taken for the old owner; empty if unknown."""
+    stat = _read(f"/proc/{pid}/stat")
+    return stat.rpartition(")")[2].split()[19] if ")" in stat else ""
+
+
+def this_owner() -> str:
+    """A name for whoever asks in this process; different at every call."""
+    pid = os.getpid()
+    return _SEPARATOR.join((_host(), str(pid), _birth(pid), os.urandom(4).hex()))
+
+
+def alive(owner: str | None) -> bool:
+    """False when the owner is a process of this host that is dead; True when it lives, or nobody here can know."""
+    parts = (owner or "").split(_SEPARATOR)
+    if len(parts) != 4 or parts[0] != _host() or not parts[1].isdigit():  # noqa: PLR2004 - as made above
+        return True
+    pid, birth = int(parts[1]), parts[2]
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    if _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["Z"]:  # dead, and not yet buried by its parent
+        return False
+    return not birth or _birth(pid) in ("", birth)
+
+
+def free(owner: str | None, expires: float, now: float) -> bool:
+    """True when a session may be claimed: nobody holds it, its owner was silent too long, or is dead."""
+    return owner is None or now >= expires or not alive(owner)

@@ -1,0 +1,437 @@
+"""A store in one SQLite file: write-ahead log, committed inline, shared by any number of processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from glidepath import _wire
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.sessions.memory import busy, conflict
+from glidepath.sessions.owner import GONE, LEASE, free
+from glidepath.sessions.writer import Writer
+from glidepath.spi.sessions import Commit, Entry, Lease, Sign
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["SqliteStore"]
+
+LAYOUT = 1  # of the tables; the journal inside has a version of its own
+APPLICATION = 0x676C6964  # "glid": what the file says it is
+IMPATIENT = 20  # milliseconds the event loop may stand still for another process's lock
+_FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS sessions(
+  key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, head INTEGER NOT NULL, hash BLOB NOT NULL, token INTEGER NOT NULL,
+  owner TEXT, expires REAL NOT NULL, updated REAL NOT NULL, flag TEXT, summary BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS commits(
+  session INTEGER NOT NULL, number INTEGER NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL,
+  PRIMARY KEY(session, number)) WITHOUT ROWID;
+"""
+_ENTRY = "SELECT id, head, hash, token, owner, expires, updated, flag, summary, key FROM sessions"
+_ADVANCE = (
+    "UPDATE sessions SET head = ?, hash = ?, updated = ?, expires = ?, owner = ? "
+    "WHERE key = ? AND token = ? AND head = ?"
+)
+_INSERT = "INSERT INTO commits(session, number, hash, body) VALUES(?, ?, ?, ?)"
+_KINDS = {  # SQLite's primary result codes
+    5: ("locked", "is locked by another process"),
+    6: ("locked", "is locked"),
+    8: ("read_only", "is read-only"),
+    10: ("unavailable", "cannot be read or written"),
+    11: ("damaged", "is damaged"),
+    13: ("full", "cannot grow: the disk is full"),
+    14: ("unavailable", "cannot be opened"),
+    26: ("damaged", "is no SQLite database"),
+}
+
+
+class SqliteStore:
+    """Keeps journals in one SQLite file, which is made when it is first used.
+
+    `busy` is how many seconds to wait for another process's lock before a write fails.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        lease: float = LEASE,
+        busy: float = 5.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        try:
+            self.path = os.fspath(path)
+        except TypeError:
+            raise ConfigurationError(f"SqliteStore takes the path of a file, not {path!r:.100}") from None
+        if not isinstance(self.path, str) or not self.path.strip() or "\0" in self.path:
+            raise ConfigurationError(f"SqliteStore takes the path of a file, not {path!r:.100}")
+        if self.path == ":memory:":
+            raise ConfigurationError("SqliteStore takes the path of a file; for memory use MemoryStore()")
+        self._lease = lease
+        self._busy = busy
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._inline: Any = None
+        self._full: Any = None
+        self._writer: Writer | None = None
+        self._leases = 0
+        self._pid = os.getpid()
+
+    # --- connections ------------------------------------------------------------------------------------------
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._inline is None or self._pid != os.getpid():
+            self._forked()
+            self._inline = self._open("NORMAL", IMPATIENT)
+        return self._inline  # type: ignore[no-any-return]
+
+    def _forked(self) -> None:
+        """A connection does not survive a fork; the one of the parent is left alone, never closed here."""
+        if self._pid != os.getpid():
+            self._abandoned = (self._inline, self._full)
+            self._inline = self._full = self._writer = None
+            self._lock = threading.RLock()
+            self._leases, self._pid = 0, os.getpid()
+
+    def _open(self, synchronous: str, wait: int) -> sqlite3.Connection:
+        import sqlite3
+
+        with self._errors():
+            connection = sqlite3.connect(
+                self.path, timeout=self._busy, isolation_level=None, check_same_thread=False, cached_statements=64
+            )
+            try:
+                self._prepare(connection)
+                connection.execute(f"PRAGMA synchronous = {synchronous}")
+                connection.execute(f"PRAGMA busy_timeout = {wait}")
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Make the tables of a new file; refuse a file that is something else, or of another layout."""
+        layout = connection.execute("PRAGMA user_version").fetchone()[0]
+        owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        if layout == LAYOUT and owner == APPLICATION:
+            return
+        if layout > LAYOUT and owner == APPLICATION:
+            raise StoreError(
+                f"{self.path} has layout {layout}; this version knows {LAYOUT}: use a newer glidepath", kind="schema"
+            )
+        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] and owner != APPLICATION:
+            raise StoreError(f"{self.path} is a database of something else: choose another file", kind="damaged")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in _TABLES.split(";"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {LAYOUT}")
+        connection.execute("COMMIT")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        import sqlite3
+
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+            kind, what = _KINDS.get(code, ("unavailable", "failed"))
+            raise StoreError(f"the session store {self.path} {what} ({error})", kind=kind) from error
+        except OSError as error:
+            raise StoreError(f"the session store {self.path}: {error}", kind="unavailable") from error
+
+    async def _patiently(self, work: Callable[[], Any]) -> Any:
+        """Do it, again and again while another process holds the lock, without stopping the event loop."""
+        until, wait = time.monotonic() + self._busy, _FIRST_WAIT
+        while True:
+            try:
+                return work()
+            except StoreError as error:
+                if error.kind != "locked" or time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(wait)
+            wait = min(_LONGEST_WAIT, wait * 2)
+
+    def _transaction(self, connection: Any, work: Callable[[Any], Any]) -> Any:
+        with self._lock, self._errors():
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                found = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    with suppress(Exception):
+                        connection.execute("ROLLBACK")
+                raise
+            return found
+
+    def _do(self, work: Callable[[Any], Any]) -> Any:
+        return self._transaction(self._connection(), work)
+
+    # --- owning -----------------------------------------------------------------------------------------------
+
+    async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
+        """Become the owner."""
+
+        def work(connection: Any) -> Lease:
+            now = self._clock()
+            if create:
+                connection.execute(
+                    "INSERT OR IGNORE INTO sessions(id, head, hash, token, expires, updated, summary) "
+                    "VALUES(?, 0, x'', 0, 0, ?, '{}')",
+                    (session_id, now),
+                )
+            entry, key = self._entry(connection, session_id)
+            if not free(entry.owner, entry.expires, now):
+                raise busy(entry)
+            token, expires = entry.token + 1, now + self._lease
+            connection.execute(
+                "UPDATE sessions SET token = ?, owner = ?, expires = ?, flag = NULL WHERE key = ?",
+                (token, owner, expires, key),
+            )
+            return Lease(session_id, token, owner, expires, entry.head, entry.hash, key)
+
+        lease: Lease = await self._patiently(lambda: self._do(work))
+        self._leases += 1
+        return lease
+
+    def _entry(self, connection: Any, session_id: str) -> tuple[Entry, int]:
+        row = connection.execute(f"{_ENTRY} WHERE id = ?", (session_id,)).fetchone()
+        if row is None:
+            raise StoreError(f"there is no session {session_id!r} in {self.path}", kind="missing")
+        return _entry(row), row[9]
+
+    async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
+        """Look after leases."""
+
+        def work(connection: Any) -> list[Sign]:
+            now, signs = self._clock(), []
+            for lease in leases:
+                row = connection.execute("SELECT token, flag FROM sessions WHERE key = ?", (lease.key,)).fetchone()
+                if row is None or row[0] != lease.token:
+                    signs.append(Sign(session_id=lease.session_id, lost=True))
+                    continue
+                if renew:
+                    connection.execute("UPDATE sessions SET expires = ? WHERE key = ?", (now + self._lease, lease.key))
+                if row[1] is not None:
+                    signs.append(Sign(session_id=lease.session_id, stop=row[1]))
+            return signs
+
+        if renew:
+            return await self._patiently(lambda: self._do(work))  # type: ignore[no-any-return]
+        return self._look(work)  # type: ignore[no-any-return]
+
+    def _look(self, work: Callable[[Any], Any]) -> Any:
+        """Read: no lock of the file is needed."""
+        with self._lock, self._errors():
+            return work(self._connection())
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back, after everything is written."""
+        if self._pid != os.getpid():
+            return
+        writer = self._writer
+        try:
+            if writer is not None:
+                await writer.do(lease.session_id, lambda: None)
+            await self._patiently(
+                lambda: self._do(
+                    lambda connection: connection.execute(
+                        "UPDATE sessions SET owner = NULL, expires = ? WHERE key = ? AND token = ?",
+                        (GONE, lease.key, lease.token),
+                    )
+                )
+            )
+        finally:
+            self._leases = max(0, self._leases - 1)
+            if writer is not None:
+                writer.forget(lease.session_id)
+                if not self._leases:
+                    self._stop_writer()
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def append(
+        self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
+    ) -> Awaitable[None] | None:
+        """Write one commit: inline, or on the writer's thread for "full" and "async"."""
+        if durability == "sync":
+            try:
+                self._append(self._connection(), lease, commit, summary)
+            except StoreError as error:
+                if error.kind != "locked":
+                    raise
+                return self._patiently(lambda: self._append(self._connection(), lease, commit, summary))
+            return None
+        self._connection()  # and whatever a fork left behind is gone
+        writer = self._writer
+        if writer is None:
+            writer = self._writer = Writer()
+        if durability == "async":
+            writer.put(lease.session_id, lambda: self._append(self._durable(full=False), lease, commit, summary))
+            return None
+        return writer.do(lease.session_id, lambda: self._append(self._durable(full=True), lease, commit, summary))
+
+    def _durable(self, *, full: bool) -> Any:
+        """The writer's own connection."""
+        if self._full is None:
+            self._full = self._open("NORMAL", int(self._busy * 1000))
+        self._full.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+        return self._full
+
+    def _append(self, connection: Any, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None) -> None:
+        now, number, key = self._clock(), commit.number, lease.key
+        with self._lock, self._errors():
+            execute = connection.execute
+            execute("BEGIN IMMEDIATE")
+            try:
+                moved = execute(
+                    _ADVANCE,
+                    (number, commit.hash, now, now + self._lease, lease.owner, key, lease.token, number - 1),
+                ).rowcount
+                if moved != 1:
+                    raise self._refused(connection, lease, number)
+                execute(_INSERT, (key, number, commit.hash, commit.body))
+                if summary is not None:
+                    execute("UPDATE sessions SET summary = ? WHERE key = ?", (_wire.encode(summary), key))
+                execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    with suppress(Exception):
+                        execute("ROLLBACK")
+                raise
+
+    def _refused(self, connection: Any, lease: Lease, number: int) -> StoreError:
+        row = connection.execute("SELECT token, head FROM sessions WHERE key = ?", (lease.key,)).fetchone()
+        if row is None:
+            return StoreError(f"session {lease.session_id!r} was removed", kind="missing")
+        if row[0] != lease.token:
+            return StoreError(f"session {lease.session_id!r} was taken over by another owner", kind="fenced")
+        return conflict(lease.session_id, number, row[1])
+
+    # --- reading and housekeeping -----------------------------------------------------------------------------
+
+    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
+        """The whole journal."""
+
+        def work(connection: Any) -> tuple[Entry, Sequence[Commit]]:
+            connection.execute("BEGIN")  # one snapshot for both
+            try:
+                entry, key = self._entry(connection, session_id)
+                rows = connection.execute(
+                    "SELECT number, body, hash FROM commits WHERE session = ? ORDER BY number", (key,)
+                ).fetchall()
+            finally:
+                connection.execute("COMMIT")
+            return entry, tuple([Commit(number, bytes(body), bytes(digest)) for number, body, digest in rows])
+
+        self._must_exist()
+        return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
+
+    def _must_exist(self) -> None:
+        if not os.path.exists(self.path):  # noqa: PTH110 - reading must not make a file
+            raise StoreError(f"there is no session store at {self.path}", kind="missing")
+
+    async def entries(self, prefix: str = "") -> Sequence[Entry]:
+        """All sessions, the last written first."""
+
+        def work(connection: Any) -> list[Entry]:
+            rows = connection.execute(f"{_ENTRY} ORDER BY updated DESC, id").fetchall()
+            return [_entry(row) for row in rows if row[0].startswith(prefix)]
+
+        self._must_exist()
+        return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
+
+    async def flag(self, session_id: str, reason: str | None) -> None:
+        """Ask the run in this session to stop."""
+
+        def work(connection: Any) -> None:
+            _, key = self._entry(connection, session_id)
+            connection.execute("UPDATE sessions SET flag = ? WHERE key = ?", (reason, key))
+
+        self._must_exist()
+        await self._patiently(lambda: self._do(work))
+
+    async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
+        """Drop every commit after `head`."""
+
+        def work(connection: Any) -> None:
+            moved = connection.execute(
+                "UPDATE sessions SET head = ?, hash = ?, token = token + 1, owner = NULL, expires = ? "
+                "WHERE key = ? AND token = ?",
+                (head, hash_, GONE, lease.key, lease.token),
+            ).rowcount
+            if moved != 1:
+                raise self._refused(connection, lease, head)
+            connection.execute("DELETE FROM commits WHERE session = ? AND number > ?", (lease.key, head))
+
+        await self._patiently(lambda: self._do(work))
+        self._leases = max(0, self._leases - 1)
+
+    async def remove(self, session_id: str) -> None:
+        """Forget a session."""
+
+        def work(connection: Any) -> None:
+            entry, key = self._entry(connection, session_id)
+            if not free(entry.owner, entry.expires, self._clock()):
+                raise busy(entry)
+            connection.execute("DELETE FROM commits WHERE session = ?", (key,))
+            connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+
+        self._must_exist()
+        await self._patiently(lambda: self._do(work))
+
+    async def close(self) -> None:
+        """Close the file; it is opened again when the store is used again."""
+        self._forked()
+        self._stop_writer()
+        with self._lock:
+            inline, self._inline = self._inline, None
+            if inline is not None:
+                inline.close()
+
+    def _stop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.stop()
+        full, self._full = self._full, None
+        if full is not None:
+            full.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pid", None) == os.getpid():
+            for connection in (self._inline, self._full):
+                if connection is not None:
+                    with suppress(Exception):
+                        connection.close()
+
+    def __repr__(self) -> str:
+        return f"<SqliteStore {self.path}>"
+
+
+def _entry(row: Any) -> Entry:
+    try:
+        summary = _wire.loads(row[8])
+    except (_wire.WireError, ValueError):
+        summary = {}
+    return Entry(
+        session_id=row[0],
+        head=row[1],
+        hash=bytes(row[2]),
+        token=row[3],
+        owner=row[4],
+        expires=row[5],
+        updated=row[6],
+        flag=row[7],
+        summary=summary,
+    )

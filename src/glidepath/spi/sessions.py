@@ -1,0 +1,126 @@
+"""The session store port: where journals live. A journal is a chain of commits that only grows.
+
+A commit is written whole or not at all. Whoever writes holds a lease: `claim` gives it out with a fencing token that
+only grows, and a write with an older token is refused, however late it arrives. What is inside a commit is of no
+concern to a store: it keeps bytes, their hash and their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from glidepath._wire import Value
+
+__all__ = ["Commit", "Entry", "Lease", "SessionStore", "Sign"]
+
+
+class Commit(Value, frozen=True, gc=False):
+    """One link of a journal: its number (from 1), the records as JSON bytes, and the hash over it and all before it."""
+
+    number: int
+    body: bytes
+    hash: bytes
+
+
+class Lease(Value, frozen=True, gc=False):
+    """The right to write one session's journal until `expires` (seconds since the epoch, by the store's clock).
+
+    `head` and `hash` are those of the last commit; 0 and empty for a session that is new.
+    """
+
+    session_id: str
+    token: int
+    owner: str
+    expires: float
+    head: int = 0
+    hash: bytes = b""
+    key: Any = None
+    """Whatever the store itself needs to find the session quickly."""
+
+
+class Entry(Value, frozen=True, kw_only=True):
+    """What a store knows about a session without reading its journal. `summary` is what the last commit brought."""
+
+    session_id: str
+    head: int
+    hash: bytes = b""
+    token: int = 0
+    owner: str | None = None
+    expires: float = 0.0
+    updated: float = 0.0
+    flag: str | None = None
+    """Why the run in this session must stop; None when nobody asked."""
+    summary: Mapping[str, Any] = {}
+
+
+class Sign(Value, frozen=True, kw_only=True):
+    """What a heartbeat found out about one lease: it was `lost` to another owner, or the run must `stop` and why."""
+
+    session_id: str
+    lost: bool = False
+    stop: str | None = None
+
+
+@runtime_checkable
+class SessionStore(Protocol):
+    """Keeps the journals of many sessions, for many processes.
+
+    Contract: every method raises `StoreError`, with its `kind`, when it cannot do what it says, and nothing else. A
+    commit that was reported as written survives the death of the process. Reading never changes anything and needs no
+    lease. A store may be used from several event loops and threads, and after a fork; it keeps no task, thread or
+    connection alive for a loop on which no lease is held.
+
+    What happens when it crashes: a run whose store fails ends ERROR/FAILED with the cause `store`; its text is kept.
+    """
+
+    async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
+        """Become the owner, with a token larger than any before; a stop that was asked for is forgotten.
+
+        Raises `StoreError` of kind `busy` while another living owner holds the lease, and of kind `missing` when
+        there is no such session and none is to be made.
+        """
+        ...
+
+    def append(
+        self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
+    ) -> Awaitable[None] | None:
+        """Write one commit after the last, with the new head, and renew the lease; all of it or nothing.
+
+        Answers None when it is written, or something to await until it is. Raises `StoreError` of kind `fenced` when
+        somebody else has claimed the session since, and of kind `conflict` when the commit does not follow the head.
+        With durability "async" it may answer before it has written, and then reports a failure at the next call.
+        """
+        ...
+
+    async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
+        """Look after leases: renew them if asked to, and report those that are lost and those that must stop."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back after everything is written; nothing happens when it was lost before."""
+        ...
+
+    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
+        """The whole journal, as it was written; raises `StoreError` of kind `missing` when there is none."""
+        ...
+
+    async def entries(self, prefix: str = "") -> Sequence[Entry]:
+        """All sessions whose id begins with `prefix`, the last written first."""
+        ...
+
+    async def flag(self, session_id: str, reason: str | None) -> None:
+        """Ask the run in this session to stop, from any process; None takes it back."""
+        ...
+
+    async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
+        """Drop every commit after `head`: the repair of a damaged journal. The lease is of no use after this."""
+        ...
+
+    async def remove(self, session_id: str) -> None:
+        """Forget a session that no living owner holds; raises kinds `busy` and `missing`."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files and connections; the store opens them again when it is used again."""
+        ...
