@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from glidepath.messages import codec
-from glidepath.run import HookFault, consult
-from glidepath.run.hooks import report
+from glidepath._wire import WireError
+from glidepath.messages import Message, codec
+from glidepath.run import opinion, report
 from glidepath.spi import PollContext
-from glidepath.spi.hooks import as_messages
+from glidepath.spi.hooks import as_message
 
 if TYPE_CHECKING:
-    from glidepath.messages import Message
     from glidepath.run import Run
 
 __all__ = ["poll"]
@@ -30,20 +29,26 @@ async def poll(run: Run, hook: str) -> bool:
         conversation_id=run.plan.conversation_id,
         messages=run.messages,
     )
-    for name, method in pairs:
-        try:
-            answer = await consult(run, hook, name, method, context)
-            run.waiting += _read(answer)
-        except HookFault as fault:
-            report(run, hook, name, fault, "skipped")
+    said = await opinion(run, hook, pairs, 0, context)
+    while said is not None:
+        if said.fault is not None:
+            report(run, hook, said.name, said.fault, "skipped")
+        else:
+            _keep(run, hook, said.name, said.answer)
+        said = await opinion(run, hook, pairs, said.then, context)
     return len(run.waiting) > before
 
 
-def _read(answer: object) -> tuple[Message, ...]:
+def _keep(run: Run, hook: str, name: str, answer: Any) -> None:
+    """Each message for itself: one that cannot be used takes no other with it."""
     try:
-        messages = as_messages(answer)  # type: ignore[arg-type]
-        for message in messages:
-            codec.decode(codec.encode(message))  # built unchecked, for speed: what cannot be stored cannot be sent
-    except Exception as error:
-        raise HookFault(f"{type(error).__name__}: {error}") from error
-    return messages
+        for item in (answer,) if isinstance(answer, str | Message) else answer:
+            try:
+                message = as_message(item)
+                codec.decode(codec.encode(message))  # built unchecked, for speed: what cannot be stored cannot be sent
+            except (TypeError, ValueError, WireError, RecursionError) as error:
+                report(run, hook, name, error, "skipped")
+            else:
+                run.waiting += (message,)
+    except Exception as error:  # no iterable, or one that breaks
+        report(run, hook, name, error, "skipped")

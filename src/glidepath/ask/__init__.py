@@ -27,7 +27,7 @@ from glidepath.events import (
 from glidepath.ledger import Refusal
 from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, Usage
 from glidepath.outcome import AbandonedWork, AgentState
-from glidepath.run import HIGH_WATER, LetGo, Stopped, tether, tethered
+from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, report, tether, tethered
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -113,16 +113,14 @@ class _Call(Record, eq=False):
     async def attempt(self) -> Attempt:
         """Book, stream, settle. Leaves `error` set when the attempt failed."""
         run, plan = self.run, self.run.plan
-        if self.landing:
-            booking: Any
-            view: Sequence[Message]
+        if run.hooks.context_transform:
+            booking, view = await (self._book_landing_transformed() if self.landing else self._book_transformed())
+        elif self.landing:
             booking, view = book_landing(run, self.cap, self.error)
         else:
-            count = await self._count() if plan.counter is not None and run.meter.limited else None
-            turns = 0 if self.number else 1
-            got = book(run, self.cap, turns, count)
-            booking = await fit(run, got, self.cap, turns, count) if type(got) is Refusal else got
-            view = run.view if not run.hooks.context_transform else await transformed(run)
+            view = run.view
+            count = await self._count(view) if plan.counter is not None and run.meter.limited else None
+            booking = await self._book(count)
         self.number += 1
         request = run.request
         if (
@@ -152,6 +150,49 @@ class _Call(Record, eq=False):
             self._settle(attempt, booking)
         return attempt
 
+    async def _book(self, count: int | None) -> Booking:
+        """Reserve the worst case of the attempt; `count` is the size of its prompt where it is known."""
+        run, turns = self.run, 0 if self.number else 1
+        got: Any = book(run, self.cap, turns, count)
+        return await fit(run, got, self.cap, turns, count) if type(got) is Refusal else got
+
+    async def _book_transformed(self) -> tuple[Booking, Sequence[Message]]:
+        """Reserve for the view as the plugins want it, which may be larger than the transcript."""
+        run, source = self.run, self.run.view
+        view, tokens = await transformed(run, source, run.view_tokens)
+        count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
+        more = tokens - run.view_tokens
+        booking = await self._book(run.input_tokens() + more if count is None else count)
+        if run.view is not source:  # it had to be compacted to fit: they have not seen this one
+            view, more = await self._transformed_within(booking, run.view, run.view_tokens)
+        booking.estimate += more
+        return booking, view
+
+    async def _book_landing_transformed(self) -> tuple[Booking, Sequence[Message]]:
+        run = self.run
+        booking, plain = book_landing(run, self.cap, self.error)
+        view, more = await self._transformed_within(booking, plain, sum(map(run.plan.size_of, plain)))
+        booking.estimate += more
+        return booking, view
+
+    async def _transformed_within(
+        self, booking: Booking, source: Sequence[Message], tokens: int
+    ) -> tuple[Sequence[Message], int]:
+        """The view as the plugins want it, if what is reserved or can be added pays for it; else as it is."""
+        run, reservation = self.run, booking.reservation
+        try:
+            view, size = await transformed(run, source, tokens)
+        except BaseException:
+            reservation.cancel()
+            raise
+        more = max(0, size - tokens)
+        if more and not reservation.extend(more, more * booking.price.worst_input if booking.price is not None else 0):
+            fault = HookFault(f"its view takes {more} tokens more than can be paid for")
+            for name, _ in run.hooks.context_transform:
+                report(run, "context_transform", name, fault, "skipped")
+            return source, 0
+        return view, size - tokens
+
     def _request(self, view: Sequence[Message], cap: int | None) -> ModelRequest:
         plan = self.run.plan
         return ModelRequest(
@@ -165,11 +206,11 @@ class _Call(Record, eq=False):
             extras=plan.extras,
         )
 
-    async def _count(self) -> int | None:
+    async def _count(self, view: Sequence[Message]) -> int | None:
         """The prompt as the model itself counts it, where it can and a budget needs it."""
         run = self.run
         count: Any = run.plan.counter
-        request = ModelRequest(system_prompt=run.plan.system_prompt, messages=run.view, tools=self.tools)
+        request = ModelRequest(system_prompt=run.plan.system_prompt, messages=view, tools=self.tools)
         try:
             tokens = count(request)
             if hasattr(tokens, "__await__"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from glidepath._wire import replace
 from glidepath.events import GateApplied, GateConflictResolved
-from glidepath.run import HookFault, consult
-from glidepath.run.hooks import report
+from glidepath.run import HookFault, opinion, report
 from glidepath.spi import Gate, GateContext, ToolSpec
+from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -42,7 +43,7 @@ async def _gated(run: Run, tools: frozenset[str]) -> frozenset[str]:
     suppressors = [gate.priority for _, gate in gates if gate.suppresses]
     if suppressors:
         bar = max(suppressors)
-        gates = [(name, gate) for name, gate in gates if gate.required or gate.suppresses or gate.priority >= bar]
+        gates = [(name, gate) for name, gate in gates if gate.required or gate.priority >= bar]
     required = [(name, gate) for name, gate in gates if gate.required]
     advisory = [(name, gate) for name, gate in gates if not gate.required]
     allowed = _intersection(tools, required)
@@ -54,7 +55,7 @@ async def _gated(run: Run, tools: frozenset[str]) -> frozenset[str]:
         run.emit(GateConflictResolved, winner, overruled, tuple(sorted(narrowed)))
     for _, gate in gates:
         for name in tools - gate.allowed - narrowed:
-            run.denials.setdefault(name, gate.denial_reason or "it is not available now")
+            run.denials.setdefault(name, clean(gate.denial_reason) or "it is not available now")
     if narrowed != tools:
         run.emit(GateApplied, tuple(sorted(narrowed)), tuple(name for name, _ in gates))
     return narrowed
@@ -77,24 +78,36 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
         messages=run.messages,
     )
     gates = []
-    for name, method in run.hooks.tool_gate:
+    pairs = run.hooks.tool_gate
+    said = await opinion(run, "tool_gate", pairs, 0, context)
+    while said is not None:
         try:
-            gate = _as_gate(await consult(run, "tool_gate", name, method, context))
+            if said.fault is not None:
+                raise said.fault
+            gate = _as_gate(said.answer)
         except HookFault as fault:
-            report(run, "tool_gate", name, fault, "no tool is allowed")
+            report(run, "tool_gate", said.name, fault, "no tool is allowed")
             gate = Gate(allowed=frozenset(), denial_reason="a guard of this tool failed", required=True)
-        if gate is not None:
-            gates.append((name, gate))
+        gates.append((said.name, gate))
+        said = await opinion(run, "tool_gate", pairs, said.then, context)
     return gates
 
 
-def _as_gate(answer: object) -> Gate | None:
-    if answer is None:
-        return None
-    if isinstance(answer, AbstractSet):
-        answer = Gate(allowed=frozenset(answer))
-    if not isinstance(answer, Gate) or not isinstance(answer.allowed, AbstractSet):
-        raise HookFault(f"tool_gate must return a Gate, a set of names or None, not {answer!r}")
-    if not all(isinstance(name, str) for name in answer.allowed):
+def _as_gate(answer: Any) -> Gate:
+    """The answer as a gate of which every part can be trusted."""
+    try:
+        if isinstance(answer, AbstractSet):
+            answer = Gate(allowed=frozenset(answer))
+        if type(answer) is not Gate or not isinstance(answer.allowed, AbstractSet):
+            raise HookFault(f"tool_gate must return a Gate, a set of names or None, not {answer!r:.200}")
+        gate = replace(answer, allowed=frozenset(answer.allowed))
+    except HookFault:
+        raise
+    except Exception as error:
+        raise HookFault(f"tool_gate answered something unreadable: {type(error).__name__}: {error}") from error
+    if not all(isinstance(name, str) for name in gate.allowed):
         raise HookFault("tool_gate allows names only: a set of str")
-    return answer
+    for field, kind in (("denial_reason", str), ("priority", int), ("required", bool), ("suppresses", bool)):
+        if type(getattr(gate, field)) is not kind:
+            raise HookFault(f"Gate.{field} must be of type {kind.__name__}, not {getattr(gate, field)!r:.100}")
+    return gate

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from glidepath._wire import replace
 from glidepath.events import ContextShaped
 from glidepath.messages import Message
-from glidepath.run import HookFault, consult
-from glidepath.run.hooks import report
+from glidepath.run import HookFault, opinion, report
 from glidepath.spi import OverflowContext, TransformContext
 
 if TYPE_CHECKING:
@@ -17,55 +17,72 @@ if TYPE_CHECKING:
 __all__ = ["recovered", "transformed"]
 
 
-async def transformed(run: Run) -> Sequence[Message]:
-    """The view after every context transform, left to right; one that fails is skipped. Never kept."""
-    view: Sequence[Message] = run.view
-    for name, method in run.hooks.context_transform:
-        context = TransformContext(
-            run_id=run.run_id,
-            agent_name=run.plan.agent_name,
-            iteration=run.iterations,
-            conversation_id=run.plan.conversation_id,
-            messages=view,
-            system_prompt=run.plan.system_prompt,
-            model_id=run.plan.model_id,
-            estimator=run.plan.estimator,
-        )
+async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[Sequence[Message], int]:
+    """The view after every context transform, left to right, and its size; one that fails is skipped. Never kept."""
+    pairs = run.hooks.context_transform
+    context = TransformContext(
+        run_id=run.run_id,
+        agent_name=run.plan.agent_name,
+        iteration=run.iterations,
+        conversation_id=run.plan.conversation_id,
+        messages=view,
+        system_prompt=run.plan.system_prompt,
+        model_id=run.plan.model_id,
+        estimator=run.plan.estimator,
+    )
+    said = await opinion(run, "context_transform", pairs, 0, context)
+    while said is not None:
         try:
-            answer = await consult(run, "context_transform", name, method, context)
-            view = view if answer is None else _messages(answer)
+            if said.fault is not None:
+                raise said.fault
+            view, tokens = _usable(run, said.answer)
+            context = replace(context, messages=view)
         except HookFault as fault:
-            report(run, "context_transform", name, fault, "skipped")
-    return view if view is run.view else run.plan.repair(view)
+            report(run, "context_transform", said.name, fault, "skipped")
+        said = await opinion(run, "context_transform", pairs, said.then, context)
+    return view, tokens
 
 
 async def recovered(run: Run) -> bool:
     """Whether a plugin made a smaller view after an overflow; the first that does is used."""
-    for name, method in run.hooks.context_overflow_recovery:
-        context = OverflowContext(
-            run_id=run.run_id,
-            agent_name=run.plan.agent_name,
-            iteration=run.iterations,
-            conversation_id=run.plan.conversation_id,
-            messages=run.view,
-            estimated_tokens=run.input_tokens(),
-        )
+    hook, pairs = "context_overflow_recovery", run.hooks.context_overflow_recovery
+    context = OverflowContext(
+        run_id=run.run_id,
+        agent_name=run.plan.agent_name,
+        iteration=run.iterations,
+        conversation_id=run.plan.conversation_id,
+        messages=run.view,
+        estimated_tokens=run.input_tokens(),
+    )
+    said = await opinion(run, hook, pairs, 0, context)
+    while said is not None:
         try:
-            answer = await consult(run, "context_overflow_recovery", name, method, context)
-            smaller = None if answer is None else list(run.plan.repair(_messages(answer)))
+            if said.fault is not None:
+                raise said.fault
+            smaller, after = _usable(run, said.answer)
+            before = sum(map(run.plan.size_of, run.view))
+            if after >= before:
+                raise HookFault(f"its view is not smaller: {after} tokens instead of {before}")
+            run.set_view(list(smaller), after)
+            run.emit(ContextShaped, said.name, before, after, max(0, len(run.messages) - len(smaller)))
+            return True
         except HookFault as fault:
-            report(run, "context_overflow_recovery", name, fault, "skipped")
-            continue
-        if smaller is not None:
-            before, after = [sum(run.plan.size_of(message) for message in view) for view in (run.view, smaller)]
-            if after < before:
-                run.set_view(smaller, after)
-                run.emit(ContextShaped, name, before, after, max(0, len(run.messages) - len(smaller)))
-                return True
+            report(run, hook, said.name, fault, "skipped")
+        said = await opinion(run, hook, pairs, said.then, context)
     return False
 
 
-def _messages(answer: Any) -> Sequence[Message]:
-    if isinstance(answer, str) or not isinstance(answer, Sequence) or not all(hasattr(m, "role") for m in answer):
-        raise HookFault(f"expected a sequence of messages or None, got {type(answer).__name__}")
-    return answer
+def _usable(run: Run, answer: Any) -> tuple[Sequence[Message], int]:
+    """What a plugin wants the model to see, no call without its result, and its size."""
+    try:
+        if isinstance(answer, str) or not isinstance(answer, Sequence):
+            raise TypeError(f"expected a sequence of messages or None, got {type(answer).__name__}")
+        for message in answer:
+            if not isinstance(message, Message):
+                raise TypeError(f"expected messages, got a {type(message).__name__} among them")
+        view: Sequence[Message] = run.plan.repair(answer)
+        if not view:
+            raise ValueError("a view without any message cannot be sent")
+        return view, sum(map(run.plan.size_of, view))  # built unchecked, for speed: what cannot be measured is refused
+    except Exception as error:
+        raise HookFault(f"{type(error).__name__}: {error}") from error

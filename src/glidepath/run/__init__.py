@@ -1,7 +1,7 @@
 """One run: its state, its plan, its watchdog."""
 
 from glidepath.run.cancel import CancelToken
-from glidepath.run.hooks import HookFault, consult
+from glidepath.run.hooks import HookFault, Opinion, opinion, report
 from glidepath.run.plan import Ending, Escalation, Plan, SoftLimit, Times, Touchdown, Verdict
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
@@ -15,6 +15,7 @@ __all__ = [
     "HookFault",
     "Interrupt",
     "LetGo",
+    "Opinion",
     "Plan",
     "Run",
     "RunStream",
@@ -25,8 +26,9 @@ __all__ = [
     "Touchdown",
     "Verdict",
     "Watch",
-    "consult",
     "drift",
+    "opinion",
+    "report",
     "tether",
     "tethered",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from glidepath._wire import Record
 from glidepath.errors import GlidepathError
 from glidepath.events import HookFailed
 from glidepath.run.watch import Stopped, tethered
@@ -12,31 +13,51 @@ from glidepath.run.watch import Stopped, tethered
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["HookFault", "consult"]
+__all__ = ["HookFault", "Opinion", "opinion", "report"]
 
 
 class HookFault(GlidepathError):  # noqa: N818 - it never leaves the run
     """A hook crashed, hung or answered nonsense; the caller decides what that means."""
 
 
-async def consult(run: Run, hook: str, name: str, method: Callable[[Any], Any], context: Any) -> Any:
-    """The answer of one hook; raises `HookFault` when there is none to trust, `Touchdown` when the run is stopped."""
-    try:
-        answer = method(context)
-        if hasattr(answer, "__await__"):
-            answer = await _awaited(run, answer)
-    except Stopped as stopped:
-        if stopped.why == "interrupt":
-            raise run.interrupted() from None
-        hung = f"no answer within {run.plan.times.hook} s" if stopped.why == "timeout" else "it was cancelled"
-        raise HookFault(f"{hook} of plugin {name!r}: {hung}") from None
-    except KeyboardInterrupt:
-        raise run.interrupted_by_hand() from None
-    except BaseException as error:  # SystemExit, too: a hook must not end the process
-        if run.watch.gone:
-            raise
-        raise HookFault(f"{hook} of plugin {name!r} raised {type(error).__name__}: {error}") from error
-    return answer
+class Opinion(Record):
+    """What the hook `name` answered: a `fault` when there is no answer to trust. `then` is where to go on asking."""
+
+    name: str
+    answer: Any
+    fault: HookFault | None
+    then: int
+
+
+async def opinion(run: Run, hook: str, pairs: Sequence[tuple[str, Any]], first: int, context: Any) -> Opinion | None:
+    """The first answer but None, from `first` on; None when nobody has one. Raises `Touchdown` to stop the run.
+
+    One loop for all that are silent: most hooks have nothing to say most of the time.
+    """
+    for index in range(first, len(pairs)):
+        name, method = pairs[index]
+        fault = None
+        try:
+            answer = method(context)
+            if answer is None:
+                continue
+            if hasattr(answer, "__await__"):
+                answer = await _awaited(run, answer)
+        except Stopped as stopped:
+            if stopped.why == "interrupt":
+                raise run.interrupted() from None
+            hung = f"no answer within {run.plan.times.hook} s" if stopped.why == "timeout" else "it was cancelled"
+            answer, fault = None, HookFault(f"{hook} of plugin {name!r}: {hung}")
+        except KeyboardInterrupt:
+            raise run.interrupted_by_hand() from None
+        except BaseException as error:  # SystemExit, too: a hook must not end the process
+            if run.watch.gone:
+                raise
+            answer, fault = None, HookFault(f"{hook} of plugin {name!r} raised {type(error).__name__}: {error}")
+            fault.__cause__ = error
+        if answer is not None or fault is not None:
+            return Opinion(name, answer, fault, index + 1)
+    return None
 
 
 async def _awaited(run: Run, answer: Any) -> Any:
@@ -51,6 +72,7 @@ async def _as_coroutine(awaitable: Any) -> Any:
     return await awaitable
 
 
-def report(run: Run, hook: str, name: str, fault: HookFault, effect: str) -> None:
+def report(run: Run, hook: str, name: str, fault: Exception, effect: str) -> None:
     """Tell the observers about a hook that failed."""
-    run.emit(HookFailed, name, hook, str(fault), effect)
+    error = str(fault) if isinstance(fault, HookFault) else f"{type(fault).__name__}: {fault}"
+    run.emit(HookFailed, name, hook, error, effect)

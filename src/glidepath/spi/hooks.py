@@ -5,12 +5,12 @@ A hook that answers None has no opinion. Every hook may be a plain or an async m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 from glidepath._wire import Value
 from glidepath.events import Event
-from glidepath.messages import Message, ToolCall, ToolResultMessage, UserMessage
+from glidepath.messages import CustomMessage, Message, ToolCall, ToolResultMessage, UserMessage
 
 __all__ = [
     "HOOKS",
@@ -127,7 +127,6 @@ class Gate(Value, frozen=True, kw_only=True):
 
 
 BeforeDecision: TypeAlias = Allow | Replace | Block | Ask | None
-Messages: TypeAlias = Iterable[Message | str] | None
 
 
 class Plugin:
@@ -197,18 +196,10 @@ HOOKS: tuple[str, ...] = (
 """The hook categories, which are also the method names."""
 
 
-def as_messages(items: Messages) -> tuple[Message, ...]:
-    """What a steering or follow-up hook gave, as messages; a str becomes a user message."""
-    if items is None:
-        return ()
-    if isinstance(items, str):
-        items = (items,)
-    messages: list[Message] = []
-    for item in items:
-        if isinstance(item, str):
-            messages.append(UserMessage(item))
-        elif getattr(item, "role", None) in ("user", "custom"):
-            messages.append(item)
-        else:
-            raise TypeError(f"expected a str or a user message, got {type(item).__name__}")
-    return tuple(messages)
+def as_message(item: Any) -> Message:
+    """One thing that a steering or follow-up hook gave, as a message; a str becomes a user message."""
+    if isinstance(item, str):
+        return UserMessage(item)
+    if isinstance(item, UserMessage | CustomMessage):
+        return item
+    raise TypeError(f"expected a str or a user message, got {type(item).__name__}")

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
-from glidepath.events import Event, HookFailed, StreamChunk
+from glidepath.events import Event
 from glidepath.spi.hooks import HOOKS, Plugin
 
-__all__ = ["Hook", "Hooks", "Lineup", "Observer", "PluginNames", "snake_case"]
+__all__ = ["Hook", "Hooks", "Lineup", "PluginNames", "name_of", "snake_case"]
 
 _OWN = frozenset({"name", "for_run", "for_child", "runs_before", "runs_after", "events", "inheritable_to_child"})
+_SETTINGS = ("for_run", "for_child", "runs_before", "runs_after", "inheritable_to_child")
 _GUARDING = frozenset({"before_tool_call", "tool_gate"})
 Hook: TypeAlias = tuple[str, Callable[..., Any]]
 
@@ -44,7 +43,7 @@ class Hooks(Value, frozen=True, kw_only=True):
     follow_up: tuple[Hook, ...] = ()
     tool_gate: tuple[Hook, ...] = ()
     context_overflow_recovery: tuple[Hook, ...] = ()
-    observers: tuple[Plugin, ...] = ()
+    observers: tuple[tuple[str, Plugin], ...] = ()
 
 
 def snake_case(name: str) -> str:
@@ -72,16 +71,32 @@ def hooks_of(plugin: Plugin) -> tuple[str, ...]:
         if inspect.iscoroutinefunction(getattr(kind, own)):
             raise ConfigurationError(f"{kind.__name__}.{own} must be a plain method, not async")
     found = tuple(hook for hook in HOOKS if getattr(kind, hook) is not getattr(Plugin, hook))
+    for hook in HOOKS:
+        if hook in getattr(plugin, "__dict__", ()):
+            raise ConfigurationError(f"{kind.__name__}.{hook} is set on the object; define it as a method of its class")
     for hook in found:
-        method = getattr(kind, hook)
-        if not callable(method):
-            raise ConfigurationError(f"{kind.__name__}.{hook} must be a method, not {method!r}")
-        if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
-            raise ConfigurationError(f"{kind.__name__}.{hook} must return its decision, not yield it")
+        _check_method(plugin, hook)
     if not found:
         raise ConfigurationError(f"{kind.__name__} overrides no hook; override one of {', '.join(HOOKS)}")
     _check_settings(plugin)
     return found
+
+
+def _check_method(plugin: Plugin, hook: str) -> None:
+    where = f"{type(plugin).__name__}.{hook}"
+    method = getattr(plugin, hook)
+    if not callable(method):
+        raise ConfigurationError(f"{where} must be a method, not {method!r:.100}")
+    if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+        raise ConfigurationError(f"{where} must return its decision, not yield it")
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):
+        return  # written in C, perhaps: it will show when it is called
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise ConfigurationError(f"{where} must take one argument, its context: {error}") from None
 
 
 def _check_settings(plugin: Plugin) -> None:
@@ -89,6 +104,10 @@ def _check_settings(plugin: Plugin) -> None:
     events = isinstance(wanted, tuple) and all(isinstance(item, type) and issubclass(item, Event) for item in wanted)
     if wanted is not None and not events:
         raise ConfigurationError(f"{kind}.events must be a tuple of event classes or None, not {wanted!r:.100}")
+    if plugin.inheritable_to_child not in (True, False, None):
+        raise ConfigurationError(
+            f"{kind}.inheritable_to_child must be True, False or None, not {plugin.inheritable_to_child!r:.100}"
+        )
     for field in ("runs_before", "runs_after"):
         names = getattr(plugin, field)
         if (
@@ -100,84 +119,113 @@ def _check_settings(plugin: Plugin) -> None:
 
 
 def _refuse_misspelt(kind: type[Plugin]) -> None:
-    from difflib import get_close_matches  # rarely needed, and slow to import
-
     for owner in kind.__mro__:
         if owner in (Plugin, object):
             continue
         for name, value in vars(owner).items():
-            if name.startswith("_") or name in HOOKS or name in _OWN or not callable(value):
+            if name.startswith("_") or name in HOOKS or name in _OWN:
                 continue
-            close = get_close_matches(name, HOOKS, n=1, cutoff=0.8)
-            if close:
-                raise ConfigurationError(f"{owner.__name__}.{name} is not a hook; did you mean {close[0]!r}?")
+            if callable(value) and (close := _close(name, HOOKS, 0.8)):
+                raise ConfigurationError(f"{owner.__name__}.{name} is not a hook; did you mean {close!r}?")
+            if close := _close(name, _SETTINGS, 0.85):
+                raise ConfigurationError(f"{owner.__name__}.{name} means nothing; did you mean {close!r}?")
+
+
+def _close(name: str, known: Sequence[str], cutoff: float) -> str | None:
+    from difflib import get_close_matches  # rarely needed, and slow to import
+
+    return next(iter(get_close_matches(name, known, n=1, cutoff=cutoff)), None)
 
 
 class Lineup:
-    """The plugins of a configuration, checked and in order."""
+    """The plugins of a configuration, checked and in order; behind them those a child inherits from its parent."""
 
-    __slots__ = ("_capabilities", "_shared", "plugins")
+    __slots__ = ("__weakref__", "_capabilities", "_names", "_shared", "plugins")
 
-    def __init__(self, plugins: Iterable[Plugin]) -> None:
-        given = tuple(plugins)
-        capabilities = {id(plugin): hooks_of(plugin) for plugin in given}
-        self.plugins = _arrange(given)
-        self._capabilities = [capabilities[id(plugin)] for plugin in self.plugins]
+    def __init__(self, plugins: Iterable[Plugin], inherited: Iterable[Plugin] = ()) -> None:
+        own = tuple(plugins)
+        capabilities = {id(plugin): hooks_of(plugin) for plugin in own}
+        arranged = _arrange(own)
+        for heirloom in inherited:
+            if any(heirloom is plugin for plugin, _ in arranged):
+                continue  # the child has it already
+            capabilities[id(heirloom)] = hooks_of(heirloom)
+            arranged.append((heirloom, _free_name(heirloom, [name for _, name in arranged])))
+        self.plugins = tuple(plugin for plugin, _ in arranged)
+        self._names = tuple(name for _, name in arranged)
+        self._capabilities = tuple(capabilities[id(plugin)] for plugin in self.plugins)
         own_state = any(type(plugin).for_run is not Plugin.for_run for plugin in self.plugins)
         self._shared = None if own_state else self._bind(self.plugins)
 
     def names(self) -> PluginNames:
         """The names behind each hook, in calling order."""
-        return PluginNames(
-            **{
-                hook: tuple(
-                    name_of(p) for p, found in zip(self.plugins, self._capabilities, strict=True) if hook in found
-                )
-                for hook in HOOKS
-            }
-        )
+        behind: dict[str, tuple[str, ...]] = {}
+        for hook in HOOKS:
+            pairs = zip(self._names, self._capabilities, strict=True)
+            behind[hook] = tuple(name for name, found in pairs if hook in found)
+        return PluginNames(**behind)
 
     def for_run(self) -> Hooks:
         """The hooks of one run, with per-run state where a plugin asks for it."""
         if self._shared is not None:
             return self._shared
         own = []
-        for plugin in self.plugins:
-            try:
-                mine = plugin.for_run()
-            except Exception as error:
+        for plugin, found in zip(self.plugins, self._capabilities, strict=True):
+            mine = _made(plugin, "for_run", plugin.for_run)
+            if mine is None or (type(mine) is not type(plugin) and hooks_of(mine) != found):
                 raise ConfigurationError(
-                    f"{type(plugin).__name__}.for_run() raised {type(error).__name__}: {error}"
-                ) from error
-            if not isinstance(mine, Plugin):
-                raise ConfigurationError(f"{type(plugin).__name__}.for_run() must return a Plugin, not {mine!r}")
+                    f"{type(plugin).__name__}.for_run() must return a plugin with the same hooks, not {mine!r:.100}"
+                )
             own.append(mine)
         return self._bind(own)
 
     def inheritable(self) -> tuple[Plugin, ...]:
-        """What a child's run gets."""
+        """What a child's run gets: plugins that guard, unless they say no, and those that say yes."""
         passed = []
         for plugin, found in zip(self.plugins, self._capabilities, strict=True):
             wanted = plugin.inheritable_to_child
             if wanted is None:
                 wanted = not _GUARDING.isdisjoint(found)
-            heir = plugin.for_child() if wanted else None
+            heir = _made(plugin, "for_child", plugin.for_child) if wanted else None
             if heir is not None:
                 passed.append(heir)
         return tuple(passed)
 
     def _bind(self, plugins: Sequence[Plugin]) -> Hooks:
         bound: dict[str, list[Any]] = {hook: [] for hook in HOOKS}
-        for plugin, found in zip(plugins, self._capabilities, strict=True):
+        observers = []
+        for plugin, name, found in zip(plugins, self._names, self._capabilities, strict=True):
             for hook in found:
-                bound[hook].append((name_of(plugin), getattr(plugin, hook)))
-        observers = [p for p, found in zip(plugins, self._capabilities, strict=True) if "event_observer" in found]
+                bound[hook].append((name, getattr(plugin, hook)))
+            if "event_observer" in found:
+                observers.append((name, plugin))
         del bound["event_observer"]
         return Hooks(observers=tuple(observers), **{hook: tuple(pairs) for hook, pairs in bound.items()})
 
 
-def _arrange(plugins: Sequence[Plugin]) -> tuple[Plugin, ...]:
-    """Registration order, moved only as far as `runs_before` and `runs_after` ask."""
+def _made(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None:
+    """What `for_run` or `for_child` gives; anything but a plugin or None is a mistake."""
+    try:
+        made = make()
+    except Exception as error:
+        raise ConfigurationError(
+            f"{type(plugin).__name__}.{method}() raised {type(error).__name__}: {error}"
+        ) from error
+    if made is not None and not isinstance(made, Plugin):
+        raise ConfigurationError(f"{type(plugin).__name__}.{method}() must return a Plugin, not {made!r:.100}")
+    return made
+
+
+def _free_name(plugin: Plugin, taken: Sequence[str]) -> str:
+    """The name of an inherited plugin; a child's own of that name takes nothing away from it."""
+    name = name_of(plugin)
+    while name in taken:
+        name = f"inherited.{name}"
+    return name
+
+
+def _arrange(plugins: Sequence[Plugin]) -> list[tuple[Plugin, str]]:
+    """Registration order, moved only as far as `runs_before` and `runs_after` ask; each with its name."""
     names = [name_of(plugin) for plugin in plugins]
     for name in names:
         if names.count(name) > 1:
@@ -190,7 +238,7 @@ def _arrange(plugins: Sequence[Plugin]) -> tuple[Plugin, ...]:
         for other in plugin.runs_before:
             if other in before:
                 before[other].add(name)
-    ordered: list[Plugin] = []
+    ordered: list[tuple[Plugin, str]] = []
     waiting = list(zip(plugins, names, strict=True))
     placed: set[str] = set()
     while waiting:
@@ -199,77 +247,6 @@ def _arrange(plugins: Sequence[Plugin]) -> tuple[Plugin, ...]:
             stuck = ", ".join(name for _, name in waiting)
             raise ConfigurationError(f"runs_before/runs_after form a cycle among: {stuck}")
         waiting.remove(ready)
-        ordered.append(ready[0])
+        ordered.append(ready)
         placed.add(ready[1])
-    return tuple(ordered)
-
-
-class Observer:
-    """One event observer in one run: isolated, filtered, and never in the run's way."""
-
-    MAX_FAILURES = 3
-    QUEUE = 1024
-    __slots__ = ("_busy", "_failed", "_method", "_queue", "_report", "_task", "_wanted", "dropped", "name")
-
-    def __init__(self, plugin: Plugin, report: Callable[[str, str, str], None]) -> None:
-        self.name = name_of(plugin)
-        self._method = plugin.event_observer
-        self._wanted = plugin.events
-        self._report = report
-        self._failed = 0
-        self._busy = False
-        self._queue: deque[Event] | None = deque() if inspect.iscoroutinefunction(self._method) else None
-        self._task: asyncio.Task[None] | None = None
-        self.dropped = 0
-
-    @property
-    def wants_chunks(self) -> bool:
-        """True when it asks for `StreamChunk` events."""
-        return self._wanted is not None and any(issubclass(StreamChunk, kind) for kind in self._wanted)
-
-    def __call__(self, event: Event) -> None:
-        """Show it one event."""
-        wanted = self._wanted
-        if (type(event) is StreamChunk if wanted is None else not isinstance(event, wanted)) or self._busy:
-            return
-        if self._failed >= self.MAX_FAILURES:
-            return
-        if self._queue is None:
-            self._busy = True  # what it causes itself is not shown to it again
-            try:
-                self._method(event)
-            except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError) as error:
-                self._fail(error)
-            finally:
-                self._busy = False
-        elif len(self._queue) >= self.QUEUE:
-            self.dropped += 1
-        else:
-            self._queue.append(event)
-            if self._task is None or self._task.done():
-                self._task = asyncio.get_running_loop().create_task(self._drain())
-
-    def _fail(self, error: BaseException) -> None:
-        self._failed += 1
-        effect = "removed" if self._failed >= self.MAX_FAILURES else "ignored"
-        if not isinstance(self._queue, deque) or not self._is_own_failure():
-            self._report(self.name, f"{type(error).__name__}: {error}", effect)
-
-    def _is_own_failure(self) -> bool:
-        return bool(self._queue) and isinstance(self._queue[-1], HookFailed)  # type: ignore[index]
-
-    async def _drain(self) -> None:
-        queue = self._queue
-        while queue:
-            event = queue.popleft()
-            try:
-                await self._method(event)
-            except (Exception, SystemExit) as error:
-                self._fail(error)
-
-    async def close(self, patience: float) -> None:
-        """Let a slow observer finish what is queued, for a while, then stop it."""
-        if self._task is not None and not self._task.done():
-            await asyncio.wait({self._task}, timeout=patience)
-            self._task.cancel()
-            await asyncio.wait({self._task}, timeout=patience)
+    return ordered
