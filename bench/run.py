@@ -185,12 +185,13 @@ def glidepath_cells(*, with_plugins: bool) -> dict[str, Cell]:
     cells = {"stream": streaming(plain), "run": run, "constraints10": streaming(agent(constraints=ten(Quiet)))}
     if with_plugins:
         from glidepath import Plugin
+        from glidepath.spi import HOOKS
 
-        class Idle(Plugin):
-            async def before_tool_call(self, context):
-                return None
+        def silent(self, context):
+            return None
 
-        cells["plugins10"] = streaming(agent(plugins=ten(Idle)))
+        idle = type("Idle", (Plugin,), dict.fromkeys(HOOKS, silent))
+        cells["plugins10"] = streaming(agent(plugins=ten(idle)))
     return cells
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from math import inf
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from glidepath._wire import WireError, replace
 from glidepath.agent.assemble import assemble
@@ -24,6 +25,7 @@ from glidepath.ledger import Amount, Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message, UserMessage, codec
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.plugins import Lineup
 from glidepath.run import CancelToken, Ending, Plan, Run, RunStream, Signal, Watch
 from glidepath.sessions import Session
 from glidepath.tools import Tool, ToolContext, tool
@@ -51,7 +53,7 @@ class Agent:
             fields = {name: getattr(config, name) for name in FIELDS}
         self.config = make_config(**fields)
         self._plan = assemble(self.config)
-        self._heirs: dict[int, tuple[Plan, Plan]] = {}
+        self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
 
     # --- running ----------------------------------------------------------------------------------------------
 
@@ -143,11 +145,12 @@ class Agent:
     async def fly_child(self, prompt: Any, *, parent: Run, limits: Limits | None, cancel: CancelToken) -> RunResult:
         """Run as a child of another run: on its budget, within its time, under its guards."""
         messages = _as_messages(prompt)
-        plan = self._heir(parent.plan)
-        if limits is not None:
+        if limits is None:
+            plan = self._heir(parent.plan)
+        else:
             if not isinstance(limits, Limits):
                 raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
-            plan = assemble(replace(self._config_under(parent.plan), limits=limits))
+            plan = self._plan_under(parent.plan, replace(self.config, limits=limits))
         plan = _priced(plan, self.config, parent.meter)
         meter = Meter(plan.caps, parent.meter, depth=parent.meter.depth + 1)
         watch = _watch(plan, parent.time(), min(parent.watch.window_at, parent.watch.deadline_at))
@@ -165,22 +168,15 @@ class Agent:
         """This agent's plan with the parent's constraints and guarding plugins added; made once for each parent."""
         if not parent.custom and not parent.lineup.plugins:
             return self._plan
-        known = self._heirs.get(id(parent))
-        if known is None or known[0] is not parent:
-            known = (parent, assemble(self._config_under(parent)))
-            self._heirs[id(parent)] = known
-        return known[1]
+        known = self._heirs.get(parent.lineup)
+        if known is None:
+            known = self._heirs[parent.lineup] = self._plan_under(parent, self.config)
+        return known
 
-    def _config_under(self, parent: Plan) -> LoopConfig:
-        own = self.config
-        constraints = [constraint for constraint in parent.custom if constraint not in own.constraints]
-        names = {plugin.name if hasattr(plugin, "name") else type(plugin).__name__ for plugin in own.plugins}
-        inherited = [
-            plugin
-            for plugin in parent.lineup.inheritable()
-            if (plugin.name if hasattr(plugin, "name") else type(plugin).__name__) not in names
-        ]
-        return replace(own, constraints=(*own.constraints, *constraints), plugins=(*own.plugins, *inherited))
+    def _plan_under(self, parent: Plan, config: LoopConfig) -> Plan:
+        constraints = [constraint for constraint in parent.custom if constraint not in config.constraints]
+        config = replace(config, constraints=(*config.constraints, *constraints))
+        return assemble(config, parent.lineup.inheritable())
 
     def _check_root(self, cancel: Any, parent: Any) -> None:
         config = self.config
@@ -316,7 +312,7 @@ async def _finish(
         result = run.conclude(ending)
         run.emit(RunEnded, result)
         home.close_run(result)
-        for observer in run.observers:
+        for observer in run.audience.observers if run.audience is not None else ():
             await observer.close(run.plan.times.hook)
     finally:
         if cancel is not None:

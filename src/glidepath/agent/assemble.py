@@ -17,15 +17,18 @@ from glidepath.guards import LANDING_NOTICE, GracefulTurnLimit, make_guards, sti
 from glidepath.ledger import Caps
 from glidepath.plugins import Lineup
 from glidepath.run import Plan, Times
-from glidepath.spi import ProtocolPolicy
+from glidepath.spi import Plugin, ProtocolPolicy
 
 __all__ = ["assemble"]
 
 UNKNOWN_OUTPUT = 4096  # what is reserved at first for a model whose maximum nobody knows
 
 
-def assemble(config: LoopConfig) -> Plan:
-    """The plan of a configuration; raises `ConfigurationError` for what only shows when all parts are together."""
+def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
+    """The plan of a configuration; raises `ConfigurationError` for what only shows when all parts are together.
+
+    `inherited` are the plugins a child gets from its parent, beside its own.
+    """
     model: Any = config.model
     limits = config.limits
     estimator = config.token_estimator or CharEstimator()
@@ -83,7 +86,7 @@ def assemble(config: LoopConfig) -> Plan:
         constraints=(*_built_in(config), *_parts(config.constraints)),
         built_in=len(_built_in(config)),
         custom=config.constraints,
-        lineup=Lineup(config.plugins),
+        lineup=Lineup(config.plugins, inherited),
         make_guards=partial(make_guards, config.guardrails),
         stitch=stitch,
         thinking_tags=config.thinking_tags,

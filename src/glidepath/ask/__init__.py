@@ -118,9 +118,9 @@ class _Call(Record, eq=False):
         elif self.landing:
             booking, view = book_landing(run, self.cap, self.error)
         else:
-            view = run.view
-            count = await self._count(view) if plan.counter is not None and run.meter.limited else None
+            count = await self._count(run.view) if plan.counter is not None and run.meter.limited else None
             booking = await self._book(count)
+            view = run.view  # after the booking, which may have compacted it
         self.number += 1
         request = run.request
         if (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from glidepath._wire import replace
 from glidepath.events import ApprovalRequested, GuardTripped, HookFailed
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import clear, prepare
@@ -13,8 +14,7 @@ from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
-from glidepath.run import HookFault, Stopped, Touchdown, Verdict, consult, tethered
-from glidepath.run.hooks import report
+from glidepath.run import HookFault, Stopped, Touchdown, Verdict, opinion, report, tethered
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.tools import ToolContext
 from glidepath.tools.text import clean
@@ -236,42 +236,57 @@ def _result_budget(run: Run, count: int) -> int:
 
 async def _after(run: Run, job: Job) -> None:
     """Every after-hook may change what the model sees of the result, or vote to end the run."""
-    from glidepath._wire import replace
+    pairs = run.hooks.after_tool_call
+    context = ToolResultContext(
+        run_id=run.run_id,
+        agent_name=run.plan.agent_name,
+        iteration=run.iterations,
+        conversation_id=run.plan.conversation_id,
+        call=job.call,
+        arguments=job.bound.arguments if job.bound is not None else {},
+        tool=job.tool,
+        result=_shown(job),
+    )
+    try:
+        said = await opinion(run, "after_tool_call", pairs, 0, context)
+        while said is not None:
+            try:
+                if said.fault is not None:
+                    raise said.fault
+                _change(job, said.name, _as_decision(said.answer))
+                context = replace(context, result=_shown(job))
+            except HookFault as fault:
+                report(run, "after_tool_call", said.name, fault, "skipped")
+            said = await opinion(run, "after_tool_call", pairs, said.then, context)
+    except Touchdown:
+        return  # the run is being stopped: what the tool answered stays as it is
 
-    for name, method in run.hooks.after_tool_call:
-        result = job.result
-        if result is None:
-            return
-        shown = ToolResultMessage(job.call.id, job.call.name, result.content, result.is_error, job.kind)
-        context = ToolResultContext(
-            run_id=run.run_id,
-            agent_name=run.plan.agent_name,
-            iteration=run.iterations,
-            conversation_id=run.plan.conversation_id,
-            call=job.call,
-            arguments=job.bound.arguments if job.bound is not None else {},
-            tool=job.tool,
-            result=shown,
-        )
-        try:
-            decision = await consult(run, "after_tool_call", name, method, context)
-            if decision is None:
-                continue
-            if not isinstance(decision, AfterDecision) or not isinstance(decision.content, str | None):
-                raise HookFault(f"after_tool_call must return an AfterDecision or None, not {decision!r:.200}")
-        except HookFault as fault:
-            report(run, "after_tool_call", name, fault, "skipped")
-            continue
-        except Touchdown:
-            return  # the run is being stopped: what the tool answered stays as it is
-        job.result = replace(
-            result,
-            content=result.content if decision.content is None else clean(decision.content),
-            is_error=result.is_error if decision.is_error is None else decision.is_error,
-            terminate=result.terminate if decision.terminate is None else decision.terminate,
-        )
-        if decision.is_error is not None:
-            job.kind = (job.kind or name) if decision.is_error else None
+
+def _shown(job: Job) -> ToolResultMessage:
+    result: Any = job.result
+    return ToolResultMessage(job.call.id, job.call.name, result.content, result.is_error, job.kind)
+
+
+def _as_decision(answer: Any) -> AfterDecision:
+    if type(answer) is not AfterDecision:
+        raise HookFault(f"after_tool_call must return an AfterDecision or None, not {answer!r:.200}")
+    for field, kind in (("content", str), ("is_error", bool), ("terminate", bool)):
+        value = getattr(answer, field)
+        if value is not None and not isinstance(value, kind):
+            raise HookFault(f"AfterDecision.{field} must be of type {kind.__name__} or None, not {value!r:.100}")
+    return answer
+
+
+def _change(job: Job, name: str, decision: AfterDecision) -> None:
+    result: Any = job.result
+    job.result = replace(
+        result,
+        content=result.content if decision.content is None else clean(decision.content),
+        is_error=result.is_error if decision.is_error is None else decision.is_error,
+        terminate=result.terminate if decision.terminate is None else decision.terminate,
+    )
+    if decision.is_error is not None:
+        job.kind = (job.kind or name) if decision.is_error else None
 
 
 def _votes(jobs: Sequence[Job]) -> bool:

@@ -10,10 +10,10 @@ from glidepath.events import HookFailed
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, StopCause
-from glidepath.run import HookFault, Verdict, consult
-from glidepath.run.hooks import report
+from glidepath.run import HookFault, Opinion, Verdict, opinion, report
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
 from glidepath.tools import ArgumentsError, malformed_arguments_message, unknown_tool_message
+from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -148,41 +148,60 @@ async def _judge(run: Run, job: Job) -> None:
 
 
 async def _ask_all(run: Run, job: Job, *, replaceable: bool) -> Any:
-    arguments: Any = job.bound.arguments  # type: ignore[union-attr]
+    bound: Any = job.bound
+    pairs = run.hooks.before_tool_call
     replaced: Any = None
-    for name, method in run.hooks.before_tool_call:
-        context = ToolCallContext(
-            run_id=run.run_id,
-            agent_name=run.plan.agent_name,
-            iteration=run.iterations,
-            conversation_id=run.plan.conversation_id,
-            call=job.call,
-            arguments=arguments,
-            tool=job.tool,
-            messages=run.messages,
-            replaceable=replaceable,
-        )
+    context = ToolCallContext(
+        run_id=run.run_id,
+        agent_name=run.plan.agent_name,
+        iteration=run.iterations,
+        conversation_id=run.plan.conversation_id,
+        call=job.call,
+        arguments=bound.arguments,
+        tool=job.tool,
+        messages=run.messages,
+        replaceable=replaceable,
+    )
+    said = await opinion(run, "before_tool_call", pairs, 0, context)
+    while said is not None:
         try:
-            decision = await consult(run, "before_tool_call", name, method, context)
-            if decision is None or isinstance(decision, Allow):
-                continue
-            if not isinstance(decision, Replace | Block | Ask):
-                raise HookFault(
-                    f"before_tool_call must return Allow, Replace, Block, Ask or None, not {decision!r:.200}"
-                )
-            if isinstance(decision, Replace) and not isinstance(decision.arguments, Mapping):
-                raise HookFault(f"Replace takes the arguments as a mapping, not {decision.arguments!r:.200}")
+            decision = _as_decision(said)
         except HookFault as fault:
-            report(run, "before_tool_call", name, fault, "the call is blocked")
-            job.refuse("blocked", "Blocked: a guard of this tool failed.")
+            _block_for(run, job, said.name, fault)
             return None
         if isinstance(decision, Block):
-            job.refuse("blocked", f"Blocked: {decision.reason}")
+            job.refuse("blocked", clean(f"Blocked: {decision.reason}"))
             return None
         if isinstance(decision, Ask):
-            job.waits_for = decision.reason or f"plugin {name!r} asks for a decision"
-        elif replaceable:
-            arguments = replaced = decision.arguments
-        else:
-            report(run, "before_tool_call", name, HookFault("replacing arguments a second time"), "ignored")
+            job.waits_for = clean(decision.reason) or f"plugin {said.name!r} asks for a decision"
+        elif isinstance(decision, Replace) and replaceable:
+            replaced = decision.arguments
+            context = replace(context, arguments=replaced)
+        elif isinstance(decision, Replace):
+            report(run, "before_tool_call", said.name, HookFault("replacing arguments a second time"), "ignored")
+        said = await opinion(run, "before_tool_call", pairs, said.then, context)
+    if not bound.intact():
+        # Who judged what is not known any more. What runs has not changed, but somebody has seen something else.
+        changed = HookFault("a hook changed the arguments in place; return Replace(...) instead")
+        _block_for(run, job, ", ".join(name for name, _ in pairs), changed)
+        return None
     return replaced
+
+
+def _block_for(run: Run, job: Job, name: str, fault: HookFault) -> None:
+    report(run, "before_tool_call", name, fault, "the call is blocked")
+    job.refuse("blocked", "Blocked: a guard of this tool failed.")
+
+
+def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
+    """The decision, every part of which can be trusted."""
+    if said.fault is not None:
+        raise said.fault
+    decision = said.answer
+    if not isinstance(decision, Allow | Replace | Block | Ask):
+        raise HookFault(f"before_tool_call must return Allow, Replace, Block, Ask or None, not {decision!r:.200}")
+    if isinstance(decision, Replace) and not isinstance(decision.arguments, Mapping):
+        raise HookFault(f"Replace takes the arguments as a mapping, not {decision.arguments!r:.200}")
+    if isinstance(decision, Block | Ask) and not isinstance(decision.reason, str):
+        raise HookFault(f"{type(decision).__name__} takes its reason as a str, not {decision.reason!r:.200}")
+    return decision

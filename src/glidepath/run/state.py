@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import count
@@ -45,7 +45,7 @@ from glidepath.outcome import (
     StopCause,
     ValidationRecord,
 )
-from glidepath.plugins import Hooks, Observer
+from glidepath.plugins import Audience, Hooks, Observer
 from glidepath.run.account import Account, breakdown
 from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
 from glidepath.run.watch import Interrupt, Signal, Watch
@@ -158,16 +158,13 @@ class Run(Record, eq=False, kw_only=True):
     next_number: Callable[[], int]
     emit: Callable[..., None] = _unheard
     """Say what happened, to whoever listens: the kind of event, then its own fields in their order."""
-    observers: tuple[Observer, ...] = ()
-    listeners: tuple[Callable[[Event], Any], ...] = ()
+    audience: Audience | None = None
     outbox: list[Event] | None = None
-    untold: list[Event] | None = None
     tell_all: Callable[[Event], Any] | None = None
     listening: bool = False
     chunks: bool = False
     """Somebody wants `StreamChunk` events."""
     stream: Any = None
-    sink_failed: bool = False
     # what the result tells
     parts: tuple[str, ...] = ()
     abandoned: tuple[AbandonedWork, ...] = ()
@@ -257,14 +254,11 @@ class Run(Record, eq=False, kw_only=True):
                 break
 
     def _start_listeners(self, outbox: list[Event] | None) -> None:
-        if self.hooks.observers:
-            self.observers = tuple(Observer(plugin, self._observer_failed) for plugin in self.hooks.observers)
-        sink = self.plan.sink
-        if self.observers or sink is not None:
-            self.listeners = (*([] if sink is None else [self._tell_sink]), *self.observers)
-            self.untold = []
+        if self.hooks.observers or self.plan.sink is not None:
+            observers = [Observer(name, plugin, self._hook_failed) for name, plugin in self.hooks.observers]
+            self.audience = Audience(self.plan.sink, observers, self._hook_failed)
             self.tell_all = self._tell_all
-            self.chunks = outbox is not None or sink is not None or any(one.wants_chunks for one in self.observers)
+            self.chunks = outbox is not None or self.audience.wants_chunks
         elif outbox is not None:
             self.chunks = True
             self.tell_all = outbox.append
@@ -300,8 +294,10 @@ class Run(Record, eq=False, kw_only=True):
         An attempt that was let go must not be heard: listeners are shielded from it here, a stream's consumer by
         `leave_outbox`.
         """
-        if not self.chunks or not self.listeners:
+        if not self.chunks or self.audience is None:
             return self.tell_all if self.chunks else None
+        if not self.audience.wants_chunks:
+            return self.outbox.append  # type: ignore[union-attr]
         return partial(_tell_while_alive, attempt, self._tell_all)
 
     def leave_outbox(self) -> None:
@@ -309,7 +305,7 @@ class Run(Record, eq=False, kw_only=True):
         self.next_number = count(self.next_number()).__next__
         if self.outbox is not None:
             self.outbox = self.stream.outbox = self.outbox[:]
-            self.tell_all = self._tell_all if self.listeners else self.outbox.append
+            self.tell_all = self._tell_all if self.audience is not None else self.outbox.append
         if self.listening:
             self.emit = self._emitter()
 
@@ -318,31 +314,12 @@ class Run(Record, eq=False, kw_only=True):
         return partial(_emit, self.tell_all, self.run_id, self.parent_id, self.next_number, self.now)
 
     def _tell_all(self, event: Event) -> None:
-        """Tell everybody; an event that a listener causes meanwhile waits until all have seen this one."""
         if self.outbox is not None:
             self.outbox.append(event)
-        waiting: Any = self.untold
-        waiting.append(event)
-        if len(waiting) > 1:
-            return
-        try:
-            for untold in waiting:  # it may grow meanwhile
-                for tell in self.listeners:
-                    tell(untold)
-        finally:
-            waiting.clear()
+        self.audience(event)  # type: ignore[misc]
 
-    def _tell_sink(self, event: Event) -> None:
-        if self.sink_failed:
-            return
-        try:
-            self.plan.sink(event)  # type: ignore[misc]
-        except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError) as error:
-            self.sink_failed = True
-            self.emit(HookFailed, "event_sink", "event_sink", f"{type(error).__name__}: {error}", "removed")
-
-    def _observer_failed(self, name: str, error: str, effect: str) -> None:
-        self.emit(HookFailed, name, "event_observer", error, effect)
+    def _hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
+        self.emit(HookFailed, name, hook, error, effect)
 
     def enter(self, state: AgentState) -> None:
         """Go to another state; an illegal step is a defect of ours and is refused."""
@@ -543,6 +520,10 @@ class Run(Record, eq=False, kw_only=True):
 
     # --- end --------------------------------------------------------------------------------------------------
 
+    def _untold_notices(self) -> Iterator[Message]:
+        for reason, _, text in self.later:
+            yield UserMessage(text, internal=True, reason=reason)
+
     def conclude(self, ending: Ending) -> RunResult:
         """The result; the run is in its last state after this."""
         self.enter(ending.state)
@@ -570,6 +551,6 @@ class Run(Record, eq=False, kw_only=True):
             children=self.children,
             pending=self.pending,
             abandoned=self.abandoned,
-            undelivered=self.waiting,
+            undelivered=(*self.waiting, *self._untold_notices()),
         )
         return self.result

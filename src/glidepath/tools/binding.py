@@ -64,6 +64,17 @@ class Bound:
             self._arguments = _wire.loads(self._data)
         return self._arguments
 
+    def intact(self) -> bool:
+        """False when somebody changed `arguments` in place; from then on they are as they were."""
+        if self._arguments is None:
+            return True
+        pristine = _wire.loads(self._data)
+        shown, self._arguments = self._arguments, pristine
+        try:
+            return bool(shown == pristine)
+        except Exception:  # whatever somebody put in there
+            return False
+
 
 class Binder(Protocol):
     """Checks the arguments of one tool."""
