@@ -23,6 +23,7 @@ DELTAS = ["token "] * 20
 FLAT_TURNS = 5_000
 EARLY, LATE = slice(10, 110), slice(4_900, 5_000)
 BARS = {"stream": 3.5, "run": 2.5, "constraints10": 6.0, "plugins10": None, "flat": 1.2}
+PLUGINS_ADD = 1.5  # ten silent plugins on every hook may add this many times a bare turn
 
 Cell = Callable[[], Awaitable[None]]
 
@@ -129,10 +130,11 @@ async def bare() -> None:
 # The glidepath side, imported late so that the bare side runs alone.
 
 
-def glidepath_cells(*, with_plugins: bool) -> dict[str, Cell]:
-    from glidepath import Agent, Limits, ResourceAction, ResourceConstraint, ResourceValidation, Usage, tool
+def glidepath_cells() -> dict[str, Cell]:
+    from glidepath import Agent, Limits, Plugin, ResourceAction, ResourceConstraint, ResourceValidation, Usage, tool
     from glidepath.events import StreamChunk
     from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
+    from glidepath.spi import HOOKS
 
     class FakeModel:
         name = "fake"
@@ -182,17 +184,16 @@ def glidepath_cells(*, with_plugins: bool) -> dict[str, Cell]:
     async def run() -> None:
         await plain.run(PROMPT)
 
-    cells = {"stream": streaming(plain), "run": run, "constraints10": streaming(agent(constraints=ten(Quiet)))}
-    if with_plugins:
-        from glidepath import Plugin
-        from glidepath.spi import HOOKS
+    def silent(self, context):
+        return None
 
-        def silent(self, context):
-            return None
-
-        idle = type("Idle", (Plugin,), dict.fromkeys(HOOKS, silent))
-        cells["plugins10"] = streaming(agent(plugins=ten(idle)))
-    return cells
+    idle = type("Idle", (Plugin,), dict.fromkeys(HOOKS, silent))
+    return {
+        "stream": streaming(plain),
+        "run": run,
+        "constraints10": streaming(agent(constraints=ten(Quiet))),
+        "plugins10": streaming(agent(plugins=ten(idle))),
+    }
 
 
 # Measuring.
@@ -238,8 +239,8 @@ def row(ratio: float | None, bar: float | None, **figures) -> dict:
     return {"ratio": ratio, "bar": bar, "ok": None if ratio is None or bar is None else ratio <= bar, **figures}
 
 
-async def measure(wanted: set[str], rounds: int, turns: int, *, with_plugins: bool) -> dict[str, dict]:
-    ours = glidepath_cells(with_plugins=with_plugins) if wanted - {"bare"} else {}
+async def measure(wanted: set[str], rounds: int, turns: int) -> dict[str, dict]:
+    ours = glidepath_cells() if wanted - {"bare"} else {}
     cells = {"bare": bare} | {name: cell for name, cell in ours.items() if name in wanted}
     samples = await measure_turns(cells, rounds, turns)
     base = min(samples["bare"])
@@ -247,6 +248,9 @@ async def measure(wanted: set[str], rounds: int, turns: int, *, with_plugins: bo
         name: row(min(values) / base, BARS.get(name), best_us=min(values), all_us=values)
         for name, values in samples.items()
     }
+    if {"stream", "plugins10"} <= set(samples):
+        added = min(samples["plugins10"]) - min(samples["stream"])
+        rows["plugins_add"] = row(added / base, PLUGINS_ADD, best_us=added)
     if "flat" in wanted:
         # The bare loop is the control: what it drifts, the machine drifts.
         for name, pairs in (await measure_flat({"flat": ours["stream"], "flat_bare": bare}, min(rounds, 3))).items():
@@ -268,7 +272,6 @@ def table(rows: dict[str, dict]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", metavar="CELLS", help="comma-separated: bare, " + ", ".join(BARS))
-    parser.add_argument("--plugins", action="store_true", help="also measure plugins10")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--turns", type=int, default=1_000)
     parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
@@ -277,8 +280,7 @@ def main() -> int:
     wanted = set(options.only.split(",")) if options.only else {"bare", *BARS}
     if unknown := wanted - {"bare", *BARS}:
         parser.error(f"unknown cells: {', '.join(sorted(unknown))}")
-    with_plugins = options.plugins or (options.only is not None and "plugins10" in wanted)
-    rows = asyncio.run(measure(wanted, options.rounds, options.turns, with_plugins=with_plugins))
+    rows = asyncio.run(measure(wanted, options.rounds, options.turns))
     print(table(rows))
     if options.out:
         figures = {"python": sys.version.split()[0], "rounds": options.rounds, "turns": options.turns, "cells": rows}

@@ -29,13 +29,14 @@ async def poll(run: Run, hook: str) -> bool:
         conversation_id=run.plan.conversation_id,
         messages=run.messages,
     )
-    said = await opinion(run, hook, pairs, 0, context)
+    voices = iter(pairs)
+    said = await opinion(run, hook, voices, context)
     while said is not None:
         if said.fault is not None:
             report(run, hook, said.name, said.fault, "skipped")
         else:
             _keep(run, hook, said.name, said.answer)
-        said = await opinion(run, hook, pairs, said.then, context)
+        said = await opinion(run, hook, voices, context)
     return len(run.waiting) > before
 
 

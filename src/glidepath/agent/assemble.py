@@ -43,6 +43,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         model_id=config.model_id or model.name,
         system_prompt=config.system_prompt,
         tools={tool.name: tool for tool in config.tools},
+        tool_names=frozenset(tool.name for tool in config.tools),
         specs=specs,
         terminal_tools=_terminal(config, policy),
         approvals=any(tool.requires_approval for tool in config.tools),

@@ -21,7 +21,7 @@ async def offer(run: Run) -> tuple[ToolSpec, ...]:
     """The tools to show the model; `run.allowed` is what `execute` will let run (None: all)."""
     plan = run.plan
     run.denials = {}
-    allowed: frozenset[str] = frozenset(plan.tools)
+    every = allowed = plan.tool_names
     if run.hooks.tool_gate:
         allowed &= await _gated(run, allowed)
     if run.withdrawn:
@@ -34,12 +34,16 @@ async def offer(run: Run) -> tuple[ToolSpec, ...]:
         allowed -= work
         run.denials.update(dict.fromkeys(work, "no more work is possible: deliver your final answer now"))
     run.allowed = allowed
+    if len(allowed) == len(every):
+        return plan.specs  # the same object as ever: the request can be used again
     return tuple([spec for spec in plan.specs if spec.name in allowed])
 
 
 async def _gated(run: Run, tools: frozenset[str]) -> frozenset[str]:
     """The intersection of all gates; advisory ones give way when nothing is left."""
     gates = await _ask_gates(run, tools)
+    if not gates:
+        return tools
     suppressors = [gate.priority for _, gate in gates if gate.suppresses]
     if suppressors:
         bar = max(suppressors)
@@ -78,8 +82,8 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
         messages=run.messages,
     )
     gates = []
-    pairs = run.hooks.tool_gate
-    said = await opinion(run, "tool_gate", pairs, 0, context)
+    voices = iter(run.hooks.tool_gate)
+    said = await opinion(run, "tool_gate", voices, context)
     while said is not None:
         try:
             if said.fault is not None:
@@ -89,7 +93,7 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
             report(run, "tool_gate", said.name, fault, "no tool is allowed")
             gate = Gate(allowed=frozenset(), denial_reason="a guard of this tool failed", required=True)
         gates.append((said.name, gate))
-        said = await opinion(run, "tool_gate", pairs, said.then, context)
+        said = await opinion(run, "tool_gate", voices, context)
     return gates
 
 

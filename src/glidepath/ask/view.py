@@ -19,7 +19,7 @@ __all__ = ["recovered", "transformed"]
 
 async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[Sequence[Message], int]:
     """The view after every context transform, left to right, and its size; one that fails is skipped. Never kept."""
-    pairs = run.hooks.context_transform
+    voices = iter(run.hooks.context_transform)
     context = TransformContext(
         run_id=run.run_id,
         agent_name=run.plan.agent_name,
@@ -30,7 +30,7 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
         model_id=run.plan.model_id,
         estimator=run.plan.estimator,
     )
-    said = await opinion(run, "context_transform", pairs, 0, context)
+    said = await opinion(run, "context_transform", voices, context)
     while said is not None:
         try:
             if said.fault is not None:
@@ -39,13 +39,13 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
             context = replace(context, messages=view)
         except HookFault as fault:
             report(run, "context_transform", said.name, fault, "skipped")
-        said = await opinion(run, "context_transform", pairs, said.then, context)
+        said = await opinion(run, "context_transform", voices, context)
     return view, tokens
 
 
 async def recovered(run: Run) -> bool:
     """Whether a plugin made a smaller view after an overflow; the first that does is used."""
-    hook, pairs = "context_overflow_recovery", run.hooks.context_overflow_recovery
+    hook, voices = "context_overflow_recovery", iter(run.hooks.context_overflow_recovery)
     context = OverflowContext(
         run_id=run.run_id,
         agent_name=run.plan.agent_name,
@@ -54,7 +54,7 @@ async def recovered(run: Run) -> bool:
         messages=run.view,
         estimated_tokens=run.input_tokens(),
     )
-    said = await opinion(run, hook, pairs, 0, context)
+    said = await opinion(run, hook, voices, context)
     while said is not None:
         try:
             if said.fault is not None:
@@ -67,7 +67,7 @@ async def recovered(run: Run) -> bool:
                 return True
         except HookFault as fault:
             report(run, hook, said.name, fault, "skipped")
-        said = await opinion(run, hook, pairs, said.then, context)
+        said = await opinion(run, hook, voices, context)
     return False
 
 

@@ -191,8 +191,9 @@ async def _follow_up(run: Run, jobs: list[Job]) -> None:
     """Stop the children a call left behind, and ask the after-hooks: in source order, whatever the completion order."""
     for job in jobs:
         if job.started_at is not None:
-            await Host.recall(run, job.call.id)
-            if job.result is not None:
+            if run.spawned:
+                await Host.recall(run, job.call.id)
+            if job.result is not None and run.hooks.after_tool_call:
                 await _after(run, job)
 
 
@@ -236,7 +237,7 @@ def _result_budget(run: Run, count: int) -> int:
 
 async def _after(run: Run, job: Job) -> None:
     """Every after-hook may change what the model sees of the result, or vote to end the run."""
-    pairs = run.hooks.after_tool_call
+    voices = iter(run.hooks.after_tool_call)
     context = ToolResultContext(
         run_id=run.run_id,
         agent_name=run.plan.agent_name,
@@ -248,7 +249,7 @@ async def _after(run: Run, job: Job) -> None:
         result=_shown(job),
     )
     try:
-        said = await opinion(run, "after_tool_call", pairs, 0, context)
+        said = await opinion(run, "after_tool_call", voices, context)
         while said is not None:
             try:
                 if said.fault is not None:
@@ -257,7 +258,7 @@ async def _after(run: Run, job: Job) -> None:
                 context = replace(context, result=_shown(job))
             except HookFault as fault:
                 report(run, "after_tool_call", said.name, fault, "skipped")
-            said = await opinion(run, "after_tool_call", pairs, said.then, context)
+            said = await opinion(run, "after_tool_call", voices, context)
     except Touchdown:
         return  # the run is being stopped: what the tool answered stays as it is
 

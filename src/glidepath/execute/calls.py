@@ -149,7 +149,7 @@ async def _judge(run: Run, job: Job) -> None:
 
 async def _ask_all(run: Run, job: Job, *, replaceable: bool) -> Any:
     bound: Any = job.bound
-    pairs = run.hooks.before_tool_call
+    voices = iter(run.hooks.before_tool_call)
     replaced: Any = None
     context = ToolCallContext(
         run_id=run.run_id,
@@ -162,7 +162,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool) -> Any:
         messages=run.messages,
         replaceable=replaceable,
     )
-    said = await opinion(run, "before_tool_call", pairs, 0, context)
+    said = await opinion(run, "before_tool_call", voices, context)
     while said is not None:
         try:
             decision = _as_decision(said)
@@ -179,11 +179,11 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool) -> Any:
             context = replace(context, arguments=replaced)
         elif isinstance(decision, Replace):
             report(run, "before_tool_call", said.name, HookFault("replacing arguments a second time"), "ignored")
-        said = await opinion(run, "before_tool_call", pairs, said.then, context)
+        said = await opinion(run, "before_tool_call", voices, context)
     if not bound.intact():
         # Who judged what is not known any more. What runs has not changed, but somebody has seen something else.
         changed = HookFault("a hook changed the arguments in place; return Replace(...) instead")
-        _block_for(run, job, ", ".join(name for name, _ in pairs), changed)
+        _block_for(run, job, ", ".join(name for name, _ in run.hooks.before_tool_call), changed)
         return None
     return replaced
 

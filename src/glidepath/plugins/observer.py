@@ -108,50 +108,61 @@ class Observer:
 class Audience:
     """Everybody who watches one run. Which of them want a kind of event is found out once for each kind."""
 
-    __slots__ = ("_listeners", "_routes", "_untold", "observers", "wants_chunks")
+    __slots__ = ("_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks")
 
     def __init__(self, sink: Callable[[Event], Any] | None, observers: Sequence[Observer], report: Report) -> None:
         self.observers = tuple(observers)
         self._listeners: tuple[Any, ...] = (*([] if sink is None else [Sink(sink, report)]), *observers)
         self._routes: dict[type[Event], tuple[Any, ...]] = {}
-        self._untold: list[Event] = []
+        self._telling = False
+        self._untold: deque[Event] = deque()
+        self.outbox: list[Event] | None = None
+        """Where a stream's consumer finds every event, too."""
         self.wants_chunks = any(listener.wants(StreamChunk) for listener in self._listeners)
 
     def __call__(self, event: Event) -> None:
         """Tell everybody who wants it; an event that a listener causes meanwhile waits until all have seen this one."""
-        routes, untold = self._routes, self._untold
-        kind = type(event)
-        if not (routes[kind] if kind in routes else self._route(kind)):
+        if self.outbox is not None:
+            self.outbox.append(event)
+        route = self._routes.get(type(event))
+        if route is None:
+            route = self._route(type(event))
+        if not route:
             return
-        untold.append(event)
-        if len(untold) > 1:
+        if self._telling:
+            self._untold.append(event)
             return
+        self._telling = True
         try:
-            for told in untold:  # it may grow meanwhile
-                kind = type(told)
-                for listener, tell in routes[kind] if kind in routes else self._route(kind):
+            while True:
+                for tell in route:
                     try:
-                        answer = tell(told)
-                        if answer is not None and hasattr(answer, "__await__"):
+                        if (answer := tell(event)) is not None:
                             _refuse(answer)
                     except _CONTAINED as error:
-                        self._failed(listener, error)
+                        self._failed(tell, error)
+                if not self._untold:
+                    return
+                event = self._untold.popleft()
+                route = self._route(type(event))
         finally:
-            untold.clear()
+            self._telling = False
+            self._untold.clear()
 
     def _route(self, kind: type[Event]) -> tuple[Any, ...]:
-        found = [(one, one.tell) for one in self._listeners if not one.removed and one.wants(kind)]
-        self._routes[kind] = route = tuple(found)
+        self._routes[kind] = route = tuple(one.tell for one in self._listeners if not one.removed and one.wants(kind))
         return route
 
-    def _failed(self, listener: Any, error: BaseException) -> None:
+    def _failed(self, tell: Any, error: BaseException) -> None:
+        listener = next(one for one in self._listeners if one.tell is tell)
         listener.fail(error)
         if listener.removed:
             self._routes.clear()
 
 
 def _refuse(answer: Any) -> None:
-    """A plain callable that answers with an awaitable: nobody would ever wait for it."""
-    if hasattr(answer, "close"):
-        answer.close()
-    raise TypeError("it answered with an awaitable; define it with `async def`")
+    """A plain callable that answers with an awaitable: nobody would ever wait for it. Other answers mean nothing."""
+    if hasattr(answer, "__await__"):
+        if hasattr(answer, "close"):
+            answer.close()
+        raise TypeError("it answered with an awaitable; define it with `async def`")

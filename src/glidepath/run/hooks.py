@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
@@ -21,42 +21,39 @@ class HookFault(GlidepathError):  # noqa: N818 - it never leaves the run
 
 
 class Opinion(Record):
-    """What the hook `name` answered: a `fault` when there is no answer to trust. `then` is where to go on asking."""
+    """What the hook `name` answered, or a `fault` when there is no answer to trust."""
 
     name: str
     answer: Any
     fault: HookFault | None
-    then: int
 
 
-async def opinion(run: Run, hook: str, pairs: Sequence[tuple[str, Any]], first: int, context: Any) -> Opinion | None:
-    """The first answer but None, from `first` on; None when nobody has one. Raises `Touchdown` to stop the run.
+async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], context: Any) -> Opinion | None:
+    """The next answer but None; None when nobody else has one. Raises `Touchdown` when the run is stopped.
 
     One loop for all that are silent: most hooks have nothing to say most of the time.
     """
-    for index in range(first, len(pairs)):
-        name, method = pairs[index]
-        fault = None
+    for name, method in voices:
         try:
             answer = method(context)
             if answer is None:
                 continue
             if hasattr(answer, "__await__"):
                 answer = await _awaited(run, answer)
+                if answer is None:
+                    continue
+            return Opinion(name, answer, None)
         except Stopped as stopped:
             if stopped.why == "interrupt":
                 raise run.interrupted() from None
             hung = f"no answer within {run.plan.times.hook} s" if stopped.why == "timeout" else "it was cancelled"
-            answer, fault = None, HookFault(f"{hook} of plugin {name!r}: {hung}")
+            return Opinion(name, None, HookFault(f"{hook} of plugin {name!r}: {hung}"))
         except KeyboardInterrupt:
             raise run.interrupted_by_hand() from None
         except BaseException as error:  # SystemExit, too: a hook must not end the process
             if run.watch.gone:
                 raise
-            answer, fault = None, HookFault(f"{hook} of plugin {name!r} raised {type(error).__name__}: {error}")
-            fault.__cause__ = error
-        if answer is not None or fault is not None:
-            return Opinion(name, answer, fault, index + 1)
+            return Opinion(name, None, HookFault(f"{hook} of plugin {name!r} raised {type(error).__name__}: {error}"))
     return None
 
 

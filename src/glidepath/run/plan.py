@@ -70,6 +70,7 @@ class Plan(Value, frozen=True, kw_only=True):
     model_id: str
     system_prompt: str
     tools: Mapping[str, Tool]
+    tool_names: frozenset[str]
     specs: tuple[ToolSpec, ...]
     terminal_tools: frozenset[str]
     approvals: bool

@@ -257,7 +257,8 @@ class Run(Record, eq=False, kw_only=True):
         if self.hooks.observers or self.plan.sink is not None:
             observers = [Observer(name, plugin, self._hook_failed) for name, plugin in self.hooks.observers]
             self.audience = Audience(self.plan.sink, observers, self._hook_failed)
-            self.tell_all = self._tell_all
+            self.audience.outbox = outbox
+            self.tell_all = self.audience
             self.chunks = outbox is not None or self.audience.wants_chunks
         elif outbox is not None:
             self.chunks = True
@@ -298,25 +299,23 @@ class Run(Record, eq=False, kw_only=True):
             return self.tell_all if self.chunks else None
         if not self.audience.wants_chunks:
             return self.outbox.append  # type: ignore[union-attr]
-        return partial(_tell_while_alive, attempt, self._tell_all)
+        return partial(_tell_while_alive, attempt, self.audience)
 
     def leave_outbox(self) -> None:
         """Something that was let go may still count and write: go on with another counter and another outbox."""
         self.next_number = count(self.next_number()).__next__
         if self.outbox is not None:
             self.outbox = self.stream.outbox = self.outbox[:]
-            self.tell_all = self._tell_all if self.audience is not None else self.outbox.append
+            if self.audience is None:
+                self.tell_all = self.outbox.append
+            else:
+                self.audience.outbox = self.outbox
         if self.listening:
             self.emit = self._emitter()
 
     def _emitter(self) -> Callable[..., None]:
         """What `emit` does in this run; made once, because it is called a dozen times a turn."""
         return partial(_emit, self.tell_all, self.run_id, self.parent_id, self.next_number, self.now)
-
-    def _tell_all(self, event: Event) -> None:
-        if self.outbox is not None:
-            self.outbox.append(event)
-        self.audience(event)  # type: ignore[misc]
 
     def _hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
         self.emit(HookFailed, name, hook, error, effect)

@@ -68,11 +68,13 @@ class Bound:
         """False when somebody changed `arguments` in place; from then on they are as they were."""
         if self._arguments is None:
             return True
-        pristine = _wire.loads(self._data)
-        shown, self._arguments = self._arguments, pristine
         try:
-            return bool(shown == pristine)
+            if _wire.encode(self._arguments) == self._data:  # quicker than reading them again to compare
+                return True
+            shown, self._arguments = self._arguments, _wire.loads(self._data)
+            return bool(shown == self._arguments)
         except Exception:  # whatever somebody put in there
+            self._arguments = _wire.loads(self._data)
             return False
 
 
