@@ -146,13 +146,22 @@ class Waiting:
 
 
 class _Tree:
-    """What all meters of a tree share: the lock and the queue."""
+    """What all meters of a tree share: the lock, the queue, and how far reports are behind our own count."""
 
-    __slots__ = ("lock", "queue")
+    __slots__ = ("behind", "lock", "queue")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.queue: list[Waiting] = []  # nearly always empty
+        self.behind = 0
+
+    def tolerates(self, tokens: int, at_most: int) -> bool:
+        """Count what a report is short of; False, and nothing is counted, when that is more than `at_most` in all."""
+        with self.lock:
+            if self.behind + tokens > at_most:
+                return False
+            self.behind += tokens
+            return True
 
 
 class Meter:

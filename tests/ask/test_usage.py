@@ -2,7 +2,7 @@
 
 import pytest
 
-from glidepath import Agent, Limits, LoopOutcome, Usage
+from glidepath import Agent, Budget, Limits, LoopOutcome, Usage
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta
 from glidepath.testing import ScriptedModel, hang, raw, say, virtual
 
@@ -108,3 +108,36 @@ async def test_estimated_usage_still_ends_a_run_at_its_limit():
     assert result.cause.source == "TokenBudgetConstraint"
     assert result.usage.total <= 20_000
     assert result.iterations < 30
+
+
+SHORT = Usage(20, 500)  # half of what a reply of 4,000 characters is by our count: no single call gives that away
+
+
+@virtual
+async def test_a_little_too_little_in_every_call_is_charged_at_our_count_once_it_adds_up():
+    model = ScriptedModel([say("abcd" * 250, usage=Usage(20, 250)), *[say("abcd" * 1000, usage=SHORT)] * 2])
+    agent = Agent(model=model, limits=Limits(max_tokens=100_000))
+    budget = Budget(Limits(max_tokens=100_000))
+    honest, first, second = [(await agent.run("go", parent=budget)).usage for _ in range(3)]
+    assert (honest.output, honest.estimated) == (250, False)
+    assert (first.output, first.estimated) == (1000, True)
+    assert (second.output, second.estimated) == (1000, True)
+
+
+@virtual
+async def test_a_report_within_the_tolerance_is_believed_until_it_is_used_up():
+    replies = [say("abcd" * 100, usage=Usage(20, 50))] * 7
+    agent = Agent(model=ScriptedModel(replies), limits=Limits(max_tokens=100_000))
+    budget = Budget(Limits(max_tokens=100_000))
+    charged = [(await agent.run("go", parent=budget)).usage.output for _ in range(7)]
+    assert charged == [50, 50, 50, 50, 50, 100, 100]  # 4,096 tokens are reserved for each: 5 x 50 is a sixteenth of it
+
+
+@virtual
+async def test_a_model_whose_reports_are_its_bill_is_believed():
+    class Billed(ScriptedModel):
+        usage_is_billed = True
+
+    agent = Agent(model=Billed([say("abcd" * 1000, usage=SHORT)] * 2), limits=Limits(max_tokens=100_000))
+    budget = Budget(Limits(max_tokens=100_000))
+    assert [(await agent.run("go", parent=budget)).usage for _ in range(2)] == [SHORT, SHORT]

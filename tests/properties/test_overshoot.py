@@ -37,6 +37,13 @@ LIES = {
     "no output": lambda sent, written, chance: Usage(input=sent),
     "no input": lambda sent, written, chance: Usage(output=written),
     "text": lambda sent, written, chance: Usage(input="many", output=None),
+    "half": lambda sent, written, chance: Usage(input=sent // 2, output=written // 2),
+    "three quarters": lambda sent, written, chance: Usage(input=sent * 3 // 4, output=written * 3 // 4),
+    "nine tenths": lambda sent, written, chance: Usage(input=sent * 9 // 10, output=written * 9 // 10),
+    "half of the output": lambda sent, written, chance: Usage(input=sent, output=written // 2),
+    "some share": lambda sent, written, chance: Usage(
+        input=int(sent * chance.uniform(0.3, 1)), output=int(written * chance.uniform(0.3, 1))
+    ),
     "anything": lambda sent, written, chance: chance.choice(
         [None, Usage(), Usage(input=sent, output=written), Usage(input=-5, output=written), Usage(input=math.inf)]
     ),

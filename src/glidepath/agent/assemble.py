@@ -61,6 +61,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         landing_notice_tokens=estimate(LANDING_NOTICE) + 8,
         price=find_price(config, needed=limits.max_cost is not None),
         counter=getattr(model, "count_tokens", None),
+        usage_is_billed=getattr(model, "usage_is_billed", False) is True,
         near_tokens=config.guardrails.reserve_tokens,
         near_money=_near_money(config),
         estimator=estimator,

@@ -12,7 +12,7 @@ from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, pump
 from glidepath.ask.booking import Booking, board, book, book_landing, fit, shape_view
 from glidepath.ask.gates import offer
-from glidepath.ask.usage import settled
+from glidepath.ask.usage import held_to_our_count, settled
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RateLimitedError, TransientError
 from glidepath.events import (
@@ -147,7 +147,7 @@ class _Call(Record, eq=False):
                 run.watch.open_window()  # it was showing text then, and is not what the run has waited for
             if run.chunks:
                 run.emit(StreamChunk, "", True)
-            self._settle(attempt, booking)
+            self._settle(attempt, booking, view)
         return attempt
 
     async def _book(self, count: int | None) -> Booking:
@@ -274,7 +274,7 @@ class _Call(Record, eq=False):
 
     # --- settling ---------------------------------------------------------------------------------------------
 
-    def _settle(self, attempt: Attempt, booking: Booking) -> None:
+    def _settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
         """Charge what the attempt used; what failed before its first delta is free."""
         run, plan = self.run, self.run.plan
         reservation = booking.reservation
@@ -283,7 +283,10 @@ class _Call(Record, eq=False):
             reservation.cancel()
         else:
             reported = attempt.end.usage if attempt.end is not None else None
-            self.usage = usage = settled(reported, booking.estimate, booking.input, attempt)
+            usage = settled(reported, booking.estimate, booking.input, attempt)
+            if not (usage.estimated or plan.usage_is_billed or run.hooks.context_transform) and run.meter.limited:
+                usage = held_to_our_count(run, usage, reservation.tokens, view, attempt)
+            self.usage = usage
             money = 0 if plan.price is None else plan.price.cost(usage)
             reservation.settle(usage.input + usage.output, money)
             run.money += money

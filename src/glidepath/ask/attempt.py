@@ -72,8 +72,7 @@ class Attempt(Record, gc=False):
 
     def visible(self) -> int:
         """Bytes the model has written, without rounding."""
-        text = self.text or "".join(self.parts)
-        size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+        size = _bytes(self.text or "".join(self.parts))
         for call in self.calls.values():
             size += _bytes(call[2])
         for thought in self.thinking:
@@ -127,8 +126,7 @@ class Attempt(Record, gc=False):
 
     def tokens(self, bytes_per_token: int) -> int:
         """The size of its message in the transcript, by the built-in estimate."""
-        size = 8 + 20 * len(self.calls)
-        return size + (self.size if self.text.isascii() else self.weight()) // bytes_per_token
+        return 8 + 20 * len(self.calls) + self.visible() // bytes_per_token
 
 
 def _fresh(call_id: str, seen: set[str]) -> str:

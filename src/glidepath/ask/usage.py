@@ -1,16 +1,24 @@
-"""What a call really used. A provider's figures are believed only when they can be true."""
+"""What a call really used. A provider's figures are believed only when they can be true.
+
+A provider may also report a little too little in every call. No single figure gives that away, so the ledger keeps
+count: all calls of a tree together may report less than our own count (a token for every four characters of text)
+by a sixteenth of one call's worst case. From then on the larger figure is charged. A model whose reports are its bill
+is not held to that (`usage_is_billed`).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from glidepath.messages import Usage
+from glidepath.messages import Message, Usage
 
 if TYPE_CHECKING:
     from glidepath.ask.attempt import Attempt
+    from glidepath.run import Run
 
-__all__ = ["settled"]
+__all__ = ["held_to_our_count", "settled"]
 
 # No tokenizer packs more than eight bytes of ordinary text into a token on average, and our own input estimate counts
 # three: less than three tenths of it, or many times as much, cannot be true.
@@ -19,6 +27,9 @@ _LEAST_SHARE = 0.3
 _SLACK = 64
 _ABSURD = 16
 _ABSURD_SLACK = 100_000
+_CHARS_PER_TOKEN = 4
+_CALL_TOKENS = 8  # what a tool call costs beside its arguments
+_SIXTEENTH = 16  # our worst case is more than a call: of the call itself this is less than a tenth
 
 
 def settled(reported: Usage | None, estimate: int, charge: int, attempt: Attempt) -> Usage:
@@ -67,3 +78,32 @@ def _plausible(given: Any, least: float, estimate: int) -> int | None:
 
 def _within(part: Any, whole: int) -> int | None:
     return part if type(part) is int and 0 <= part <= whole else None
+
+
+def held_to_our_count(run: Run, usage: Usage, reserved: int, view: Sequence[Message], attempt: Attempt) -> Usage:
+    """A plausible report, or our own count where the tree's reports have fallen too far behind it.
+
+    `reserved` is the worst case of the call, in tokens; `view` is what it sent.
+    """
+    sent = (len(run.plan.system_prompt) + _characters(run, view)) // _CHARS_PER_TOKEN
+    written = attempt.visible() // _CHARS_PER_TOKEN + _CALL_TOKENS * len(attempt.calls)
+    short = max(0, sent - usage.input) + max(0, written - usage.output)
+    if not short or run.meter.tree.tolerates(short, reserved // _SIXTEENTH):
+        return usage
+    return Usage(
+        max(sent, usage.input),
+        max(written, usage.output),
+        usage.cache_read,
+        usage.cache_write,
+        usage.reasoning,
+        estimated=True,
+    )
+
+
+def _characters(run: Run, view: Sequence[Message]) -> int:
+    """The characters a call sends; what was counted before is not counted again."""
+    counted, characters = run.weighed if run.weighed_view is view else (0, 0)
+    for message in view[counted:]:
+        characters += len(message.text) + 1  # something stands between two messages
+    run.weighed_view, run.weighed = view, (len(view), characters)
+    return characters

@@ -88,6 +88,7 @@ class Plan(Value, frozen=True, kw_only=True):
     landing_notice_tokens: int
     price: Price | None
     counter: Callable[[Any], Any] | None
+    usage_is_billed: bool
     near_tokens: int
     near_money: int
     estimator: TokenEstimator

@@ -113,6 +113,9 @@ class Run(Record, eq=False, kw_only=True):
     view_tokens: int = 0
     anchor: int = 0
     """What the view's size is off the provider's own count."""
+    weighed: tuple[int, int] = (0, 0)
+    """How many messages of `weighed_view` were counted, and their characters."""
+    weighed_view: Sequence[Message] = ()
     first_new: int = 0
     call_ids: set[str]
     pinned: list[int]
