@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from glidepath.messages import Usage
     from glidepath.outcome import AgentState, LoopOutcome, ResourceAction, ResourceValidation, RunResult, StopCause
     from glidepath.plugins import PluginNames
-    from glidepath.run import CancelToken
+    from glidepath.run import CancelToken, answer, approve, deny
     from glidepath.sessions import Session
     from glidepath.spi import Plugin, ProtocolPolicy, ResourceConstraint, ResourceContext
     from glidepath.tools import Tool, ToolContext, ToolResult, tool
@@ -50,6 +50,9 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "Usage",
+    "answer",
+    "approve",
+    "deny",
     "tool",
 ]
 
@@ -67,7 +70,7 @@ _HOMES = {
         "StopCause",
     ),
     "glidepath.plugins": ("PluginNames",),
-    "glidepath.run": ("CancelToken",),
+    "glidepath.run": ("CancelToken", "answer", "approve", "deny"),
     "glidepath.sessions": ("Session",),
     "glidepath.spi": ("Plugin", "ProtocolPolicy", "ResourceConstraint", "ResourceContext"),
     "glidepath.tools": ("Tool", "ToolContext", "ToolResult", "tool"),

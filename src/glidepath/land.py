@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glidepath.admit import poll
 from glidepath.ask import Reply, ask
@@ -130,8 +130,8 @@ def _cut_off(run: Run, reason: str) -> Ending:
 
 
 def paused(run: Run) -> Ending:
-    """A person must decide; everything else of the batch is done."""
-    run.close_turn()
+    """A person must decide; everything else of the batch is done. The turn ends when the run goes on."""
+    run.turn_open = False
     run.emit(RunPaused, tuple(pending.call.id for pending in run.pending))
     return Ending(state=AgentState.WAITING_FOR_INPUT, outcome=LoopOutcome.PAUSED, text=run.text)
 
@@ -164,7 +164,9 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     witness(run, verdict)
     answer_open_calls(run, "cancelled", f"Not executed: {verdict.cause.reason}.")
     run.close_turn()
-    if verdict.gentle and run.plan.landing != "off" and (run.iterations or run.meter.parent is None):
+    if run.resumed is not None and _nothing_changed(run, verdict):
+        return _as_before(run)
+    if verdict.gentle and run.plan.landing != "off" and _may_call(run):
         run.enter(AgentState.RUNNING)  # the batch it may have been in is over
         run.emit(LandingStarted, verdict.cause.source, verdict.cause.reason)
         try:
@@ -178,6 +180,25 @@ async def land(run: Run, verdict: Verdict) -> Ending:
             return Ending(state=verdict.state, outcome=LoopOutcome.WRAPPED_UP, cause=verdict.cause, text=run.text)
     text = run.text or summary(run)
     return Ending(state=verdict.state, outcome=verdict.cut, cause=verdict.cause, text=text, partial=True)
+
+
+def _may_call(run: Run) -> bool:
+    """Whether the landing call is paid for: on a budget above, from the first turn on; resumed, if enough is left."""
+    paid = run.resumed is None or run.resumed.landing_paid
+    return paid and (run.meter.parent is None or (run.iterations > 0 and run.boarded))
+
+
+def _nothing_changed(run: Run, verdict: Verdict) -> bool:
+    """True for a run that had ended at a limit, was resumed, and may not begin a turn because the limit still holds."""
+    before: Any = run.resumed.snapshot  # type: ignore[union-attr]
+    return before.state in (verdict.state, AgentState.COMPLETED) and run.iterations == before.iterations
+
+
+def _as_before(run: Run) -> Ending:
+    """It has ended as it had: its answer, if it had landed, is the one it wrote then."""
+    then: Any = run.resumed.snapshot  # type: ignore[union-attr]
+    text = run.text or summary(run)
+    return Ending(state=then.state, outcome=then.outcome, cause=then.cause, text=text, partial=then.partial)
 
 
 async def _landing_call(run: Run, verdict: Verdict) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from glidepath.admit import poll
 from glidepath.ask import ask, board
 from glidepath.errors import ModelError
-from glidepath.execute import execute
+from glidepath.execute import execute, finish_batch
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, smooth
 from glidepath.land import close_out, delivered, failed, land, paused, refuse_cut_calls, take
 from glidepath.run import Touchdown
@@ -25,12 +25,29 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
     try:
         run.add_prompt(prompt)
         await board(run)
-        await poll(run, "steering")
-        return await _turns(run)
+        ending = await _unfinished(run) if run.turn_open else None
+        if run.hooks.steering and ending is None:
+            await poll(run, "steering")
+        return ending or await _turns(run)
     except Touchdown as touchdown:
         return await land(run, touchdown.verdict)
     except ModelError as error:
         return failed(run, error)
+
+
+async def _unfinished(run: Run) -> Ending | None:
+    """The turn that a resumed run had stopped in: its calls are finished first."""
+    if not smooth(run, AFTER_MODEL):
+        await judge(run, AFTER_MODEL)
+    if await finish_batch(run):
+        run.close_turn()
+        return delivered(run)
+    if run.pending:
+        return paused(run)
+    if not smooth(run, AFTER_TOOLS):
+        await judge(run, AFTER_TOOLS)
+    run.close_turn()
+    return None
 
 
 async def _turns(run: Run) -> Ending:

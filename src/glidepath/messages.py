@@ -262,6 +262,14 @@ class UnknownMessage(Value, frozen=True, gc=False, tag_field="role", tag="unknow
         return ""
 
 
+def placed(
+    reply: AssistantMessage, results: Sequence[ToolResultMessage], result: ToolResultMessage
+) -> tuple[ToolResultMessage, ...]:
+    """The results of a reply with one more: in the order of its calls."""
+    order = {call.id: place for place, call in enumerate(reply.tool_calls)}
+    return tuple(sorted([*results, result], key=lambda one: order[one.call_id]))
+
+
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolResultMessage | CustomMessage | UnknownMessage
 
 codec: _wire.Codec[Any, UnknownMessage] = _wire.Codec(

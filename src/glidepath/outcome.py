@@ -18,14 +18,17 @@ __all__ = [
     "TRANSITIONS",
     "AbandonedWork",
     "AgentState",
+    "Charge",
     "LoopOutcome",
     "PendingCall",
     "ResourceAction",
     "ResourceValidation",
     "RunResult",
+    "Snapshot",
     "Spend",
     "StopCause",
     "ValidationRecord",
+    "Verdict",
     "dollars",
 ]
 
@@ -190,6 +193,15 @@ class StopCause(Value, frozen=True, kw_only=True):
     metrics: Mapping[str, Any] = {}
 
 
+class Verdict(Value, frozen=True, kw_only=True):
+    """Why and how a run must come down. `gentle`: a landing call may still be made."""
+
+    state: AgentState
+    cause: StopCause
+    gentle: bool = True
+    cut: LoopOutcome = LoopOutcome.CUT_OFF
+
+
 class AbandonedWork(Value, frozen=True, kw_only=True):
     """Work that ignored cancellation and was let go: it may still be running."""
 
@@ -214,6 +226,79 @@ class Spend(Value, frozen=True, kw_only=True):
     calls: int = 0
     usage: Usage = Usage()
     cost: Decimal | None = None
+
+
+class Charge(Value, frozen=True, kw_only=True):
+    """What one model or child has cost so far, money exactly."""
+
+    calls: int = 0
+    usage: Usage = Usage()
+    picodollars: int = 0
+
+
+class Snapshot(Value, frozen=True, kw_only=True):
+    """What a run must carry over a pause, a crash or a limit, and what its messages do not tell. Plain JSON.
+
+    `turns` to `picodollars` are the figures of the run's meter, descendants included. `cause` and what stands beside it
+    is set once the run has ended. `votes` are those of a batch that waits for a person: did a terminal tool succeed,
+    did anybody vote to end, did all.
+    """
+
+    run_id: str
+    # counters
+    iterations: int = 0
+    tool_calls: int = 0
+    landing_calls: int = 0
+    empty_outcomes: int = 0
+    cut_calls_refused: bool = False
+    last_error: bool = False
+    rescued: bool = False
+    elapsed: float = 0.0
+    next_event: int = 1
+    # spend
+    spent: Charge = Charge()
+    children_spent: Mapping[str, Charge] = {}
+    turns: int = 0
+    metered_tool_calls: int = 0
+    descendants: int = 0
+    tokens: int = 0
+    picodollars: int = 0
+    on_budget: bool = False
+    """It spent from a budget above its own, and may not go on without one."""
+    # coming down
+    verdict: Verdict | None = None
+    notice: StopCause | None = None
+    wind_down: StopCause | None = None
+    final_turn: Verdict | None = None
+    work_withdrawn: bool = False
+    withdrawal: StopCause | None = None
+    withdrawn: tuple[str, ...] = ()
+    notices_told: tuple[tuple[str, str], ...] = ()
+    later: tuple[tuple[str, str, str], ...] = ()
+    waiting: tuple[Message, ...] = ()
+    # the answer so far, and the transcript
+    text: str = ""
+    parts: tuple[str, ...] = ()
+    stop_reason: StopReason | None = None
+    first_new: int = 0
+    pinned: tuple[int, ...] = ()
+    votes: tuple[bool, bool, bool] | None = None
+    guards: dict[str, Any] = field(default_factory=dict)
+    # what the result tells as well
+    violations: tuple[ValidationRecord, ...] = ()
+    children: tuple[RunResult, ...] = ()
+    pending: tuple[PendingCall, ...] = ()
+    abandoned: tuple[AbandonedWork, ...] = ()
+    unknown_effects: tuple[ToolCall, ...] = ()
+    # how it ended, if it did
+    state: AgentState | None = None
+    outcome: LoopOutcome | None = None
+    cause: StopCause | None = None
+    partial: bool = False
+
+    def __repr__(self) -> str:
+        ended = "" if self.outcome is None else f", {self.outcome.name}"
+        return f"<Snapshot of {self.run_id}: {self.iterations} turns, {len(self.pending)} pending{ended}>"
 
 
 class RunResult(Value, frozen=True, kw_only=True):
@@ -244,6 +329,8 @@ class RunResult(Value, frozen=True, kw_only=True):
     unknown_effects: tuple[ToolCall, ...] = ()
     undelivered: tuple[Message, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+    """What `Agent.resume` needs; None when the run is DONE. What this result tells anyway is not in it twice."""
 
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -15,6 +15,9 @@ from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, check_sendable, make_config
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.prices import find_price
+from glidepath.agent.resuming import Target, check_decisions, find
+from glidepath.agent.threads import in_its_own_loop
+from glidepath.ask.booking import LEAST_LANDING
 from glidepath.constraints import KillSwitchConstraint
 from glidepath.context import repair
 from glidepath.errors import ConfigurationError
@@ -24,11 +27,11 @@ from glidepath.land import failure
 from glidepath.ledger import Amount, Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message, UserMessage, codec
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.plugins import Lineup
-from glidepath.run import CancelToken, Ending, Plan, Run, RunStream, Signal, Watch
+from glidepath.run import CancelToken, Decision, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, restore_meter
 from glidepath.sessions import Session
-from glidepath.tools import Tool, ToolContext, tool
+from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 __all__ = ["Agent"]
 
@@ -75,48 +78,67 @@ class Agent:
             return await parent.spawn(self, prompt)
         return await self._fly(prompt, session, cancel, parent, None)
 
+    async def resume(
+        self,
+        target: Target,
+        *,
+        decisions: Mapping[str, Decision] | None = None,
+        limits: Limits | None = None,
+        cancel: CancelToken | None = None,
+        parent: Budget | None = None,
+    ) -> RunResult:
+        """Go on with a run that was paused, cancelled, limited or failed; one that is DONE is returned as it is.
+
+        `target` is its `RunResult`, or its `Session`. `decisions` say what becomes of the calls that wait for a
+        person; those without one wait on, and the run pauses again. The meters go on where they stood; `limits`
+        replaces the limits. A run that spent from a `Budget` needs one again as `parent`.
+        """
+        return await self._fly_on(target, decisions, limits, cancel, parent, None)
+
     def run_sync(self, prompt: str | Sequence[Message] | Message, **keywords: Any) -> RunResult:
         """The same for code without an event loop; inside a running loop it uses a thread and a loop of its own."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self.run(prompt, **keywords))
-        import threading
+        return in_its_own_loop(partial(self.run, prompt, **keywords))
 
-        outcome: list[Any] = []
-
-        def work() -> None:
-            try:
-                outcome.append(asyncio.run(self.run(prompt, **keywords)))
-            except BaseException as error:
-                outcome.append(error)
-
-        thread = threading.Thread(target=work, name="glidepath-run-sync")
-        thread.start()
-        thread.join()
-        if isinstance(outcome[0], BaseException):
-            raise outcome[0]
-        return outcome[0]  # type: ignore[no-any-return]
+    def resume_sync(self, target: Target, **keywords: Any) -> RunResult:
+        """`resume` for code without an event loop, as `run_sync` is `run`."""
+        return in_its_own_loop(partial(self.resume, target, **keywords))
 
     def stream(
         self,
-        prompt: str | Sequence[Message] | Message,
+        prompt: str | Sequence[Message] | Message | None = None,
         *,
         session: str | Session | None = None,
         cancel: CancelToken | None = None,
         parent: Budget | None = None,
+        resume: Target | None = None,
+        decisions: Mapping[str, Decision] | None = None,
+        limits: Limits | None = None,
     ) -> RunStream:
-        """The same run with its events: `async with agent.stream(...) as stream: async for event in stream: ...`."""
-        messages = _as_messages(prompt)
-        return RunStream(partial(self._fly, messages, session, cancel, parent))
+        """The same run with its events: `async with agent.stream(...) as stream: async for event in stream: ...`.
+
+        `resume=` instead of a prompt, with `decisions` and `limits`, is `resume()` with its events.
+        """
+        if resume is None:
+            if decisions is not None or limits is not None:
+                raise ConfigurationError("decisions and limits belong to resume=...; a new run has those of its agent")
+            messages = _as_messages(prompt)
+            return RunStream(partial(self._fly, messages, session, cancel, parent))
+        if prompt is not None or session is not None:
+            raise ConfigurationError("stream(resume=...) goes on without a new prompt and in its own session")
+        found = find(resume)  # what is wrong is said here, not when the first event is asked for
+        if not isinstance(found, RunResult):
+            check_decisions(decisions, found[0])
+        return RunStream(partial(self._fly_on, resume, decisions, limits, cancel, parent))
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
         """A tool that hands its `task` to this agent, as a child of the run that calls it."""
 
-        async def delegate(task: str, context: ToolContext) -> str:
+        async def delegate(task: str, context: ToolContext) -> str | ToolResult:
             result = await context.spawn(self, task, limits)
             if result.outcome is LoopOutcome.DONE:
                 return result.text
+            if result.outcome is LoopOutcome.PAUSED:
+                return ToolResult(_paused_line(result), is_error=True, kind="paused")
             return f"[{_partial_line(result)}]\n{result.text}"
 
         return tool(delegate, name=name, description=description)
@@ -141,6 +163,54 @@ class Agent:
         watch = _watch(plan, now, shared)
         run = _open(plan, home, messages, meter, watch, None, stream)
         return await _finish(run, home, messages, cancel)
+
+    async def _fly_on(
+        self,
+        target: Target,
+        decisions: Mapping[str, Decision] | None,
+        limits: Limits | None,
+        cancel: CancelToken | None,
+        parent: Budget | None,
+        stream: RunStream | None,
+    ) -> RunResult:
+        found = find(target)
+        if isinstance(found, RunResult):
+            return found
+        snapshot, home = found
+        return await self.carry_on(
+            snapshot, home, check_decisions(decisions, snapshot), limits, cancel=cancel, parent=parent, stream=stream
+        )
+
+    async def carry_on(
+        self,
+        snapshot: Snapshot,
+        home: Session,
+        decisions: Mapping[str, Decision],
+        limits: Limits | None = None,
+        *,
+        cancel: CancelToken | None = None,
+        parent: Budget | None = None,
+        stream: RunStream | None = None,
+    ) -> RunResult:
+        """Go on with a run from its snapshot, in a session that has its messages and the state of its guards."""
+        config, plan = self.config, self._plan
+        if limits is not None:
+            if not isinstance(limits, Limits):
+                raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
+            config = replace(config, limits=limits)
+            plan = assemble(config)
+            snapshot = replace(snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False)
+        self._check_root(cancel, parent, config.limits)
+        if snapshot.on_budget and parent is None:
+            raise ConfigurationError("this run spent from a Budget; pass it again: resume(..., parent=budget)")
+        if parent is not None:
+            plan = _priced(plan, config, parent.meter)
+        now = asyncio.get_running_loop().time()
+        meter = Meter(plan.caps, parent.meter if parent is not None else None)
+        restore_meter(meter, snapshot)
+        watch = _watch(plan, now, parent.deadline(now) if parent is not None else inf, snapshot.elapsed)
+        run = _open(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
+        return await _finish(run, home, (), cancel)
 
     async def fly_child(self, prompt: Any, *, parent: Run, limits: Limits | None, cancel: CancelToken) -> RunResult:
         """Run as a child of another run: on its budget, within its time, under its guards."""
@@ -178,7 +248,7 @@ class Agent:
         config = replace(config, constraints=(*config.constraints, *constraints))
         return assemble(config, parent.lineup.inheritable())
 
-    def _check_root(self, cancel: Any, parent: Any) -> None:
+    def _check_root(self, cancel: Any, parent: Any, limits: Limits | None = None) -> None:
         config = self.config
         if cancel is not None and not isinstance(cancel, CancelToken):
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
@@ -189,7 +259,7 @@ class Agent:
                 else ""
             )
             raise ConfigurationError(f"parent must be a Budget, not {type(parent).__name__}{hint}")
-        own = bool(config.constraints) if config.replace_defaults else config.limits.bounded
+        own = bool(config.constraints) if config.replace_defaults else (limits or config.limits).bounded
         bounded = own or config.unbounded
         if not bounded and (parent is None or not parent.limits.bounded):
             raise ConfigurationError(
@@ -211,8 +281,8 @@ def _priced(plan: Plan, config: LoopConfig, budget: Meter) -> Plan:
     return replace(plan, price=find_price(config, needed=True))
 
 
-def _watch(plan: Plan, now: float, shared: float) -> Watch:
-    own = inf if plan.timeout is None else now + plan.timeout
+def _watch(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> Watch:
+    own = inf if plan.timeout is None else now - elapsed + plan.timeout
     deadline = min(own, shared)
     landing = plan.times.landing if deadline == own else min(plan.times.landing, max(0.0, deadline - now) / 4)
     switches = tuple(switch.thrown for switch in plan.constraints if isinstance(switch, KillSwitchConstraint))
@@ -227,9 +297,11 @@ def _open(
     watch: Watch,
     parent_id: str | None,
     stream: RunStream | None,
+    *,
+    resumed: Resumption | None = None,
 ) -> Run:
     try:
-        return _opened(plan, home, messages, meter, watch, parent_id, stream)
+        return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed)
     except BaseException:
         watch.disarm()  # or its timer would interrupt the caller long after
         raise
@@ -243,18 +315,26 @@ def _opened(
     watch: Watch,
     parent_id: str | None,
     stream: RunStream | None,
+    *,
+    resumed: Resumption | None,
 ) -> Run:
     if home.in_flight:
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
-    repaired = plan.repair(home.messages, keep_custom=True)
-    if repaired is not home.messages:
-        home.messages[:] = repaired
-    reserve = _landing_reserve(plan, messages, meter)
+    if resumed is None:
+        not_decided = home.state is AgentState.WAITING_FOR_INPUT
+        repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
+        if repaired is not home.messages:
+            home.messages[:] = repaired
+        reserve = _landing_reserve(plan, messages, meter)
+    else:
+        task = [home.messages[place] for place in resumed.snapshot.pinned]
+        reserve = _what_is_left(_landing_reserve(plan, task, meter), meter)
+        resumed.landing_paid = _enough_to_land(plan, reserve, meter)
     meter.near_tokens, meter.near_money = plan.near_tokens, plan.near_money
     meter.hold_landing(reserve)
     run = Run.open(
         plan,
-        run_id=f"run_{os.urandom(8).hex()}",
+        run_id=f"run_{os.urandom(8).hex()}" if resumed is None else resumed.snapshot.run_id,
         parent_id=parent_id,
         session_id=home.id,
         messages=home.messages,
@@ -263,6 +343,7 @@ def _opened(
         watch=watch,
         landing_reserve=reserve,
         stream=stream,
+        resumed=resumed,
     )
     home.in_flight = True
     if stream is not None:
@@ -288,6 +369,24 @@ def _landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> A
         if plan.caps.money is not None:
             money = min(money, plan.caps.money // 4)
     return Amount(tokens, money)
+
+
+def _what_is_left(reserve: Amount, meter: Meter) -> Amount:
+    """The landing reserve of a run that goes on: no more than its own limits leave."""
+    caps = meter.caps
+    tokens = reserve.tokens if caps.tokens is None else min(reserve.tokens, caps.tokens - meter.tokens)
+    money = reserve.money if caps.money is None else min(reserve.money, caps.money - meter.money)
+    return Amount(max(0, tokens), max(0, money))
+
+
+def _enough_to_land(plan: Plan, reserve: Amount, meter: Meter) -> bool:
+    """Whether a landing call from this reserve could say anything."""
+    least = plan.landing_fixed_tokens + LEAST_LANDING
+    price = plan.price
+    poor = meter.caps.tokens is not None and reserve.tokens < least
+    if meter.caps.money is not None and price is not None:
+        poor = poor or reserve.money < least * max(price.worst_input, price.output)
+    return not poor
 
 
 async def _finish(
@@ -348,6 +447,14 @@ def _report_child(parent: Run, child: Run) -> None:
         result.outcome.name,
         result.usage,
         result.cost,
+    )
+
+
+def _paused_line(result: RunResult) -> str:
+    waiting = ", ".join(f"{waiting.call.name} ({waiting.reason})" for waiting in result.pending)
+    return (
+        f"The agent stopped before this was done: {waiting}. A person has to decide, and cannot do so inside a "
+        "delegated task. Nothing of it was executed. Do without it, or say in your answer what has to be decided."
     )
 
 

@@ -19,6 +19,7 @@ from glidepath.messages import (
 __all__ = ["repair", "sendable"]
 
 _INTERRUPTED = "Interrupted: this call has no result. Whether it took effect is not known."
+_NOT_DECIDED = "Not executed: a person had to decide about this call, and did not."
 
 Answers: TypeAlias = dict[tuple[int, int], ToolResultMessage]
 """The result of each call, by the place of its message and its place in that message."""
@@ -30,13 +31,14 @@ def sendable(messages: Sequence[Message]) -> Sequence[Message]:
     return messages if len(found) == len(messages) else found
 
 
-def repair(messages: Sequence[Message], *, keep_custom: bool = False) -> Sequence[Message]:
+def repair(messages: Sequence[Message], *, keep_custom: bool = False, not_decided: bool = False) -> Sequence[Message]:
     """A transcript any provider accepts: every call has one result, right behind it, and every call id is used once.
 
     A missing result becomes an "interrupted" error; a result without its call, and a second one for the same call,
     is dropped; a result found further on is moved up to its call; results stand in the order of the calls. A call id
     used before gets a suffix (`_2`, `_3`, ...), and so does its result. Custom and unknown messages are left out,
-    unless asked for: then they stand behind the results they interrupted.
+    unless asked for: then they stand behind the results they interrupted. `not_decided`: what has no result was waiting
+    for a person, and is answered so.
     Returns the same object when there is nothing to repair. Looks at every message: for the start of a session.
     """
     answers, ids = _match(messages)
@@ -50,7 +52,7 @@ def repair(messages: Sequence[Message], *, keep_custom: bool = False) -> Sequenc
         if type(message) is AssistantMessage and (calls := message.tool_calls):
             fresh = [names.claim(call.id) for call in calls]
             mended.append(_renamed(message, fresh))
-            mended += [_answer(call, fresh[k], answers.get((place, k))) for k, call in enumerate(calls)]
+            mended += [_answer(call, fresh[k], answers.get((place, k)), not_decided) for k, call in enumerate(calls)]
         else:
             mended.append(message)
     same = len(mended) == len(messages) and all(a is b for a, b in zip(mended, messages, strict=True))
@@ -105,7 +107,9 @@ def _renamed(message: AssistantMessage, fresh: list[str]) -> AssistantMessage:
     return replace(message, blocks=tuple(blocks))
 
 
-def _answer(call: ToolCall, call_id: str, result: ToolResultMessage | None) -> ToolResultMessage:
+def _answer(call: ToolCall, call_id: str, result: ToolResultMessage | None, not_decided: bool) -> ToolResultMessage:
+    if result is None and not_decided:
+        return ToolResultMessage(call_id, call.name, _NOT_DECIDED, is_error=True, kind="not_decided")
     if result is None:
         return ToolResultMessage(call_id, call.name, _INTERRUPTED, is_error=True, kind="interrupted")
     return result if result.call_id == call_id else replace(result, call_id=call_id)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.events import ApprovalRequested, GuardTripped, HookFailed
 from glidepath.execute.batch import run_together
-from glidepath.execute.calls import clear, prepare
+from glidepath.execute.calls import clear, decided, prepare
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
-from glidepath.run import HookFault, Stopped, Touchdown, Verdict, opinion, report, tethered
+from glidepath.run import HookFault, Stopped, Touchdown, Verdict, opinion, place, report, tethered
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.tools import ToolContext
 from glidepath.tools.text import clean
@@ -22,7 +22,7 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["answer_open_calls", "execute"]
+__all__ = ["answer_open_calls", "execute", "finish_batch"]
 
 MAX_RESULT_CHARS = 32_000
 SHARE = 0.35  # of what is left of window and token budget, for one batch
@@ -49,21 +49,80 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         _learn(run, step)
         if run.watch.interrupt is not None:
             raise run.interrupted()
-        done = _votes(jobs)
+        done = _votes(jobs) if not run.pending else _put_off(run, jobs)
     run.state = AgentState.RUNNING
     return done
 
 
+async def finish_batch(run: Run) -> bool:
+    """Go on with the batch a run stopped in: what was decided is done, what was not waits on. As `execute` otherwise.
+
+    A call that neither waits nor was decided about had not begun when the process died: it takes the usual way.
+    """
+    reply: Any = run.reply
+    waiting = {pending.call.id: pending for pending in run.pending}
+    fresh = _not_begun(run, waiting)
+    made = {job.call.id: job for job in fresh}
+    jobs = [made.get(call.id) or _waiting_job(run, call, waiting.get(call.id)) for call in run.open_calls()]
+    run.state = AgentState.WAITING_FOR_TOOL
+    if fresh:
+        await clear(run, fresh)
+    await decided(run, jobs, run.resumed.decisions)  # type: ignore[union-attr]
+    await _fly(run, jobs)
+    if run.spawned or run.hooks.after_tool_call:
+        await _follow_up(run, jobs)
+    fatal = None
+    limit = partial(_result_budget, run, len(jobs))
+    for job in jobs:
+        if job.result is not None:
+            place(run, job.message(run, limit))
+            fatal = fatal or job.fatal
+    run.pending = tuple([waiting.get(job.call.id) or _pend(run, job) for job in jobs if job.result is None])
+    if fatal is not None:
+        raise Touchdown(_fatal(fatal))
+    _learn(run, Step(reply.tool_calls, run.plan.tools, run.withdrawn, run.notice is not None))
+    if run.watch.interrupt is not None:
+        raise run.interrupted()
+    done = not _put_off(run, jobs) and not run.pending and _carried(run)
+    run.state = AgentState.RUNNING
+    return done
+
+
+def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
+    """The calls that were neither begun nor shown to a person, ready to be judged."""
+    known = run.resumed.decisions  # type: ignore[union-attr]
+    calls = [call for call in run.open_calls() if call.id not in waiting and call.id not in known]
+    return prepare(run, calls) if calls else []
+
+
+def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
+    """A call that waits for a decision, with the arguments that were shown."""
+    if pending is not None:
+        call = pending.call
+    job = Job(call, run.plan.tools.get(call.name))
+    job.waits_for = "" if pending is None else pending.reason
+    if job.tool is None:
+        job.refuse("unknown_tool", f"Not executed: the tool {call.name!r} no longer exists.")
+    return job
+
+
 def answer_open_calls(run: Run, kind: str, text: str) -> None:
     """Give every call of the current reply that has none yet this error result."""
+    gaps = run.pending or run.resumed is not None  # results that have come may belong behind those made here
     results = list(run.results)
     for call in run.open_calls():
         job = Job(call, run.plan.tools.get(call.name))
         job.refuse(kind, text)
         message = job.message(run)
-        run.add(message)
-        results.append(message)
-    run.results = tuple(results)
+        if gaps:
+            place(run, message)
+        else:
+            run.add(message)
+            results.append(message)
+    if gaps:
+        run.pending = ()
+    else:
+        run.results = tuple(results)
 
 
 # --- guards -----------------------------------------------------------------------------------------------------
@@ -203,6 +262,8 @@ def _finish(run: Run, jobs: list[Job]) -> None:
     results: list[ToolResultMessage] = []
     fatal = None
     for job in jobs:
+        if job.result is None and not _may_wait(run, jobs):
+            job.refuse("cancelled", "Not executed: the run is being stopped.")
         if job.result is None:
             run.pending = (*run.pending, _pend(run, job))
         else:
@@ -213,6 +274,11 @@ def _finish(run: Run, jobs: list[Job]) -> None:
     run.results = tuple(results)
     if fatal is not None:
         raise Touchdown(_fatal(fatal))
+
+
+def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
+    """A run that is coming down pauses for nobody."""
+    return run.watch.interrupt is None and not any(job.fatal for job in jobs)
 
 
 def _pend(run: Run, job: Job) -> PendingCall:
@@ -296,6 +362,30 @@ def _votes(jobs: Sequence[Job]) -> bool:
         if job.result is not None and (job.result.terminate or job.tool is None or job.tool.terminal):
             return _count_votes(jobs)
     return False
+
+
+def _put_off(run: Run, jobs: Sequence[Job]) -> bool:
+    """A person must decide first: keep the votes of the calls that have their results. Always False."""
+    terminal, voted, unanimous = run.votes or (False, False, True)
+    for job in jobs:
+        tool, result = job.tool, job.result
+        if result is None:
+            continue
+        if tool is None:
+            unanimous = False
+        elif tool.terminal and not result.is_error:
+            terminal = True
+        elif tool.votes_on_termination:
+            voted = voted or result.terminate
+            unanimous = unanimous and result.terminate
+    run.votes = (terminal, voted, unanimous)
+    return False
+
+
+def _carried(run: Run) -> bool:
+    """What the votes of a whole batch come to, now that every call has its result."""
+    (terminal, voted, unanimous), run.votes = run.votes or (False, False, False), None
+    return terminal or (voted and unanimous)
 
 
 def _count_votes(jobs: Sequence[Job]) -> bool:

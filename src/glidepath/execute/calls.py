@@ -10,15 +10,20 @@ from glidepath.events import HookFailed
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, StopCause
-from glidepath.run import HookFault, Opinion, Verdict, opinion, report
+from glidepath.run import Decision, HookFault, Opinion, Verdict, opinion, report
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
-from glidepath.tools import ArgumentsError, malformed_arguments_message, unknown_tool_message
+from glidepath.tools import ArgumentsError, ToolResult, malformed_arguments_message, unknown_tool_message
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["clear", "prepare"]
+__all__ = ["clear", "decided", "prepare"]
+
+UNKNOWN = (
+    "Outcome unknown: the process died while this call was running. It may have taken effect; find out before you "
+    "repeat it."
+)
 
 
 def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
@@ -49,6 +54,31 @@ async def clear(run: Run, jobs: list[Job]) -> None:
             if job.result is None and job.tool.requires_approval and job.waits_for is None:  # type: ignore[union-attr]
                 job.waits_for = "this tool needs a person's approval"
     _cap_run(run, jobs)
+
+
+async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) -> None:
+    """What a person, or the journal of a crashed run, says about calls that have waited.
+
+    An approved call is shown to the before-hooks once more: a guard has the last word at the moment of the effect. They
+    may block it; they can neither change it nor ask again.
+    """
+    for job in jobs:
+        decision = decisions.get(job.call.id)
+        if decision is None or job.result is not None:
+            continue
+        if decision.kind == "approve":
+            job.waits_for = None
+            _bind(job, decision.arguments)
+            if job.result is None and run.hooks.before_tool_call:
+                await _ask_all(run, job, replaceable=False, approved=True)
+        elif decision.kind == "deny":
+            job.refuse("denied", f"Denied by a person: {decision.text}" if decision.text else "Denied by a person.")
+        elif decision.kind == "answer":
+            job.kind, job.result = "answered", ToolResult(decision.text)
+        else:
+            job.refuse("unknown_effect", UNKNOWN)
+            run.unknown_effects += (job.call,)
+    _cap_run(run, [job for job in jobs if job.waits_for is None])
 
 
 def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
@@ -147,7 +177,7 @@ async def _judge(run: Run, job: Job) -> None:
             await _ask_all(run, job, replaceable=False)
 
 
-async def _ask_all(run: Run, job: Job, *, replaceable: bool) -> Any:
+async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = False) -> Any:
     bound: Any = job.bound
     voices = iter(run.hooks.before_tool_call)
     replaced: Any = None
@@ -161,6 +191,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool) -> Any:
         tool=job.tool,
         messages=run.messages,
         replaceable=replaceable,
+        approved=approved,
     )
     said = await opinion(run, "before_tool_call", voices, context)
     while said is not None:
@@ -173,7 +204,8 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool) -> Any:
             job.refuse("blocked", clean(f"Blocked: {decision.reason}"))
             return None
         if isinstance(decision, Ask):
-            job.waits_for = clean(decision.reason) or f"plugin {said.name!r} asks for a decision"
+            if not approved:
+                job.waits_for = clean(decision.reason) or f"plugin {said.name!r} asks for a decision"
         elif isinstance(decision, Replace) and replaceable:
             replaced = decision.arguments
             context = replace(context, arguments=replaced)

@@ -1,8 +1,11 @@
 """One run: its state, its plan, its watchdog."""
 
+from glidepath.outcome import Snapshot, Verdict
 from glidepath.run.cancel import CancelToken
+from glidepath.run.decisions import Decision, answer, approve, deny
 from glidepath.run.hooks import HookFault, Opinion, opinion, report
-from glidepath.run.plan import Ending, Escalation, Plan, SoftLimit, Times, Touchdown, Verdict
+from glidepath.run.plan import Ending, Escalation, Plan, SoftLimit, Times, Touchdown
+from glidepath.run.snapshot import Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
 from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, drift, tether, tethered
@@ -10,6 +13,7 @@ from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, drift,
 __all__ = [
     "HIGH_WATER",
     "CancelToken",
+    "Decision",
     "Ending",
     "Escalation",
     "HookFault",
@@ -17,18 +21,26 @@ __all__ = [
     "LetGo",
     "Opinion",
     "Plan",
+    "Resumption",
     "Run",
     "RunStream",
     "Signal",
+    "Snapshot",
     "SoftLimit",
     "Stopped",
     "Times",
     "Touchdown",
     "Verdict",
     "Watch",
+    "answer",
+    "approve",
+    "deny",
     "drift",
     "opinion",
+    "place",
     "report",
+    "restore_meter",
+    "snapshot_of",
     "tether",
     "tethered",
 ]

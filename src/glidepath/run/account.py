@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from glidepath.messages import ToolResultMessage, Usage
-from glidepath.outcome import Spend, dollars
+from glidepath.outcome import Charge, Spend, dollars
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
@@ -14,7 +14,19 @@ if TYPE_CHECKING:
 __all__ = ["Account", "breakdown"]
 
 NEVER_RAN = frozenset(
-    {"unknown_tool", "hidden_tool", "invalid_arguments", "withdrawn", "skipped", "blocked", "cut", "interrupted"}
+    {
+        "unknown_tool",
+        "hidden_tool",
+        "invalid_arguments",
+        "withdrawn",
+        "skipped",
+        "blocked",
+        "cut",
+        "interrupted",
+        "denied",
+        "answered",
+        "not_decided",
+    }
 )
 
 
@@ -44,6 +56,18 @@ class Account:
     def usage(self) -> Usage:
         """All calls together."""
         return Usage(self.input, self.output, self.cache_read, self.cache_write, self.reasoning, self.estimated)
+
+    def charge(self) -> Charge:
+        """The same as a value."""
+        return Charge(calls=self.calls, usage=self.usage(), picodollars=self.money)
+
+    @classmethod
+    def of(cls, charge: Charge) -> Account:
+        """Go on from there."""
+        account = cls()
+        account.add(charge.usage, charge.picodollars)
+        account.calls = charge.calls
+        return account
 
 
 def breakdown(run: Run) -> tuple[Spend, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from glidepath._wire import Value
 from glidepath.errors import GlidepathError
 from glidepath.ledger import Caps, Price
-from glidepath.outcome import AgentState, LoopOutcome, StopCause
+from glidepath.outcome import AgentState, LoopOutcome, StopCause, Verdict
 from glidepath.plugins import Lineup
 from glidepath.run.watch import Patience
 from glidepath.spi import (
@@ -117,20 +117,11 @@ class Plan(Value, frozen=True, kw_only=True):
     """How many of the constraints are ours; they come first."""
     custom: tuple[ResourceConstraint, ...]
     lineup: Lineup
-    make_guards: Callable[[dict[str, Any]], tuple[tuple[CallGuard, ...], tuple[StopGuard, ...]]]
+    make_guards: Callable[..., tuple[tuple[CallGuard, ...], tuple[StopGuard, ...]]]
     stitch: Callable[[Any], str]
     thinking_tags: bool
     conversation_id: str | None
     sink: Callable[[Any], Any] | None
-
-
-class Verdict(Value, frozen=True, kw_only=True):
-    """Why and how a run must come down. `gentle`: a landing call may still be made."""
-
-    state: AgentState
-    cause: StopCause
-    gentle: bool = True
-    cut: LoopOutcome = LoopOutcome.CUT_OFF
 
 
 class Touchdown(GlidepathError):  # noqa: N818 - not an error: what happens now

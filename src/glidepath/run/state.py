@@ -42,12 +42,14 @@ from glidepath.outcome import (
     LoopOutcome,
     PendingCall,
     RunResult,
+    Snapshot,
     StopCause,
     ValidationRecord,
 )
 from glidepath.plugins import Audience, Hooks, Observer
 from glidepath.run.account import Account, breakdown
 from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
+from glidepath.run.snapshot import Resumption, restore, take_snapshot
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.guards import StopGuard
@@ -98,6 +100,8 @@ class Run(Record, eq=False, kw_only=True):
     before_guards: tuple[Any, ...] = ()
     after_guards: tuple[Any, ...] = ()
     stop_guards: tuple[StopGuard, ...] = ()
+    guard_home: Mapping[str, Any] = MappingProxyType({})
+    """The session's metadata, where guards keep what they count."""
     # time
     time: Callable[[], float]
     now: Callable[[], float]
@@ -178,6 +182,10 @@ class Run(Record, eq=False, kw_only=True):
     """What the constraints said at the last checkpoint at which they were asked."""
     passed: tuple[ValidationRecord, ...] = ()
     pending: tuple[PendingCall, ...] = ()
+    votes: tuple[bool, bool, bool] | None = None
+    """How a batch has voted that waits for a person: see `Snapshot`."""
+    unknown_effects: tuple[ToolCall, ...] = ()
+    resumed: Resumption | None = None
     result: RunResult | None = None
 
     @classmethod
@@ -194,6 +202,7 @@ class Run(Record, eq=False, kw_only=True):
         watch: Watch,
         landing_reserve: Amount,
         stream: Any = None,
+        resumed: Resumption | None = None,
     ) -> Run:
         """A run that is ready to start."""
         run = cls(
@@ -218,16 +227,19 @@ class Run(Record, eq=False, kw_only=True):
             next_number=count(1).__next__,
             stream=stream,
         )
-        run._start_guards(metadata)
+        run._start_guards(metadata, resumed=resumed is not None)
         run._start_clock()
         run._start_transcript()
         run._start_listeners(None if stream is None else stream.outbox)
+        if resumed is not None:
+            restore(run, resumed)
         return run
 
     # --- beginning --------------------------------------------------------------------------------------------
 
-    def _start_guards(self, metadata: dict[str, Any]) -> None:
-        call_guards, self.stop_guards = self.plan.make_guards(metadata)
+    def _start_guards(self, metadata: dict[str, Any], *, resumed: bool) -> None:
+        self.guard_home = metadata
+        call_guards, self.stop_guards = self.plan.make_guards(metadata, resumed=resumed)
         self.before_guards = tuple([guard for guard in call_guards if guard.before is not None])
         self.after_guards = tuple([guard for guard in call_guards if guard.after is not None])
 
@@ -272,7 +284,7 @@ class Run(Record, eq=False, kw_only=True):
             self.listening = True
             self.emit = self._emitter()
 
-    def start(self, *, resumed: bool = False) -> None:
+    def start(self) -> None:
         """The first event."""
         self.enter(AgentState.RUNNING)
         plan = self.plan
@@ -283,7 +295,7 @@ class Run(Record, eq=False, kw_only=True):
             plan.model_name,
             self.meter.depth,
             plan.conversation_id,
-            resumed,
+            self.resumed is not None,
         )
 
     # --- what happened ----------------------------------------------------------------------------------------
@@ -304,17 +316,21 @@ class Run(Record, eq=False, kw_only=True):
             return self.outbox.append  # type: ignore[union-attr]
         return partial(_tell_while_alive, attempt, self.audience)
 
+    def count_from(self, number: int) -> None:
+        """Give the next event this number."""
+        self.next_number = count(number).__next__
+        if self.listening:
+            self.emit = self._emitter()
+
     def leave_outbox(self) -> None:
         """Something that was let go may still count and write: go on with another counter and another outbox."""
-        self.next_number = count(self.next_number()).__next__
         if self.outbox is not None:
             self.outbox = self.stream.outbox = self.outbox[:]
             if self.audience is None:
                 self.tell_all = self.outbox.append
             else:
                 self.audience.outbox = self.outbox
-        if self.listening:
-            self.emit = self._emitter()
+        self.count_from(self.next_number())
 
     def _emitter(self) -> Callable[..., None]:
         """What `emit` does in this run; made once, because it is called a dozen times a turn."""
@@ -426,8 +442,8 @@ class Run(Record, eq=False, kw_only=True):
         """The calls of the current reply that have no result yet."""
         if self.reply is None:
             return ()
-        answered = len(self.results)
-        return self.reply.tool_calls[answered:]
+        answered = {result.call_id for result in self.results}
+        return tuple([call for call in self.reply.tool_calls if call.id not in answered])
 
     def keep_text(self, text: str) -> None:
         """The best text so far."""
@@ -526,6 +542,10 @@ class Run(Record, eq=False, kw_only=True):
         for reason, _, text in self.later:
             yield UserMessage(text, internal=True, reason=reason)
 
+    def snapshot(self) -> Snapshot:
+        """What must be carried over for the run to go on from here; the messages apart."""
+        return take_snapshot(self)
+
     def conclude(self, ending: Ending) -> RunResult:
         """The result; the run is in its last state after this."""
         self.enter(ending.state)
@@ -553,6 +573,8 @@ class Run(Record, eq=False, kw_only=True):
             children=self.children,
             pending=self.pending,
             abandoned=self.abandoned,
+            unknown_effects=self.unknown_effects,
             undelivered=(*self.waiting, *self._untold_notices()),
+            snapshot=None if ending.outcome is LoopOutcome.DONE else take_snapshot(self, ending),
         )
         return self.result

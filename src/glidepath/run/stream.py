@@ -47,7 +47,11 @@ class RunStream:
     @property
     def result(self) -> RunResult:
         """How the run ended; raises RuntimeError while it is flying."""
-        result = self.run.result if self.run is not None and self._task is not None and self._task.done() else None
+        task = self._task
+        ended = task is not None and task.done()
+        result = self.run.result if self.run is not None and ended else None
+        if self.run is None and task is not None and ended and not task.cancelled() and task.exception() is None:
+            result = task.result()  # there was nothing to fly: it was done before
         if result is None:
             raise RuntimeError("the run has not ended yet: consume the stream, or leave its `async with` block, first")
         return result

@@ -10,7 +10,7 @@ from typing import Any
 from glidepath._wire import Struct
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message, Usage, codec
-from glidepath.outcome import AgentState, RunResult
+from glidepath.outcome import AgentState, LoopOutcome, RunResult
 
 __all__ = ["Session", "Totals"]
 
@@ -48,7 +48,7 @@ class Session:
     One run at a time: a second run in a session that is in flight is a `ConfigurationError`.
     """
 
-    __slots__ = ("id", "in_flight", "messages", "metadata", "state", "totals", "version")
+    __slots__ = ("id", "in_flight", "last", "messages", "metadata", "state", "totals", "version")
 
     def __init__(
         self,
@@ -70,18 +70,37 @@ class Session:
         self.metadata: dict[str, Any] = {} if metadata is None else metadata
         self.version = 0
         self.in_flight = False
+        self.last: RunResult | None = None
+        """The last run: what `Agent.resume` goes on with."""
 
     def close_run(self, result: RunResult) -> None:
-        """Add a finished run to the totals."""
+        """Add a finished run to the totals; of a resumed one, what has come since its last leg."""
         totals = self.totals
-        totals.runs += 1
-        totals.iterations += result.iterations
-        totals.tool_calls += result.tool_calls
-        totals.usage = totals.usage + result.usage
+        before = self.last if self.last is not None and self.last.run_id == result.run_id else _NOTHING
+        totals.runs += before is _NOTHING
+        totals.iterations += result.iterations - before.iterations
+        totals.tool_calls += result.tool_calls - before.tool_calls
+        totals.usage = totals.usage + _since(result.usage, before.usage)
         if result.cost is not None:
-            totals.cost = result.cost + (totals.cost or 0)
+            totals.cost = result.cost - (before.cost or 0) + (totals.cost or 0)
         self.state = result.state
         self.version += 1
+        self.last = result
 
     def __repr__(self) -> str:
         return f"<Session {self.id}: {len(self.messages)} messages, {self.totals.runs} runs>"
+
+
+_NOTHING = RunResult(run_id="", session_id="", state=AgentState.IDLE, outcome=LoopOutcome.DONE)
+
+
+def _since(now: Usage, then: Usage) -> Usage:
+    """What was used between two moments."""
+    return Usage(
+        now.input - then.input,
+        now.output - then.output,
+        now.cache_read - then.cache_read,
+        now.cache_write - then.cache_write,
+        now.reasoning - then.reasoning,
+        now.estimated,
+    )

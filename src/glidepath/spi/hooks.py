@@ -39,13 +39,17 @@ class _Context(Value, frozen=True, kw_only=True):
 
 
 class ToolCallContext(_Context, frozen=True, kw_only=True):
-    """A call about to run, with its final, validated arguments (plain data)."""
+    """A call about to run, with its final, validated arguments (plain data).
+
+    `approved`: a person has approved it, so that another `Ask` counts as answered.
+    """
 
     call: ToolCall
     arguments: Mapping[str, Any]
     tool: Any
     messages: Sequence[Message] = ()
     replaceable: bool = True
+    approved: bool = False
 
 
 class ToolResultContext(_Context, frozen=True, kw_only=True):

@@ -1,0 +1,93 @@
+"""Which run to go on with, and what a person decided about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from glidepath import _wire
+from glidepath.errors import ConfigurationError
+from glidepath.messages import AssistantMessage, ToolResultMessage
+from glidepath.outcome import LoopOutcome, RunResult, Snapshot
+from glidepath.run import Decision, snapshot_of
+from glidepath.sessions import Session
+
+__all__ = ["Target", "check_decisions", "find"]
+
+Target = RunResult | Session | str
+
+
+def find(target: Any) -> RunResult | tuple[Snapshot, Session]:
+    """The state to go on from and the session to go on in; or the result itself, when the run is done.
+
+    A result goes on in a copy of its session: it carries all it needs. A `Session` goes on itself.
+    """
+    if isinstance(target, str):
+        raise ConfigurationError(
+            f"resume({target!r:.80}): a run is found by its session id in a store, and this agent has none; "
+            "pass the RunResult (or the Session) of the run"
+        )
+    if isinstance(target, Session):
+        return _of_session(target)
+    if not isinstance(target, RunResult):
+        raise ConfigurationError(f"resume takes a RunResult, a Session or a session id, not {type(target).__name__}")
+    if target.outcome is LoopOutcome.DONE:
+        return target
+    snapshot = snapshot_of(target)
+    _check_open_calls(target)
+    guards = _wire.loads(_wire.encode(snapshot.guards))
+    return snapshot, Session(target.session_id, messages=target.messages, metadata={"guardrails": guards})
+
+
+def _of_session(session: Session) -> RunResult | tuple[Snapshot, Session]:
+    last = session.last
+    if session.in_flight:
+        raise ConfigurationError(f"session {session.id!r} has a run in flight; wait for it")
+    if last is None:
+        raise ConfigurationError(f"session {session.id!r} has no run to resume; start one with run()")
+    if last.outcome is LoopOutcome.DONE:
+        return last
+    if len(session.messages) != len(last.messages):
+        raise ConfigurationError(
+            f"the messages of session {session.id!r} were changed since its run ended; resume the RunResult, or start "
+            "a new run"
+        )
+    snapshot = snapshot_of(last)
+    _check_open_calls(last)
+    return snapshot, session
+
+
+def _check_open_calls(result: RunResult) -> None:
+    """What waits for a decision must be what the transcript has no result for."""
+    pending = {waiting.call.id for waiting in result.pending}
+    missing: set[str] = set()
+    for message in reversed(result.messages):
+        if type(message) is AssistantMessage:
+            missing |= {call.id for call in message.tool_calls}
+            break
+    missing -= {message.call_id for message in result.messages if type(message) is ToolResultMessage}
+    if pending != missing:
+        raise ConfigurationError(
+            f"this result cannot be resumed: calls {sorted(missing)} have no result, and {sorted(pending)} are pending"
+        )
+
+
+def check_decisions(decisions: Any, snapshot: Snapshot) -> Mapping[str, Decision]:
+    """The decisions, each about a call that waits; raises `ConfigurationError` otherwise."""
+    if decisions is None:
+        return {}
+    if not isinstance(decisions, Mapping):
+        raise ConfigurationError(
+            "decisions must be a mapping of call ids to approve(), deny(reason) or answer(text), not "
+            f"{decisions!r:.100}"
+        )
+    pending = [waiting.call.id for waiting in snapshot.pending]
+    for call_id, decision in decisions.items():
+        if call_id not in pending:
+            waits = f"pending are {', '.join(pending)}" if pending else "nothing is pending"
+            raise ConfigurationError(f"decisions: there is no pending call {call_id!r:.100}; {waits}")
+        if not isinstance(decision, Decision) or decision.kind not in ("approve", "deny", "answer"):
+            raise ConfigurationError(
+                f"decisions[{call_id!r}] must be approve(), deny(reason) or answer(text), not {decision!r:.100}"
+            )
+    return dict(decisions)

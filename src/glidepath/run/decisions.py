@@ -1,0 +1,58 @@
+"""What a person can decide about a call that waits for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from glidepath import _wire
+from glidepath._wire import Value
+from glidepath.errors import ConfigurationError
+
+__all__ = ["Decision", "answer", "approve", "deny"]
+
+
+class Decision(Value, frozen=True, kw_only=True):
+    """A decision about one call; made by `approve`, `deny` and `answer`.
+
+    `unknown` is no person's: a call that had begun when the process died, and may have taken effect.
+    """
+
+    kind: Literal["approve", "deny", "answer", "unknown"]
+    text: str = ""
+    arguments: Mapping[str, Any] | None = None
+
+
+def approve(arguments: Mapping[str, Any] | None = None) -> Decision:
+    """Let the call run, as it was shown or with these arguments instead."""
+    if arguments is None:
+        return Decision(kind="approve")
+    if not isinstance(arguments, Mapping):
+        raise ConfigurationError(f"approve(arguments) takes a mapping of arguments, not {arguments!r:.100}")
+    try:
+        copied = _wire.loads(_wire.encode(dict(arguments)))
+    except Exception as error:
+        raise ConfigurationError(f"approve(arguments) takes plain JSON data: {error}") from None
+    return Decision(kind="approve", arguments=copied)
+
+
+def deny(reason: str = "") -> Decision:
+    """Do not let the call run; the model is told why."""
+    return Decision(kind="deny", text=_text("deny(reason)", reason))
+
+
+def answer(text: str) -> Decision:
+    """Do not let the call run: this text is its result, as if the tool had returned it."""
+    return Decision(kind="answer", text=_text("answer(text)", text))
+
+
+def _text(field: str, text: Any) -> str:
+    if not isinstance(text, str):
+        raise ConfigurationError(f"{field} takes a str, not {text!r:.100}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{field} has a lone surrogate at position {error.start}; remove it") from None
+    if "\0" in text:
+        raise ConfigurationError(f"{field} contains a NUL character; remove it")
+    return text

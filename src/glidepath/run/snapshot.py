@@ -1,0 +1,185 @@
+"""Over a pause, a crash or a limit: what a run carries over, and how it goes on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from glidepath import _wire
+from glidepath._wire import Record, replace
+from glidepath.errors import ConfigurationError
+from glidepath.events import MessageAdded
+from glidepath.messages import AssistantMessage, ToolResultMessage, placed
+from glidepath.outcome import LoopOutcome, RunResult, Snapshot
+from glidepath.run.account import Account
+
+if TYPE_CHECKING:
+    from glidepath.ledger import Meter
+    from glidepath.run.plan import Ending
+    from glidepath.run.state import Run
+
+__all__ = ["Resumption", "place", "restore", "restore_meter", "snapshot_of", "take_snapshot"]
+
+GO_ON = "The run was interrupted and now goes on. Continue with the task where it was left."
+
+
+class Resumption(Record):
+    """From where a run goes on, and what was decided about its calls that wait, by call id.
+
+    `landing_paid` is False when too little is left for a landing call.
+    """
+
+    snapshot: Snapshot
+    decisions: Mapping[str, Any] = {}
+    landing_paid: bool = True
+
+
+_TOLD = ("violations", "children", "pending", "abandoned", "unknown_effects")
+"""What a result tells anyway."""
+
+
+def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
+    """The run as it stands. With its `ending` it is for the result, and leaves out what that tells anyway."""
+    meter = run.meter
+    number = run.next_number()
+    run.count_from(number)
+    told: dict[str, Any] = {}
+    if ending is None:
+        told = {name: tuple(getattr(run, name)) for name in _TOLD}
+    else:
+        told = {"state": ending.state, "outcome": ending.outcome, "cause": ending.cause, "partial": ending.partial}
+        number += run.listening  # the last event is still to come
+    return Snapshot(
+        run_id=run.run_id,
+        iterations=run.iterations,
+        tool_calls=run.tool_calls,
+        landing_calls=run.landing_calls,
+        empty_outcomes=run.empty_outcomes,
+        cut_calls_refused=run.cut_calls_refused,
+        last_error=run.last_error,
+        rescued=run.rescued,
+        elapsed=run.elapsed(),
+        next_event=number,
+        spent=run.account.charge(),
+        children_spent={name: account.charge() for name, account in run.child_accounts.items()},
+        turns=meter.turns,
+        metered_tool_calls=meter.tool_calls,
+        descendants=meter.descendants,
+        tokens=meter.tokens,
+        picodollars=meter.money,
+        on_budget=meter.parent is not None,
+        verdict=run.verdict,
+        notice=run.notice,
+        wind_down=run.wind_down,
+        final_turn=run.final_turn,
+        work_withdrawn=run.work_withdrawn,
+        withdrawal=run.withdrawal,
+        withdrawn=tuple(sorted(run.withdrawn)),
+        notices_told=tuple(sorted(run.notices_told)),
+        later=run.later,
+        waiting=run.waiting,
+        text=run.text,
+        parts=run.parts,
+        stop_reason=run.stop_reason,
+        first_new=run.first_new,
+        pinned=tuple(run.pinned),
+        votes=run.votes,
+        guards=_guard_state(run.guard_home.get("guardrails")),
+        **told,
+    )
+
+
+def _guard_state(state: Any) -> dict[str, Any]:
+    """A copy of what the guards have counted; what is no plain data is none of ours."""
+    copied = {}
+    for name, counted in state.items() if type(state) is dict else ():
+        with suppress(Exception):
+            copied[name] = _wire.loads(_wire.encode(counted))
+    return copied
+
+
+def snapshot_of(result: RunResult) -> Snapshot:
+    """The whole snapshot of a result; raises `ConfigurationError` when it has none."""
+    if result.snapshot is None:
+        raise ConfigurationError(f"run {result.run_id!r} cannot be resumed: its result carries no snapshot")
+    told: dict[str, Any] = {name: getattr(result, name) for name in _TOLD if name != "violations"}
+    violated = [record for record in result.validations if record.validation.violated or record.skipped]
+    return replace(result.snapshot, violations=tuple(violated), **told)
+
+
+def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
+    """Go on counting where the run stopped. What is above the meter has been charged already, or is another's."""
+    meter.turns = snapshot.turns
+    meter.tool_calls = snapshot.metered_tool_calls
+    meter.descendants = snapshot.descendants
+    meter.tokens = snapshot.tokens
+    meter.money = snapshot.picodollars
+    meter.set_wires()
+
+
+def restore(run: Run, resumed: Resumption) -> None:
+    """Make a fresh run the one that stopped. One that has ended comes up again: what brought it down is forgotten."""
+    run.resumed, snapshot = resumed, resumed.snapshot
+    for name in (
+        "iterations",
+        "tool_calls",
+        "landing_calls",
+        "last_error",
+        "withdrawal",
+        "later",
+        "waiting",
+        "text",
+        "stop_reason",
+        "first_new",
+        "children",
+        "pending",
+        "abandoned",
+        "unknown_effects",
+        "votes",
+    ):
+        setattr(run, name, getattr(snapshot, name))
+    run.violations = list(snapshot.violations)
+    run.withdrawn = frozenset(snapshot.withdrawn)
+    run.notices_told = frozenset(snapshot.notices_told)
+    run.pinned = list(snapshot.pinned)
+    run.started_at -= snapshot.elapsed
+    run.account = Account.of(snapshot.spent)
+    run.child_accounts = {name: Account.of(charge) for name, charge in snapshot.children_spent.items()}
+    run.money = run.account.money + sum(account.money for account in run.child_accounts.values())
+    run.count_from(snapshot.next_event)
+    if snapshot.outcome in (None, LoopOutcome.PAUSED):
+        for name in ("empty_outcomes", "cut_calls_refused", "rescued", "parts"):
+            setattr(run, name, getattr(snapshot, name))
+        for name in ("verdict", "notice", "wind_down", "final_turn", "work_withdrawn"):
+            setattr(run, name, getattr(snapshot, name))
+        _reopen_turn(run)
+    elif run.messages and type(run.messages[-1]) is AssistantMessage:
+        run.later = (*run.later, ("resumed", "resume", GO_ON))
+
+
+def _reopen_turn(run: Run) -> None:
+    """The last reply may still have calls to answer."""
+    for place in range(len(run.messages) - 1, run.first_new - 1, -1):
+        message = run.messages[place]
+        if type(message) is AssistantMessage:
+            results = tuple(one for one in run.messages[place + 1 :] if type(one) is ToolResultMessage)
+            if len(results) < len(message.tool_calls):
+                run.reply, run.results, run.turn_open = message, results, True
+            return
+
+
+def place(run: Run, result: ToolResultMessage) -> None:
+    """Put the result of a call that waited where it belongs: in the order of the calls of the current reply."""
+    before, run.results = run.results, placed(run.reply, run.results, result)  # type: ignore[arg-type]
+    behind = len(before) - run.results.index(result)  # how many of the results that are there belong behind it
+    if not behind:
+        run.add(result)
+        return
+    size = run.plan.size_of(result)
+    run.messages.insert(len(run.messages) - behind, result)
+    run.sizes.insert(len(run.sizes) - behind, size)
+    if run.view is not run.messages:
+        run.view.insert(len(run.view) - behind, result)
+    run.view_tokens += size
+    run.emit(MessageAdded, result)
