@@ -117,7 +117,7 @@ AGENT = each(
     ("unbounded", FLAGS),
     ("min_output_tokens", [*COUNTS, 0, None]),
     ("max_retries", [*COUNTS, None]),
-    ("fallback_models", [7, "x", [model()]]),
+    ("fallback_models", [7, "x", [object()]]),
     ("durability", [7, "maybe", None]),
     ("output_type", [int, "int"]),
     ("agent_name", [*TEXTS, ""]),

@@ -11,6 +11,7 @@ GlidepathError
 |   +-- RejectedError          the provider will never accept this request
 |   +-- RefusedError           the provider's policy refuses this request
 |   +-- InconsistentHistoryError   the provider says the transcript is malformed
+|   +-- BreakerOpenError       the model failed too often lately: it was not asked
 +-- ToolError                  a tool failed; the model is told and the run goes on
 |   +-- FatalToolError         a tool failed in a way that ends the run
 +-- StoreError                 a session store could not read or write
@@ -22,6 +23,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 __all__ = [
+    "BreakerOpenError",
     "BuilderError",
     "ConfigurationError",
     "ContextOverflowError",
@@ -94,6 +96,10 @@ class RefusedError(ModelError):
 
 class InconsistentHistoryError(ModelError):
     """The provider says that the transcript is malformed: never tried again."""
+
+
+class BreakerOpenError(ModelError):
+    """The model failed too often in a row: it was not asked. Raised by the runtime, never by a model."""
 
 
 class ToolError(GlidepathError):

@@ -32,6 +32,7 @@ __all__ = [
     "HookFailed",
     "LandingStarted",
     "MessageAdded",
+    "ModelSwitched",
     "NoticeSent",
     "OutputTokensEscalated",
     "RetryScheduled",
@@ -262,11 +263,20 @@ class RetryScheduled(Event, frozen=True, gc=False, tag=True):
     model: str
 
 
+class ModelSwitched(Event, frozen=True, gc=False, tag=True):
+    """The run goes on with another of its models: a fallback, or the first one again."""
+
+    previous: str
+    model: str
+    reason: str
+
+
 class BreakerChanged(Event, frozen=True, gc=False, tag=True):
-    """A breaker opened, half-opened or closed."""
+    """A breaker became `open`, `half_open` or `closed`; `kind` is what it protects, a model or a tool."""
 
     target: str
     state: str
+    kind: str = "model"
 
 
 class HookFailed(Event, frozen=True, gc=False, tag=True):

@@ -257,6 +257,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     next_event: int = 1
     # spend
     spent: Charge = Charge()
+    fallbacks_spent: Mapping[str, Charge] = {}
     children_spent: Mapping[str, Charge] = {}
     turns: int = 0
     metered_tool_calls: int = 0

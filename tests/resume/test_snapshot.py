@@ -51,6 +51,7 @@ FIELDS = {
     "elapsed": st.floats(0, 1e9),
     "next_event": count,
     "spent": charges,
+    "fallbacks_spent": st.dictionaries(text, charges, max_size=2),
     "children_spent": st.dictionaries(text, charges, max_size=2),
     "turns": count,
     "metered_tool_calls": count,

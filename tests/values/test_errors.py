@@ -50,6 +50,7 @@ def test_every_error_is_exported_and_documented():
         ("RejectedError", False),
         ("RefusedError", False),
         ("InconsistentHistoryError", False),
+        ("BreakerOpenError", False),
     ],
 )
 def test_a_model_error_knows_whether_it_is_worth_another_try(name, retryable):
@@ -60,7 +61,7 @@ def test_every_kind_of_model_error_says_so():
     kinds = {
         name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.ModelError)
     }
-    assert len(kinds) == 8
+    assert len(kinds) == 9
 
 
 def test_a_rate_limit_carries_its_delay():

@@ -14,8 +14,8 @@ from glidepath._wire import WireError, replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, check_sendable, make_config
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.prices import find_price
 from glidepath.agent.resuming import Target, check_decisions, find
+from glidepath.agent.route import landing_money, priced
 from glidepath.agent.threads import in_its_own_loop
 from glidepath.ask.booking import LEAST_LANDING
 from glidepath.constraints import KillSwitchConstraint
@@ -276,9 +276,9 @@ class Agent:
 
 def _priced(plan: Plan, config: LoopConfig, budget: Meter) -> Plan:
     """The plan with a price, when it spends from a budget that limits money; `ConfigurationError` if none is known."""
-    if plan.price is not None or all(node.caps.money is None for node in budget.lineage):
+    if all(node.caps.money is None for node in budget.lineage):
         return plan
-    return replace(plan, price=find_price(config, needed=True))
+    return priced(plan, config)
 
 
 def _watch(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> Watch:
@@ -365,7 +365,7 @@ def _landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> A
     money = 0
     if plan.price is not None:
         output = min(tokens, max(least, tokens // 2))
-        money = (tokens - output) * plan.price.worst_input + output * plan.price.output
+        money = landing_money(plan, tokens - output, output, meter.room_money())
         if plan.caps.money is not None:
             money = min(money, plan.caps.money // 4)
     return Amount(tokens, money)

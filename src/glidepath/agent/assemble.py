@@ -10,18 +10,18 @@ from typing import Any
 from glidepath import _wire
 from glidepath.agent.config import ExecutionMode, LoopConfig
 from glidepath.agent.prices import find_price
+from glidepath.agent.route import known_output, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, built_in
 from glidepath.context import BYTES_PER_TOKEN, CharEstimator, guarded, landing_view, repair, sizer, strategy
 from glidepath.errors import ConfigurationError
 from glidepath.guards import LANDING_NOTICE, GracefulTurnLimit, make_guards, stitch
 from glidepath.ledger import Caps
 from glidepath.plugins import Lineup
+from glidepath.resilience import model_breaker
 from glidepath.run import Plan, Times
 from glidepath.spi import Plugin, ProtocolPolicy
 
 __all__ = ["assemble"]
-
-UNKNOWN_OUTPUT = 4096  # what is reserved at first for a model whose maximum nobody knows
 
 
 def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
@@ -41,6 +41,10 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         model=model,
         model_name=model.name,
         model_id=config.model_id or model.name,
+        vendor=vendor_of(model),
+        health=model_breaker(model),
+        route=None,
+        position=0,
         system_prompt=config.system_prompt,
         tools={tool.name: tool for tool in config.tools},
         tool_names=frozenset(tool.name for tool in config.tools),
@@ -59,7 +63,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         notice=_notice(config),
         landing_notice=LANDING_NOTICE,
         landing_notice_tokens=estimate(LANDING_NOTICE) + 8,
-        price=find_price(config, needed=limits.max_cost is not None),
+        price=find_price(config, model, needed=limits.max_cost is not None),
         counter=getattr(model, "count_tokens", None),
         usage_is_billed=getattr(model, "usage_is_billed", False) is True,
         near_tokens=config.guardrails.reserve_tokens,
@@ -73,7 +77,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         context_window=config.context_window or getattr(model, "context_window", None),
         temperature=config.temperature,
         max_output_tokens=config.max_output_tokens,
-        first_output_tokens=config.max_output_tokens or _known_output(model),
+        first_output_tokens=config.max_output_tokens or known_output(model),
         reasoning=config.reasoning,
         tool_choice=config.tool_choice,
         extras=config.extras,
@@ -96,7 +100,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         sink=config.event_sink,
     )
     _check_fits(plan)
-    return plan
+    return routed(plan, config)
 
 
 def _terminal(config: LoopConfig, policy: ProtocolPolicy) -> frozenset[str]:
@@ -104,12 +108,6 @@ def _terminal(config: LoopConfig, policy: ProtocolPolicy) -> frozenset[str]:
     if isinstance(named, str) or not isinstance(named, Collection) or not all(isinstance(name, str) for name in named):
         raise ConfigurationError(f"protocol_policy.terminal_tool_names must be a set of names, not {named!r:.100}")
     return frozenset({tool.name for tool in config.tools if tool.terminal} | set(named))
-
-
-def _known_output(model: Any) -> int:
-    """The model's own maximum, or what is reserved when nobody knows it."""
-    known = getattr(model, "max_output_tokens", None)
-    return known if isinstance(known, int) and known > 0 else UNKNOWN_OUTPUT
 
 
 def _own_caps(config: LoopConfig) -> Caps:

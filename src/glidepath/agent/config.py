@@ -98,7 +98,7 @@ _FLAGS = (
     "plain_text_terminal_fallback_eager",
     "plain_text_terminal_fallback_eager_nudge",
 )
-_NOT_YET = {"store": None, "fallback_models": (), "output_type": None, "plain_text_terminal_fallback_tool": None}
+_NOT_YET = {"store": None, "output_type": None, "plain_text_terminal_fallback_tool": None}
 
 
 def make_config(**fields: Any) -> LoopConfig:
@@ -143,7 +143,11 @@ def _as_tool(item: Any) -> Tool:
 
 def check(config: LoopConfig) -> None:
     """Raise `ConfigurationError` for the first thing that is wrong."""
-    _check_model(config.model)
+    _check_model("model", config.model)
+    for number, model in enumerate(config.fallback_models):
+        _check_model(f"fallback_models[{number}]", model)
+        if any(model is other for other in (config.model, *config.fallback_models[:number])):
+            raise ConfigurationError(f"fallback_models[{number}] is in use already: a model cannot stand in for itself")
     _check_types(config)
     names = [tool.name for tool in config.tools]
     for name in names:
@@ -169,18 +173,23 @@ def check(config: LoopConfig) -> None:
         checked_seconds(field, getattr(config, field))
 
 
-def _check_model(model: Any) -> None:
+def _check_model(field: str, model: Any) -> None:
     if isinstance(model, str):
         raise ConfigurationError(
-            f"model {model!r}: model strings are not available in this version; pass a Model object"
+            f"{field} {model!r}: model strings are not available in this version; pass a Model object"
         )
     if isinstance(model, type) or not callable(getattr(model, "stream", None)):
         raise ConfigurationError(
-            f"model must have a method stream(request), like glidepath.models.Model; got {model!r:.100}"
+            f"{field} must have a method stream(request), like glidepath.models.Model; got {model!r:.100}"
         )
     if not isinstance(getattr(model, "name", None), str) or not model.name:
         raise ConfigurationError(
-            f"model.name must be a non-empty str; {type(model).__name__} has {getattr(model, 'name', None)!r}"
+            f"{field}.name must be a non-empty str; {type(model).__name__} has {getattr(model, 'name', None)!r}"
+        )
+    window = getattr(model, "context_window", None)
+    if window is not None and (type(window) is not int or window < 1):
+        raise ConfigurationError(
+            f"{field}.context_window must be a whole number of at least 1, or None; got {window!r:.100}"
         )
 
 
@@ -228,11 +237,6 @@ def _check_parts(config: LoopConfig) -> None:
     if inspect.iscoroutinefunction(config.event_sink):
         raise ConfigurationError(
             "event_sink must be a plain function, not async: use a Plugin with an async event_observer"
-        )
-    window = getattr(config.model, "context_window", None)
-    if window is not None and (type(window) is not int or window < 1):
-        raise ConfigurationError(
-            f"model.context_window must be a whole number of at least 1, or None; got {window!r:.100}"
         )
     for field in ("reasoning", "conversation_id", "model_id"):
         value = getattr(config, field)

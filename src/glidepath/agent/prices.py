@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["find_price"]
 
 
-def find_price(config: LoopConfig, *, needed: bool) -> Price | None:
-    """The price of the configured model; raises `ConfigurationError` when a money limit needs one and none is known."""
-    model: Any = config.model
+def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
+    """The price of a model; raises `ConfigurationError` when a money limit needs one and none is known."""
     prices = config.prices or {}
     if not hasattr(prices, "items"):
         raise ConfigurationError(f"prices must map model names to (input, output), not {prices!r:.100}")

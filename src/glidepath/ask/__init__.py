@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, pump
-from glidepath.ask.booking import Booking, board, book, book_landing, fit, shape_view
+from glidepath.ask.booking import Booking, board, book, book_landing, fit, fit_window, shape_view
+from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer
 from glidepath.ask.usage import held_to_our_count, settled
 from glidepath.ask.view import recovered, transformed
@@ -27,6 +28,7 @@ from glidepath.events import (
 from glidepath.ledger import Refusal
 from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, Usage
 from glidepath.outcome import AbandonedWork, AgentState
+from glidepath.resilience import MARK_EVERY, BreakerState
 from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, report, tether, tethered
 from glidepath.spi import ModelRequest, ToolSpec
 
@@ -55,23 +57,38 @@ class Reply(Record, gc=False):
 async def ask(run: Run, *, landing: bool = False) -> Reply:
     """One reply to the transcript as it stands; raises `ModelError` when there is none, `Touchdown` to land."""
     plan = run.plan
+    if plan.position and not landing:
+        plan = come_home(run)
     tools: tuple[ToolSpec, ...] = ()
     if not landing:
         tools = await offer(run) if run.narrowed() else plan.specs
     if plan.context_window is not None:
-        _fit_window(run, plan.context_window)
+        fit_window(run, plan.context_window)
     if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
         await _wait_for_consumer(run)
     call = _Call(run, tools, landing, plan.max_output_tokens)
+    health = plan.health
+    health.calls = count = health.calls + 1
+    if health.alert or not count % MARK_EVERY:
+        admit(call)
     while True:
-        attempt = await call.attempt()
-        if call.error is None:
-            if plan.escalation is None or not call.escalate(attempt):
-                return call.reply(attempt)
-        elif isinstance(call.error, ContextOverflowError):
-            await call.shrink()
-        else:
-            await call.back_off(plan.max_retries)
+        try:
+            attempt = await call.attempt()
+            if call.error is None:
+                if plan.escalation is None or not call.escalate(attempt):
+                    if run.plan.health.alert:
+                        answered(call)
+                    return call.reply(attempt)
+            elif isinstance(call.error, ContextOverflowError):
+                await call.shrink()
+            else:
+                await call.back_off(plan.max_retries)
+        except ModelError as error:
+            take_over(call, error)
+        except BaseException:
+            if call.probing:
+                let_go(call)
+            raise
 
 
 async def _wait_for_consumer(run: Run) -> None:
@@ -81,15 +98,6 @@ async def _wait_for_consumer(run: Run) -> None:
         await run.watch.wait(room)
     except asyncio.CancelledError:
         raise run.interrupted() from None
-
-
-def _fit_window(run: Run, window: int) -> None:
-    """Shape the context when the view has outgrown the model's window."""
-    if run.plan.strategy.name == "none":
-        return
-    room = window - run.plan.fixed_tokens - min(run.plan.first_output_tokens, window // 4)
-    if run.view_tokens > room:
-        shape_view(run, int(room * 0.75))
 
 
 class _Call(Record, eq=False):
@@ -106,6 +114,10 @@ class _Call(Record, eq=False):
     escalations: int = 0
     overflowed: bool = False
     stalled: bool = False
+    probing: bool = False
+    """It finds out for everybody whether the model works again."""
+    denied: bool = False
+    """The retry budget had nothing left for it, not even for one more try."""
     longest: str = ""
 
     # --- one attempt ------------------------------------------------------------------------------------------
@@ -331,7 +343,7 @@ class _Call(Record, eq=False):
         """The provider's window overflowed: a smaller view, once per call; else the error stands."""
         run, error = self.run, self.error
         run.emit(AttemptDiscarded, self.number, "the context window overflowed")
-        if error is None or self.overflowed or self.landing or run.plan.strategy.name == "none":
+        if error is None or self.overflowed or self.landing:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
         if not await recovered(run) and not shape_view(run, int(run.view_tokens * 0.75)):
@@ -345,10 +357,13 @@ class _Call(Record, eq=False):
         run.emit(AttemptDiscarded, self.number, _short(error))
         if run.watch.interrupt is not None:
             raise run.interrupted()
-        if not error.retryable or self.retries >= max_retries:
+        if not error.retryable or self.retries >= max_retries or self.probing:
             raise error
         delay = _delay(self.retries, error)
         if delay >= min(run.watch.deadline_at, run.watch.window_at if not self.landing else 1e18) - run.time():
+            raise error
+        if not run.plan.health.may_retry(run.time()):
+            self.denied = not self.retries
             raise error
         self.retries += 1
         run.emit(RetryScheduled, self.number + 1, round(delay, 3), _short(error), run.plan.model_name)
@@ -363,6 +378,8 @@ class _Call(Record, eq=False):
         finally:
             timer.cancel()
         run.enter(AgentState.RUNNING)
+        if run.plan.health.state is not BreakerState.CLOSED:  # others have found out meanwhile
+            raise error
 
 
 def _ring(future: asyncio.Future[None]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
+from glidepath.ask.view import own_items
 from glidepath.events import ContextShaped
 from glidepath.ledger import Amount, Price, Refusal, Reservation, dollars
 from glidepath.outcome import AgentState, StopCause
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from glidepath.errors import ModelError
     from glidepath.run import Run
 
-__all__ = ["Booking", "board", "book", "book_landing", "fit", "shape_view"]
+__all__ = ["Booking", "board", "book", "book_landing", "fit", "fit_window", "shape_view"]
 
 _SOURCES = {
     "turns": "MaxIterationConstraint",
@@ -202,6 +203,15 @@ def _squeeze(run: Run, input_tokens: int, landing: Amount = _NOTHING) -> int:
     return min(input_tokens, run.input_tokens())
 
 
+def fit_window(run: Run, window: int) -> None:
+    """Shape the context when the view has outgrown the model's window."""
+    if run.plan.strategy.name == "none":
+        return
+    room = window - run.plan.fixed_tokens - min(run.plan.first_output_tokens, window // 4)
+    if run.view_tokens > room:
+        shape_view(run, int(room * 0.75))
+
+
 def shape_view(run: Run, budget: int) -> bool:
     """Give the model a view of at most `budget` tokens from now on; False when that made nothing smaller."""
     strategy = run.plan.strategy
@@ -210,7 +220,7 @@ def shape_view(run: Run, budget: int) -> bool:
     after = shaped.tokens
     if after >= before:
         return False
-    run.set_view(shaped.messages, after)
+    run.set_view(own_items(shaped.messages, run.plan) if run.mixed else shaped.messages, after)
     run.emit(ContextShaped, strategy.name, before, after, shaped.dropped)
     return True
 
@@ -285,4 +295,4 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     output = max(least, output)
     booking = booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN)))
     booking.estimate = input_tokens
-    return booking, sendable(shaped.messages)
+    return booking, sendable(own_items(shaped.messages, plan) if run.mixed else shaped.messages)

@@ -7,14 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.events import ContextShaped
-from glidepath.messages import Message
+from glidepath.messages import AssistantMessage, Message, ReasoningBlock
 from glidepath.run import HookFault, opinion, report
 from glidepath.spi import OverflowContext, TransformContext
 
 if TYPE_CHECKING:
-    from glidepath.run import Run
+    from glidepath.run import Plan, Run
 
-__all__ = ["recovered", "transformed"]
+__all__ = ["own_items", "recovered", "transformed"]
+
+
+def own_items(messages: list[Message], plan: Plan) -> list[Message]:
+    """The messages without the reasoning items of other vendors; the same list when there are none.
+
+    An item belongs to a model that wrote it itself, or whose vendor wrote it. A message that was nothing else is left
+    out.
+    """
+    found = False
+    own: list[Message] = []
+    for message in messages:
+        if type(message) is AssistantMessage and message.model != plan.model_name:
+            blocks = tuple([block for block in message.blocks if not _foreign(block, plan.vendor)])
+            if len(blocks) != len(message.blocks):
+                found = True
+                if blocks:
+                    own.append(replace(message, blocks=blocks))
+                continue
+        own.append(message)
+    return own if found else messages
+
+
+def _foreign(block: Any, vendor: str | None) -> bool:
+    return type(block) is ReasoningBlock and (vendor is None or block.vendor != vendor)
 
 
 async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[Sequence[Message], int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.events import ApprovalRequested, GuardTripped, HookFailed
+from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import clear, decided, prepare
 from glidepath.execute.job import ALWAYS_KEPT, Job
@@ -213,14 +214,18 @@ async def _fly(run: Run, jobs: list[Job]) -> None:
     ready = []
     for job in jobs:
         if job.result is None and job.waits_for is None:
-            ready.append(job)
             tool: Any = job.tool
+            if tool.breaker is not None:
+                breaker.admit(run, job)
+                if job.result is not None:
+                    continue
+            ready.append(job)
             run.tool_calls += 1
             if tool.counts_toward_limit:
                 run.meter.charge_tool_call()
             if tool.wants_context or not tool.plain:
                 job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
-    if len(ready) == 1 and tool.isolation == "inline":
+    if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         await _fly_alone(run, ready[0])
     elif ready:
         alone = run.plan.sequential or any(job.tool.exclusive for job in ready)  # type: ignore[union-attr]
@@ -267,6 +272,8 @@ def _finish(run: Run, jobs: list[Job]) -> None:
         if job.result is None:
             run.pending = (*run.pending, _pend(run, job))
         else:
+            if job.trial is not None:
+                breaker.tell(run, job)
             message = job.message(run, limit)
             run.add(message)
             results.append(message)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Record
 from glidepath.errors import FatalToolError, ToolError
 from glidepath.events import ToolEnded, ToolStarted
+from glidepath.execute.breaker import blames_tool
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AbandonedWork
 from glidepath.run import Stopped
@@ -38,6 +39,10 @@ class Job(Record, eq=False):
     stop_asked: str | None = None
     """Why it was asked to stop."""
     task: asyncio.Task[BaseException | None] | None = None
+    trial: str | None = None
+    """Set when the tool's breaker must be told how it ended: "call" or "probe"."""
+    blamed: bool = False
+    """It failed, and that is the tool's own fault."""
     waits_for: str | None = None
     """Why a person must decide first."""
 
@@ -67,12 +72,21 @@ class Job(Record, eq=False):
             return
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {error}"
+        if blames_tool(error):
+            self.blame()
         self.kind = type(error).__name__
         self.traceback = "".join(traceback.format_exception(error))[-20_000:]
         self.result = ToolResult(failure(error), is_error=True)
 
+    def blame(self) -> None:
+        """The tool is at fault: its breaker will be told."""
+        self.blamed = True
+        self.trial = self.trial or "call"
+
     def stopped(self, run: Run, stopped: Stopped) -> None:
         """It did not finish: timed out, interrupted, or cancelled by nobody of ours."""
+        if stopped.why != "interrupt" and self.result is None:
+            self.blame()
         context = self.context
         let_go = "task" if stopped.let_go else None if context is None else context.abandoned
         if let_go is not None:

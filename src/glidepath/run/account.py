@@ -26,6 +26,7 @@ NEVER_RAN = frozenset(
         "denied",
         "answered",
         "not_decided",
+        "breaker_open",
     }
 )
 
@@ -73,6 +74,7 @@ class Account:
 def breakdown(run: Run) -> tuple[Spend, ...]:
     """Spend by model and child, and how often each tool ran; what a tool spent through children stands with them."""
     accounts = (
+        *[("model", name, account) for name, account in run.other_accounts.items()],
         ("model", run.plan.model_name, run.account),
         *[("child", name, account) for name, account in run.child_accounts.items()],
     )

@@ -10,6 +10,7 @@ from glidepath.errors import GlidepathError
 from glidepath.ledger import Caps, Price
 from glidepath.outcome import AgentState, LoopOutcome, StopCause, Verdict
 from glidepath.plugins import Lineup
+from glidepath.resilience import Health
 from glidepath.run.watch import Patience
 from glidepath.spi import (
     CallGuard,
@@ -61,6 +62,15 @@ class Times(Patience, frozen=True, kw_only=True):
     landing: float
 
 
+class Route:
+    """The models a run may use, in order, each as a whole plan: the configured one, then its fallbacks."""
+
+    __slots__ = ("plans",)
+
+    def __init__(self) -> None:
+        self.plans: tuple[Plan, ...] = ()
+
+
 class Plan(Value, frozen=True, kw_only=True):
     """A configuration, resolved."""
 
@@ -68,6 +78,12 @@ class Plan(Value, frozen=True, kw_only=True):
     model: Model
     model_name: str
     model_id: str
+    vendor: str | None
+    health: Health
+    route: Route | None
+    """None: there is no fallback model."""
+    position: int
+    """Which plan of the route this is; 0 is the configured model."""
     system_prompt: str
     tools: Mapping[str, Tool]
     tool_names: frozenset[str]

@@ -42,6 +42,7 @@ _TOLD = ("violations", "children", "pending", "abandoned", "unknown_effects")
 def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
     """The run as it stands. With its `ending` it is for the result, and leaves out what that tells anyway."""
     meter = run.meter
+    spent = {_configured(run): Account(), **run.other_accounts, run.plan.model_name: run.account}
     number = run.next_number()
     run.count_from(number)
     told: dict[str, Any] = {}
@@ -61,7 +62,8 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         rescued=run.rescued,
         elapsed=run.elapsed(),
         next_event=number,
-        spent=run.account.charge(),
+        spent=spent.pop(_configured(run)).charge(),
+        fallbacks_spent={name: account.charge() for name, account in spent.items()},
         children_spent={name: account.charge() for name, account in run.child_accounts.items()},
         turns=meter.turns,
         metered_tool_calls=meter.tool_calls,
@@ -88,6 +90,11 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         guards=_guard_state(run.guard_home.get("guardrails")),
         **told,
     )
+
+
+def _configured(run: Run) -> str:
+    """The name of the configured model, whichever is in use: a run that goes on begins with it again."""
+    return (run.plan if run.plan.route is None else run.plan.route.plans[0]).model_name
 
 
 def _guard_state(state: Any) -> dict[str, Any]:
@@ -145,8 +152,10 @@ def restore(run: Run, resumed: Resumption) -> None:
     run.pinned = list(snapshot.pinned)
     run.started_at -= snapshot.elapsed
     run.account = Account.of(snapshot.spent)
+    run.other_accounts = {name: Account.of(charge) for name, charge in snapshot.fallbacks_spent.items()}
     run.child_accounts = {name: Account.of(charge) for name, charge in snapshot.children_spent.items()}
-    run.money = run.account.money + sum(account.money for account in run.child_accounts.values())
+    others = (*run.other_accounts.values(), *run.child_accounts.values())
+    run.money = run.account.money + sum(account.money for account in others)
     run.count_from(snapshot.next_event)
     if snapshot.outcome in (None, LoopOutcome.PAUSED):
         for name in ("empty_outcomes", "cut_calls_refused", "rescued", "parts"):

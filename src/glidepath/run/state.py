@@ -123,8 +123,14 @@ class Run(Record, eq=False, kw_only=True):
     first_new: int = 0
     call_ids: set[str]
     pinned: list[int]
+    mixed: bool = False
+    """Models of more than one vendor have answered: each sees only the reasoning items of its own."""
+    return_at: float = 0.0
+    """When the configured model is tried again, while a fallback is in use."""
     # spend
     account: Account
+    other_accounts: Mapping[str, Account] = MappingProxyType({})
+    """What models other than the one in use have cost."""
     child_accounts: Mapping[str, Account] = MappingProxyType({})
     money: int = 0
     first_call: Reservation | None = None
@@ -463,7 +469,7 @@ class Run(Record, eq=False, kw_only=True):
     def usage(self) -> Usage:
         """The tokens of this run so far, children included."""
         total = self.account.usage()
-        for account in self.child_accounts.values():
+        for account in (*self.other_accounts.values(), *self.child_accounts.values()):
             total = total + account.usage()
         return total
 

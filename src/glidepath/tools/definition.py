@@ -67,6 +67,8 @@ class Tool:
     """Where it runs: on the loop, on a thread, or in a process of its own."""
     plain: bool
     """Runs as its function's own coroutine, with nothing around it."""
+    breaker: Any = None
+    """Its breaker, kept by the runtime; None until it has failed for the first time."""
 
     def __init__(
         self,
@@ -186,6 +188,7 @@ class Tool:
         bound = object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
         bound.__dict__["_unbound"] = False
+        bound.__dict__.pop("breaker", None)  # it is about another object
         bound._take(self.fn.__get__(instance, owner))
         return bound
 

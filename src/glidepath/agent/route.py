@@ -1,0 +1,83 @@
+"""The models of an agent, in the order in which they are used: each with its own price, window, caps and health."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.agent.prices import find_price
+from glidepath.resilience import model_breaker
+from glidepath.run import Plan, Route
+
+if TYPE_CHECKING:
+    from glidepath.agent.config import LoopConfig
+
+__all__ = ["known_output", "landing_money", "priced", "routed", "vendor_of"]
+
+UNKNOWN_OUTPUT = 4096  # what is reserved at first for a model whose maximum nobody knows
+
+
+def known_output(model: Any) -> int:
+    """The model's own maximum, or what is reserved when nobody knows it."""
+    known = getattr(model, "max_output_tokens", None)
+    return known if isinstance(known, int) and known > 0 else UNKNOWN_OUTPUT
+
+
+def vendor_of(model: Any) -> str | None:
+    """Whose model it is, where it says so."""
+    vendor = getattr(model, "vendor", None)
+    return vendor if isinstance(vendor, str) and vendor else None
+
+
+def routed(plan: Plan, config: LoopConfig) -> Plan:
+    """The plan with a route to its fallback models; as it is when there are none."""
+    if not config.fallback_models:
+        return plan
+    needed = config.limits.max_cost is not None
+    others = [_with_model(plan, config, model, needed=needed) for model in config.fallback_models]
+    return _joined([plan, *others])
+
+
+def priced(plan: Plan, config: LoopConfig) -> Plan:
+    """The plan with a price for every model, for a budget that limits money; raises `ConfigurationError`."""
+    plans = (plan,) if plan.route is None else plan.route.plans
+    if all(one.price is not None for one in plans):
+        return plan
+    known = [replace(one, price=one.price or find_price(config, one.model, needed=True)) for one in plans]
+    return known[0] if plan.route is None else _joined(known)
+
+
+def landing_money(plan: Plan, input_tokens: int, output: int, room: int | None) -> int:
+    """What the landing call costs on the configured model, or on a dearer fallback where a quarter of `room` pays it.
+
+    Whichever model is in use then, its landing can be paid; but a dear fallback never keeps a run from starting.
+    """
+    prices = [one.price for one in ((plan,) if plan.route is None else plan.route.plans) if one.price is not None]
+    costs = [input_tokens * price.worst_input + output * price.output for price in prices]
+    return max([costs[0], *[cost if room is None else min(cost, room // 4) for cost in costs[1:]]])
+
+
+def _joined(plans: list[Plan]) -> Plan:
+    route = Route()
+    route.plans = tuple([replace(plan, route=route, position=place) for place, plan in enumerate(plans)])
+    return route.plans[0]
+
+
+def _with_model(plan: Plan, config: LoopConfig, model: Any, *, needed: bool) -> Plan:
+    known = known_output(model)
+    cap = plan.max_output_tokens
+    if cap is not None and isinstance(getattr(model, "max_output_tokens", None), int):
+        cap = min(cap, known)  # what the first model may write can be too much for this one
+    return replace(
+        plan,
+        model=model,
+        model_name=model.name,
+        model_id=model.name,
+        vendor=vendor_of(model),
+        health=model_breaker(model),
+        price=find_price(config, model, needed=needed),
+        counter=getattr(model, "count_tokens", None),
+        context_window=getattr(model, "context_window", None) or config.context_window,
+        max_output_tokens=cap,
+        first_output_tokens=cap or known,
+    )

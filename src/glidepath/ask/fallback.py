@@ -1,0 +1,163 @@
+"""Which model answers a call: its breaker is asked first and told afterwards, and a fallback takes over by cause.
+
+Nothing of this is looked at while all is well: `ask` comes here when a model's health asks for attention, when a call
+has failed, and while a fallback is in use.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from glidepath.ask.booking import fit_window
+from glidepath.ask.view import own_items
+from glidepath.errors import (
+    BreakerOpenError,
+    ContextOverflowError,
+    EmptyResponseError,
+    InconsistentHistoryError,
+    ModelError,
+    RateLimitedError,
+    RefusedError,
+    TransientError,
+)
+from glidepath.events import BreakerChanged, ModelSwitched
+from glidepath.resilience import MARK_EVERY, PROBE_EVERY, Admission
+from glidepath.run.account import Account
+
+if TYPE_CHECKING:
+    from glidepath.run import Plan, Run
+
+__all__ = ["admit", "answered", "come_home", "let_go", "take_over"]
+
+_log = logging.getLogger("glidepath")
+_SHOWN = 200
+
+UNHEALTHY = (TransientError, RateLimitedError, EmptyResponseError)
+"""What a breaker counts: the model gave no answer. Any other error is an answer."""
+STAYS = (RefusedError, InconsistentHistoryError)
+"""What no fallback is asked about: a refusal is respected, a malformed transcript is ours to repair."""
+
+
+def admit(call: Any) -> None:
+    """Ask the breaker of the model in use about a call that was just counted; when it refuses, go to the next model.
+
+    Raises `BreakerOpenError` when no model is left.
+    """
+    run: Run = call.run
+    while True:
+        plan, now = run.plan, run.time()
+        health = plan.health
+        if not health.calls % MARK_EVERY:
+            health.mark(now)
+        admission = health.admit(now) if health.alert else Admission.FREE
+        call.probing = admission is Admission.PROBE
+        if call.probing:
+            _changed(run, plan)
+        if admission is not Admission.REFUSED:
+            return
+        _next(
+            call,
+            BreakerOpenError(
+                f"{plan.model_name} failed {health.failures} times in a row and is not asked; "
+                f"it is tried again in {health.wait(now):.0f} s"
+            ),
+        )
+        run.plan.health.calls += 1
+
+
+def answered(call: Any) -> None:
+    """The model in use answered, and its health had asked for attention."""
+    run: Run = call.run
+    call.probing = False
+    if run.plan.health.succeeded():
+        _changed(run, run.plan)
+
+
+def let_go(call: Any) -> None:
+    """The call was stopped before it was known whether the model works again."""
+    run: Run = call.run
+    call.probing = False
+    if run.plan.health.unanswered(run.time()):
+        _changed(run, run.plan)
+
+
+def take_over(call: Any, error: ModelError) -> None:
+    """A call has failed on the model in use: tell its breaker, and go on with the next model; else the error stands."""
+    run: Run = call.run
+    plan, probe = run.plan, call.probing
+    health = plan.health
+    call.probing = False
+    if isinstance(error, UNHEALTHY):  # a call that was denied even one retry says little about the model
+        if not call.denied and health.failed(run.time(), probe=probe):
+            _changed(run, plan)
+    elif health.alert and health.succeeded():
+        _changed(run, plan)
+    if run.watch.interrupt is not None:
+        raise run.interrupted() from error
+    _next(call, error)
+    run.plan.health.calls += 1
+    admit(call)
+
+
+def come_home(run: Run) -> Plan:
+    """A fallback is in use: go back to the configured model when it is time to try it again."""
+    now = run.time()
+    if run.plan.route is not None and now >= run.return_at:
+        home = run.plan.route.plans[0]
+        wait = home.health.wait(now)
+        if wait <= 0:
+            _switch(run, home, "the configured model is tried again")
+        else:
+            run.return_at = now + wait
+    return run.plan
+
+
+def _next(call: Any, error: ModelError) -> None:
+    """Go on with the next model that can help with this error; raises it when there is none."""
+    run: Run = call.run
+    plan = run.plan
+    if plan.route is None or isinstance(error, STAYS):
+        raise error
+    others = plan.route.plans[plan.position + 1 :]
+    if isinstance(error, ContextOverflowError):
+        least = run.input_tokens() + plan.min_output_tokens
+        others = tuple([other for other in others if (other.context_window or 0) > least])
+    if not others:
+        raise error
+    if not plan.position:
+        run.return_at = run.time() + PROBE_EVERY
+    _switch(run, others[0], _short(error))
+    call.cap = run.plan.max_output_tokens
+    call.retries = call.escalations = 0
+    call.overflowed = call.denied = False
+
+
+def _switch(run: Run, plan: Plan, reason: str) -> None:
+    """Use another model from now on: its prices, its window, its caps, its own account."""
+    before = run.plan
+    _log.warning("%s: from %s to %s: %s", run.run_id, before.model_name, plan.model_name, reason)
+    accounts = {**run.other_accounts, before.model_name: run.account}
+    run.account = accounts.pop(plan.model_name) if plan.model_name in accounts else Account()
+    run.other_accounts = accounts
+    run.plan = plan
+    run.anchor = plan.fixed_tokens  # the other provider counts differently
+    run.emit(ModelSwitched, before.model_name, plan.model_name, reason)
+    if before.vendor is None or before.vendor != plan.vendor:
+        run.mixed = True
+        view = own_items(run.view, plan)
+        if view is not run.view:
+            run.set_view(view, sum([plan.size_of(message) for message in view]))
+    if plan.context_window is not None:
+        fit_window(run, plan.context_window)
+
+
+def _changed(run: Run, plan: Plan) -> None:
+    state = plan.health.state.value
+    _log.warning("%s: the breaker of %s is %s", run.run_id, plan.model_name, state)
+    run.emit(BreakerChanged, plan.model_name, state, "model")
+
+
+def _short(error: BaseException) -> str:
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -1,0 +1,182 @@
+"""What is known about the health of a model or tool: its breaker, and how often calls of a model may be tried again.
+
+The state lives with the model or tool object itself: all runs that use the object share it, and it goes when the object
+goes. While all is well a call costs one addition and one test of `alert`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from enum import Enum
+from typing import Any
+
+__all__ = [
+    "MARK_EVERY",
+    "MODEL_FAILURES",
+    "PROBE_EVERY",
+    "TOOL_FAILURES",
+    "Admission",
+    "Breaker",
+    "BreakerState",
+    "Health",
+    "model_breaker",
+    "tool_breaker",
+]
+
+MODEL_FAILURES = 5  # calls in a row that failed after all their retries
+TOOL_FAILURES = 10  # more than the error streak of one run: a breaker is about the tool, not about one run
+PROBE_EVERY = 30.0  # seconds between two calls that find out whether it works again
+
+RETRY_SHARE = 0.2  # retries for each first try
+RETRY_FLOOR = 10  # retries a window that are always allowed, so that a lone run can use its own
+WINDOW = 60.0  # seconds
+MARK_EVERY = 16  # a power of two: first tries between two looks at the clock
+_MARK_APART = 1.0  # seconds between two marks: their number does not grow with the load
+
+_KEY = "_glidepath_health"
+
+
+class BreakerState(str, Enum):
+    """Closed: calls go through. Open: they are refused. Half open: one of them finds out whether it works again."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class Admission(Enum):
+    """What a breaker says to a call."""
+
+    FREE = "free"
+    PROBE = "probe"
+    REFUSED = "refused"
+
+
+class Breaker:
+    """Opens after `limit` failures in a row; then lets one call through every 30 seconds, until one succeeds.
+
+    Thread-safe. Times are seconds of the event loop's clock; another loop's, which may stand elsewhere, never makes the
+    wait longer. A method that returns True has changed `state`.
+    """
+
+    __slots__ = ("_lock", "_probe_at", "alert", "failures", "limit", "state")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.state = BreakerState.CLOSED
+        self.failures = 0
+        self.alert = False
+        """Something is or was wrong: it must be asked before a call, and told afterwards."""
+        self._probe_at = 0.0
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        """A copy, also one in another process, is of another object, and starts anew."""
+        return type(self), (self.limit,)
+
+    def admit(self, now: float) -> Admission:
+        """Whether a call may be made now."""
+        with self._lock:
+            if self.state is BreakerState.CLOSED:
+                return Admission.FREE
+            self._probe_at = min(self._probe_at, now + PROBE_EVERY)
+            if self._probe_at > now:
+                return Admission.REFUSED
+            self._probe_at = now + PROBE_EVERY
+            self.state = BreakerState.HALF_OPEN
+            return Admission.PROBE
+
+    def wait(self, now: float) -> float:
+        """Seconds until a call may find out whether it works again; 0 when one may now."""
+        if self.state is BreakerState.CLOSED:
+            return 0.0
+        return min(max(0.0, self._probe_at - now), PROBE_EVERY)
+
+    def failed(self, now: float, *, probe: bool = False) -> bool:
+        """A call failed."""
+        with self._lock:
+            self.failures += 1
+            self.alert = True
+            if self.state is BreakerState.CLOSED and self.failures >= self.limit:
+                self._probe_at = now + PROBE_EVERY
+            elif not probe or self.state is not BreakerState.HALF_OPEN:
+                return False
+            self.state = BreakerState.OPEN
+            return True
+
+    def succeeded(self) -> bool:
+        """A call was answered."""
+        with self._lock:
+            changed = self.state is not BreakerState.CLOSED
+            self.state = BreakerState.CLOSED
+            self.failures = 0
+            self.alert = False
+            return changed
+
+    def unanswered(self, now: float) -> bool:
+        """The call that was to find out was stopped before it could: the next one may."""
+        with self._lock:
+            if self.state is not BreakerState.HALF_OPEN:
+                return False
+            self._probe_at = now
+            self.state = BreakerState.OPEN
+            return True
+
+
+class Health(Breaker):
+    """The breaker of a model, and its retry budget: retries are a fifth of the first tries of the last minute at most.
+
+    Ten retries a minute are always allowed. First tries never wait for the budget: `calls` counts them, and `mark` is
+    called now and then to know when they were made.
+    """
+
+    __slots__ = ("_marks", "_retries", "calls")
+
+    def __init__(self, limit: int = MODEL_FAILURES) -> None:
+        super().__init__(limit)
+        self.calls = 0
+        self._marks: deque[tuple[float, int]] = deque()  # when, and how many first tries there were before
+        self._retries: deque[float] = deque()
+
+    def mark(self, now: float) -> None:
+        """Note how many first tries there have been until now; call it at a first try, after counting it."""
+        with self._lock:
+            self._forget(now)
+            if not self._marks or now - self._marks[-1][0] >= _MARK_APART:
+                self._marks.append((now, self.calls - 1))
+
+    def may_retry(self, now: float) -> bool:
+        """Take one retry out of the budget; False when none is left."""
+        with self._lock:
+            self._forget(now)
+            offered = self.calls - self._marks[0][1] if self._marks else 0
+            if len(self._retries) >= max(RETRY_FLOOR, int(RETRY_SHARE * offered)):
+                return False
+            self._retries.append(now)
+            return True
+
+    def _forget(self, now: float) -> None:
+        """Drop what is too old, or from a clock that ran ahead of this one."""
+        while self._marks and not 0 <= now - self._marks[0][0] < WINDOW:
+            self._marks.popleft()
+        while self._retries and not 0 <= now - self._retries[0] < WINDOW:
+            self._retries.popleft()
+
+
+def model_breaker(model: Any) -> Health:
+    """The health of a model: the same for everybody who asks about the same object.
+
+    It is kept in the object's `__dict__`; an object without one (`__slots__`) gets a new one each time, so that its
+    agents do not share it.
+    """
+    try:
+        home = vars(model)
+    except TypeError:
+        return Health()
+    return home.setdefault(_KEY, Health())  # type: ignore[no-any-return]
+
+
+def tool_breaker(tool: Any) -> Breaker:
+    """The breaker of a tool: the same for everybody who asks about the same object. `tool.breaker` is None before."""
+    return vars(tool).setdefault("breaker", Breaker(TOOL_FAILURES))  # type: ignore[no-any-return]
