@@ -1,0 +1,44 @@
+"""The command line: `glidepath run`, `chat`, `models`, `config`, `demo`.
+
+The only place that reads the environment, prints, and installs signal handlers. Nothing heavy is imported before a
+command needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from glidepath.cli.world import World
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None, world: World | None = None) -> int:
+    """Run one command and return its exit code; nothing but SystemExit of the argument parser is raised."""
+    from glidepath.cli.world import World
+
+    here = World.real() if world is None else world
+    try:
+        return _dispatch(here.arguments if argv is None else argv, here)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        here.close_quietly()
+        return 141
+
+
+def _dispatch(argv: Sequence[str], world: World) -> int:
+    from glidepath.cli.parser import parse
+    from glidepath.errors import ConfigurationError
+
+    try:
+        options, execute = parse(argv, world)
+        code: int = execute(options, world)
+        world.stdout.flush()
+    except ConfigurationError as error:
+        world.complain(str(error))
+        return 2
+    return code

@@ -1,0 +1,45 @@
+"""The flags that `run` and `chat` share, made from the table of settings."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+
+from glidepath.cli.settings import SETTINGS
+
+__all__ = ["add_config_flags", "add_setting_flags"]
+
+
+def add_config_flags(parser: argparse.ArgumentParser) -> None:
+    """Where the settings come from."""
+    group = parser.add_argument_group("configuration")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument("--config", metavar="FILE", help="read this file, not ./glidepath.toml or ./glidepath.json")
+    which.add_argument("--no-config", action="store_true", help="read no file")
+    group.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", help="any setting by its key in a file; may be repeated"
+    )
+
+
+def add_setting_flags(parser: argparse.ArgumentParser, *, leave_out: Collection[str] = ()) -> None:
+    """One flag for every setting that has one. Values are read later, together with all other settings."""
+    group = parser.add_argument_group("settings")
+    for setting in SETTINGS:
+        if not setting.flag or setting.key in leave_out:
+            continue
+        dest = setting.key.replace(".", "_")
+        text = setting.help + (f" (default: {_shown(setting.default)})" if setting.default is not None else "")
+        if setting.kind == "bool":
+            group.add_argument(setting.flag, dest=dest, action=argparse.BooleanOptionalAction, default=None, help=text)
+        elif setting.choices:
+            group.add_argument(setting.flag, dest=dest, choices=setting.choices, help=text)
+        else:
+            group.add_argument(setting.flag, dest=dest, metavar=setting.metavar, help=text.replace("%", "%%"))
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, tuple):
+        return ",".join(default)
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    return f"{default / 60:g}m" if isinstance(default, float) else str(default)

@@ -1,0 +1,142 @@
+"""From settings to an agent: models and tools by name."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from glidepath.agent import Agent, ExecutionMode, Limits
+from glidepath.cli.layers import Settings
+from glidepath.cli.settings import SETTINGS
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError
+from glidepath.guards import GuardrailsConfig
+from glidepath.tools import Tool, closest, tool
+
+__all__ = ["find_object", "make_agent", "make_model", "make_tools", "workspace_folder"]
+
+
+def make_agent(settings: Settings, world: World, *, model: str | None = None) -> Agent:
+    """The agent that the settings describe; raises `ConfigurationError` for whatever is wrong with them."""
+    fields = config_fields(settings)
+    name = model or settings.get("model")
+    if not name:
+        raise ConfigurationError(
+            "no model is named: pass --model NAME, set GLIDEPATH_MODEL, or write model = ... into glidepath.toml; "
+            "`glidepath models` lists what there is, `glidepath demo` needs none"
+        )
+    fields["model"] = make_model(name, world)
+    fields["tools"] = make_tools(settings, world)
+    if fields.get("fallback_models"):
+        fields["fallback_models"] = tuple(make_model(other, world) for other in fields["fallback_models"])
+    return Agent(**fields)
+
+
+def config_fields(settings: Settings) -> dict[str, Any]:
+    """The fields of a `LoopConfig` that the settings name; the model and the tools are still names."""
+    groups: dict[str, dict[str, Any]] = {"LoopConfig": {}, "Limits": {}, "GuardrailsConfig": {}}
+    for setting in SETTINGS:
+        group, _, field = setting.python.partition(".")
+        if group and setting.key in settings.known:
+            groups[group][field] = settings[setting.key]
+    fields = groups["LoopConfig"]
+    if "default_execution_mode" in fields:
+        fields["default_execution_mode"] = ExecutionMode(fields["default_execution_mode"])
+    if groups["Limits"]:
+        fields["limits"] = Limits(**groups["Limits"])
+    if groups["GuardrailsConfig"]:
+        fields["guardrails"] = GuardrailsConfig(**groups["GuardrailsConfig"])
+    return fields
+
+
+# --- by name ------------------------------------------------------------------------------------------------------
+
+
+def make_model(name: str, world: World) -> Any:
+    """The model a name stands for: `python:package.module:attribute`, or a provider's `provider:name`."""
+    if name.startswith("python:"):
+        found = find_object(name, world)
+        if isinstance(found, type) or not callable(getattr(found, "stream", None)):
+            found = _called(found, name)
+        return found
+    from glidepath import models
+
+    resolve = getattr(models, "resolve", None)
+    if resolve is None:
+        raise ConfigurationError(f"model {name!r}: only python:MODULE:ATTRIBUTE is available in this version")
+    return resolve(name)
+
+
+def _called(factory: Any, name: str) -> Any:
+    if not callable(factory):
+        raise ConfigurationError(
+            f"{name}: expected a Model, or a function that makes one, got {type(factory).__name__}"
+        )
+    try:
+        return factory()
+    except Exception as error:
+        raise ConfigurationError(f"{name}: making the model failed: {type(error).__name__}: {error}") from error
+
+
+def find_object(name: str, world: World) -> Any:
+    """What `python:package.module:attribute` names; the current folder is looked in, as `python -m` does."""
+    _, _, path = name.partition(":")
+    module, sign, attribute = path.partition(":")
+    if not sign or not module or not attribute:
+        raise ConfigurationError(f"{name}: expected python:package.module:attribute")
+    here = str(world.folder)
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise ConfigurationError(f"{name}: {type(error).__name__}: {error}") from error
+    return found
+
+
+def workspace_folder(settings: Settings, world: World) -> Path:
+    """The folder the tools work in."""
+    folder = (world.folder / Path(settings.get("workspace") or ".").expanduser()).resolve()
+    if not folder.is_dir():
+        raise ConfigurationError(f"workspace: {folder} is not a folder")
+    return folder
+
+
+def make_tools(settings: Settings, world: World) -> tuple[Tool, ...]:
+    """The tools by name: built-in ones, `python:module:attribute`, or installed ones."""
+    names = settings["tools"]
+    if not names:
+        return ()
+    from glidepath.workspace import TOOL_NAMES, Workspace, workspace_tools
+
+    built_in = [name for name in names if name in TOOL_NAMES]
+    made: dict[str, Any] = {}
+    if built_in:
+        workspace = Workspace(workspace_folder(settings, world))
+        approve = settings["approve"] != "all"
+        tools = workspace_tools(workspace, built_in, sandbox=settings["sandbox"], shell_approval=approve)
+        made = {item.name: item for item in tools}
+    return tuple(made[name] if name in made else _installed(name, world) for name in names)
+
+
+def _installed(name: str, world: World) -> Tool:
+    from glidepath.workspace import TOOL_NAMES
+
+    if name.startswith("python:"):
+        found = find_object(name, world)
+    else:
+        points = {point.name: point for point in entry_points(group="glidepath.tools")}
+        if name not in points:
+            meant = closest(name, [*TOOL_NAMES, *points])
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join([*TOOL_NAMES, *sorted(points)])}"
+            raise ConfigurationError(f"tools: there is no tool {name!r}; {hint}")
+        try:
+            found = points[name].load()
+        except Exception as error:
+            raise ConfigurationError(f"tools: {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    return found if isinstance(found, Tool) else tool(found)

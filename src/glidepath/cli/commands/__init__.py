@@ -1,0 +1,13 @@
+"""The subcommands: one module each, imported when it is called.
+
+A module of this package has `add_arguments(parser)` and `execute(options, world) -> int`. To add a command, write the
+module and give it a line here.
+"""
+
+COMMANDS: dict[str, str] = {
+    "run": "give an agent one task and print its answer",
+    "models": "list model providers, fetch the embedded model",
+    "config": "show, check and describe the configuration",
+    "completion": "print a completion script for your shell",
+}
+"""Every command with the line that `glidepath --help` shows."""

@@ -1,0 +1,118 @@
+"""Show, check and describe the configuration."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+
+if TYPE_CHECKING:
+    from glidepath.cli.layers import Settings
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath config` takes."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    show = actions.add_parser("show", help="print the settings in force", allow_abbrev=False)
+    show.add_argument("--origin", action="store_true", help="also say where each comes from")
+    show.add_argument("--all", action="store_true", help="also those nobody set")
+    show.add_argument("--json", action="store_true", help="as JSON")
+    check = actions.add_parser("check", help="check the settings as a run would, and run nothing", allow_abbrev=False)
+    for sub in (show, check):
+        add_setting_flags(sub)
+        add_config_flags(sub)
+    actions.add_parser("schema", help="print the JSON Schema of a configuration file")
+    actions.add_parser("table", help="print every setting: file key, older key, flag, variable, Python name")
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Do one of them."""
+    actions = {"show": _show, "check": _check, "schema": _schema, "table": _table}
+    return actions[options.action](options, world)
+
+
+def _show(options: argparse.Namespace, world: World) -> int:
+    from glidepath.cli.layers import gather
+    from glidepath.cli.schema import defaults
+    from glidepath.cli.settings import SETTINGS
+
+    settings = gather(options, world)
+    fallback = defaults()
+    rows = []
+    for setting in SETTINGS:
+        known = settings.known.get(setting.key)
+        if known is None and not options.all:
+            continue
+        value = fallback.get(setting.key) if known is None else known.value
+        rows.append((setting.key, value, settings.origin(setting.key)))
+    if options.json:
+        import json
+
+        shown = {key: {"value": plain(value), "origin": origin} for key, value, origin in rows}
+        bare = {key: plain(value) for key, value, _ in rows}
+        world.stdout.write(json.dumps(shown if options.origin else bare, indent=2) + "\n")
+        return 0
+    wide = max(len(key) for key, _, _ in rows)
+    middle = max(len(_text(value)) for _, value, _ in rows)
+    for key, value, origin in rows:
+        tail = f"  {origin}" if options.origin else ""
+        world.stdout.write(f"{key:<{wide}}  {_text(value):<{min(middle, 40) if tail else 0}}{tail}".rstrip() + "\n")
+    return 0
+
+
+def _check(options: argparse.Namespace, world: World) -> int:
+    from glidepath.cli.assemble import make_agent
+    from glidepath.cli.layers import gather
+
+    settings = gather(options, world)
+    agent = make_agent(settings, world)
+    world.stdout.write(f"fine: {agent!r}, {_limits(settings)}\n")
+    return 0
+
+
+def _limits(settings: Settings) -> str:
+    words = {
+        "limits.max_iterations": "{} turns",
+        "limits.max_tokens": "{} tokens",
+        "limits.max_cost": "${}",
+        "limits.timeout": "{:g} seconds",
+    }
+    said = [words[key].format(settings[key]) for key in words if settings.get(key) is not None]
+    return "at most " + ", ".join(said) if said else "no limits"
+
+
+def _schema(_: argparse.Namespace, world: World) -> int:
+    import json
+
+    from glidepath.cli.schema import json_schema
+
+    world.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
+    return 0
+
+
+def _table(_: argparse.Namespace, world: World) -> int:
+    from glidepath.cli.schema import markdown_table
+
+    world.stdout.write(markdown_table() + "\n")
+    return 0
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it."""
+    from glidepath import _wire
+
+    return _wire.plain(value, enc_hook=str)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "off"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
+        return ", ".join(value) or "none"
+    return str(plain(value)) if not isinstance(value, str) else value or "''"

@@ -1,0 +1,72 @@
+"""List model providers, fetch the embedded model."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["PROVIDERS", "add_arguments", "execute"]
+
+PROVIDERS = (
+    ("anthropic:NAME", "anthropic", "ANTHROPIC_API_KEY", "Claude, such as anthropic:claude-sonnet-4-5"),
+    ("openai:NAME", "openai", "OPENAI_API_KEY", "GPT through the Responses API, such as openai:gpt-5"),
+    ("openai-chat:NAME", "openai", "OPENAI_API_KEY", "GPT through chat completions"),
+    ("openai-compatible:NAME@URL", "openai", "", "Ollama, vLLM, llama.cpp, DeepSeek, OpenRouter"),
+    ("google:NAME", "google", "GEMINI_API_KEY", "Gemini, such as google:gemini-2.5-flash"),
+    ("local:NAME", "local", "", "the embedded model, or any GGUF file; no key"),
+    ("python:MODULE:ATTRIBUTE", "", "", "any Model object, or a function that makes one"),
+)
+"""How a model can be named: the form, the extra it needs, the variable its key is in, an example."""
+
+_MODULES = {"anthropic": "anthropic", "openai": "openai", "google": "google.genai", "local": "xllamacpp"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath models` takes."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    actions.add_parser("list", help="the providers, what each needs, and whether it is there (the default)")
+    pull = actions.add_parser("pull", help="fetch an embedded model into the user cache")
+    pull.add_argument("name", nargs="?", default="smollm2", help="which one (default: smollm2)")
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """List, or fetch."""
+    return _pull(options.name, world) if options.action == "pull" else _list(world)
+
+
+def _list(world: World) -> int:
+    wide = max(len(form) for form, *_ in PROVIDERS)
+    for form, extra, key, example in PROVIDERS:
+        there = _state(extra, key, world)
+        world.stdout.write(f"{form:<{wide}}  {example}\n{'':<{wide}}  {there}\n")
+    return 0
+
+
+def _state(extra: str, key: str, world: World) -> str:
+    from importlib.util import find_spec
+
+    if extra:
+        try:
+            found = find_spec(_MODULES[extra]) is not None
+        except ModuleNotFoundError:
+            found = False
+        if not found:
+            return f"not installed: pip install 'glidepath[{extra}]'"
+    if key and not world.environ.get(key):
+        return f"ready when {key} is set"
+    return "ready"
+
+
+def _pull(name: str, world: World) -> int:
+    from glidepath import models
+    from glidepath.errors import ConfigurationError
+
+    fetch: Any = getattr(models, "pull", None)
+    if fetch is None:
+        raise ConfigurationError("the embedded model is not available in this version")
+    path = fetch(name)
+    world.stdout.write(f"{path}\n")
+    return 0

@@ -1,0 +1,128 @@
+"""Give an agent one task and print its answer.
+
+The answer goes to standard output; everything else goes to the error stream when output is piped. The first Ctrl-C asks
+the agent to finish up, the second stops it. SIGTERM stops it without another model call and keeps the text.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+
+if TYPE_CHECKING:
+    from glidepath.cli.layers import Settings
+    from glidepath.cli.screens import Screen
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute", "fly"]
+
+_MOST_STDIN = 10_000_000
+_EXAMPLES = """\
+examples:
+  glidepath run 'what does this project do?'
+  git diff | glidepath run 'review this' -
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath run` takes."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "task", nargs="*", help="what to do; - reads standard input, as does no task at all when it is a pipe"
+    )
+    add_setting_flags(parser)
+    add_config_flags(parser)
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Run the task; the exit code says how it ended."""
+    from glidepath.cli.layers import gather
+
+    settings = gather(options, world)
+    task = _task(options.task, world)
+    from glidepath.cli.assemble import make_agent
+
+    agent = make_agent(settings, world)
+    screen = make_screen(settings, agent, world)
+    import asyncio
+
+    return asyncio.run(fly(agent, task, screen, settings, world))
+
+
+def _task(words: list[str], world: World) -> str:
+    from glidepath.errors import ConfigurationError
+
+    piped = not world.is_terminal(world.stdin)
+    if not words and not piped:
+        raise ConfigurationError("no task: say what to do, such as glidepath run 'summarize README.md'")
+    parts = [word for word in words if word != "-"]
+    if "-" in words or not words:
+        try:
+            text = world.stdin.read(_MOST_STDIN + 1)
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(f"standard input is not UTF-8 text (byte {error.start})") from None
+        if len(text) > _MOST_STDIN:
+            raise ConfigurationError(f"standard input has more than {_MOST_STDIN} characters")
+        parts.append(text.rstrip("\n"))
+    return "\n\n".join(part for part in parts if part.strip())
+
+
+def make_screen(settings: Settings, agent: Any, world: World) -> Screen:
+    """The screen that the output format and the terminal call for."""
+    from glidepath.cli.screens import JsonScreen, PlainScreen, StreamScreen
+
+    form = settings["output_format"]
+    if form == "stream-json":
+        return StreamScreen(world)
+    if form == "json":
+        return JsonScreen(world)
+    echo = world.is_terminal(world.stdout)
+    if (not echo and not world.is_terminal(world.stderr)) or world.environ.get("TERM") == "dumb":
+        return PlainScreen(world)
+    try:
+        from glidepath.cli.live import LiveScreen
+    except ImportError:
+        world.note("no live status line: pip install 'glidepath[cli]'")
+        return PlainScreen(world)
+    from glidepath.cli.status import Status
+
+    return LiveScreen(world, Status(agent.config.limits, world.now), echo=echo, streaming=settings["streaming"])
+
+
+async def fly(agent: Any, task: str, screen: Screen, settings: Settings, world: World) -> int:
+    """The run itself, from the first event to the exit code."""
+    from glidepath.cli.approval import decide
+    from glidepath.cli.exits import exit_code
+    from glidepath.cli.signals import catching
+    from glidepath.outcome import LoopOutcome
+    from glidepath.run import CancelToken
+
+    token = CancelToken()
+    with catching(token, screen.say) as caught:
+        try:
+            stream = agent.stream(task, cancel=token)
+            while True:
+                result = await _consume(stream, screen, token)
+                if result.outcome is not LoopOutcome.PAUSED or caught.number is not None:
+                    break
+                decisions = await decide(result, screen, settings, world, caught)
+                if decisions is None:
+                    break
+                stream = agent.stream(resume=result, decisions=decisions, cancel=token)
+            screen.finish(result)
+        finally:
+            screen.close()
+    return exit_code(result, caught.number)
+
+
+async def _consume(stream: Any, screen: Screen, token: Any) -> Any:
+    async with stream:
+        async for event in stream:
+            try:
+                screen.show(event)
+            except BrokenPipeError:
+                token.cancel("nobody reads the output any more")
+                raise
+    return stream.result

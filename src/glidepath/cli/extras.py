@@ -1,0 +1,20 @@
+"""Packages that only some commands need."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from glidepath.errors import ConfigurationError
+
+__all__ = ["needed"]
+
+
+def needed(module: str, extra: str = "cli") -> Any:
+    """The module; `ConfigurationError` naming the extra to install when it is missing."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        if error.name is not None and not module.startswith(error.name.partition(".")[0]):
+            raise
+        raise ConfigurationError(f"this needs {module.partition('.')[0]}: pip install 'glidepath[{extra}]'") from None

@@ -1,0 +1,244 @@
+"""Where settings come from: flags, the environment, a file, the defaults. The first of them that speaks wins."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, Setting, variable
+from glidepath.cli.values import OFF, read_text, read_value
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError
+
+__all__ = ["Known", "Settings", "gather", "load"]
+
+NAMES = ("glidepath.toml", "glidepath.json")
+_MOST_BYTES = 1_000_000
+_META = ("$schema",)
+_ZERO_IS_OFF = frozenset({"max_steps", "timeout", "token_budget", "cost_limit"})
+
+
+class Known(NamedTuple):
+    """A value and who said so."""
+
+    value: Any
+    origin: str
+
+
+class Settings:
+    """All settings of one command with their origins. `found` is true for a file nobody named."""
+
+    def __init__(self, known: dict[str, Known], file: Path | None, *, found: bool) -> None:
+        self.known = known
+        self.file = file
+        self.found = found
+
+    def __getitem__(self, key: str) -> Any:
+        return self.known[key].value
+
+    def get(self, key: str) -> Any:
+        """The value, or None when nobody said anything and there is no default of ours."""
+        return self.known[key].value if key in self.known else None
+
+    def said(self, key: str) -> bool:
+        """True when a person said it, in whatever way."""
+        return key in self.known and self.known[key].origin != "default"
+
+    def origin(self, key: str) -> str:
+        """Who said so."""
+        return self.known[key].origin if key in self.known else "default"
+
+
+def gather(options: Namespace, world: World) -> Settings:
+    """The settings of a command; raises `ConfigurationError` naming the file, variable or flag that is wrong."""
+    file, found = _file(options, world)
+    known = {s.key: Known(s.default, "default") for s in SETTINGS if s.default is not None}
+    if file is not None:
+        shown = file.name if found else str(file)
+        for key, (value, place) in load(file).items():
+            known[key] = Known(value, f"{shown} ({place})" if place != key else shown)
+    known.update(_from_environment(world.environ))
+    known.update(_from_flags(options))
+    settings = Settings(known, file, found=found)
+    _check(settings)
+    return settings
+
+
+# --- a file -----------------------------------------------------------------------------------------------------
+
+
+def _file(options: Namespace, world: World) -> tuple[Path | None, bool]:
+    if getattr(options, "no_config", False):
+        return None, False
+    named = getattr(options, "config", None) or world.environ.get("GLIDEPATH_CONFIG")
+    if named:
+        return world.folder / named, False
+    here = [world.folder / name for name in NAMES if (world.folder / name).is_file()]
+    if len(here) > 1:
+        raise ConfigurationError(
+            f"there are both {NAMES[0]} and {NAMES[1]} here: remove one, or name one with --config"
+        )
+    return (here[0], True) if here else (None, False)
+
+
+def load(path: Path) -> dict[str, tuple[Any, str]]:
+    """The settings in a file by key, each with the key it was written under; raises `ConfigurationError`."""
+    data = _parse(path)
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        if key in SECTIONS:
+            if not isinstance(value, Mapping):
+                raise ConfigurationError(f"{path.name}: {key}: expected a section, got {value!r:.80}")
+            flat.update({f"{key}.{inner}": item for inner, item in value.items()})
+        elif key not in _META:
+            flat[key] = value
+    found: dict[str, tuple[Any, str]] = {}
+    for key, value in flat.items():
+        setting = BY_KEY.get(key) if "." not in key or key.partition(".")[0] in data else None
+        setting = setting or BY_SEED.get(key)
+        if setting is None:
+            raise ConfigurationError(f"{path.name}: {_unknown(key)}")
+        if not setting.in_file:
+            raise ConfigurationError(f"{path.name}: {key}: a file cannot say this; use {setting.flag}")
+        if setting.key in found:
+            other = found[setting.key][1]
+            raise ConfigurationError(f"{path.name}: {key} and {other} are the same setting: keep one")
+        found[setting.key] = (_read(setting, key, value, path.name), key)
+    return found
+
+
+def _read(setting: Setting, key: str, value: Any, file: str) -> Any:
+    if key in _ZERO_IS_OFF and key in BY_SEED and not isinstance(value, bool) and value == 0:
+        return None
+    return read_value(setting, value, f"{file}: {key}")
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ConfigurationError(f"{path}: larger than {_MOST_BYTES} bytes: this is no configuration")
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: not UTF-8 at byte {error.start}") from None
+    try:
+        data = _toml(text) if path.suffix != ".json" else _json(text)
+    except (ValueError, RecursionError, ArithmeticError) as error:
+        kind = "JSON" if path.suffix == ".json" else "TOML"
+        raise ConfigurationError(f"{path}: not valid {kind}: {str(error)[:200]}") from None
+    if not isinstance(data, dict):
+        raise ConfigurationError(f"{path}: expected an object with settings, got {type(data).__name__}")
+    return data
+
+
+def _toml(text: str) -> Any:
+    import tomllib
+    from decimal import Decimal
+
+    return tomllib.loads(text, parse_float=Decimal)
+
+
+def _json(text: str) -> Any:
+    import json
+    from decimal import Decimal
+
+    return json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_no_twins)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key!r} is given twice")
+        found[key] = value
+    return found
+
+
+def _unknown(key: str) -> str:
+    from glidepath.tools.advice import closest
+
+    names = [*BY_KEY, *BY_SEED]
+    inner = {name.rpartition(".")[2]: name for name in names}  # a key outside its section
+    meant = inner.get(key) or closest(key, names) or inner.get(closest(key, inner) or "")
+    where = f" in [{meant.partition('.')[0]}]" if meant and meant.startswith(SECTIONS) and "." not in key else ""
+    shown = meant.rpartition(".")[2] if meant and where else meant
+    return f"there is no setting {key!r}" + (f"; did you mean {shown!r}{where}?" if meant else "")
+
+
+# --- the environment and the flags --------------------------------------------------------------------------------
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Known]:
+    names = {variable(setting): setting for setting in SETTINGS}
+    found = {}
+    for name, text in environ.items():
+        if name in names:
+            found[names[name].key] = Known(read_text(names[name], text, name), f"env {name}")
+        elif name.startswith(("GLIDEPATH_LIMITS_", "GLIDEPATH_GUARDRAILS_")):
+            from glidepath.tools.advice import closest
+
+            meant = closest(name, names)
+            raise ConfigurationError(f"there is no variable {name}" + (f"; did you mean {meant}?" if meant else ""))
+    return found
+
+
+def _from_flags(options: Namespace) -> dict[str, Known]:
+    found = {}
+    for pair in getattr(options, "set", None) or ():
+        key, sign, text = pair.partition("=")
+        setting = BY_KEY.get(key.strip()) or BY_SEED.get(key.strip())
+        if not sign:
+            raise ConfigurationError(f"--set {pair}: expected KEY=VALUE, such as limits.max_tokens=200k")
+        if setting is None:
+            raise ConfigurationError(f"--set {pair}: {_unknown(key.strip())}")
+        if setting.key in found:
+            raise ConfigurationError(f"--set: {setting.key} is given twice")
+        found[setting.key] = Known(read_text(setting, text, f"--set {key.strip()}"), "flag --set")
+    for setting in SETTINGS:
+        text = getattr(options, setting.key.replace(".", "_"), None) if setting.flag else None
+        if text is None:
+            continue
+        if setting.key in found:
+            raise ConfigurationError(f"{setting.flag} and --set {setting.key} are the same setting: keep one")
+        value = text if isinstance(text, bool) else read_text(setting, text, setting.flag)
+        found[setting.key] = Known(value, f"flag {setting.flag}")
+    return found
+
+
+# --- settings that contradict each other ----------------------------------------------------------------------------
+
+
+def _check(settings: Settings) -> None:
+    for key, partner, why in (
+        ("limits.grace_iterations", "limits.max_iterations", "a grace needs a turn limit"),
+        ("max_output_tokens_recovery", "max_output_tokens", "a larger cap needs one to start from"),
+        ("replace_defaults", "constraints", "without the built-in constraints nothing would hold the limits"),
+        ("plain_text_terminal_fallback_eager", "plain_text_terminal_fallback_tool", "there is no tool to fall back to"),
+        (
+            "plain_text_terminal_fallback_eager_nudge",
+            "plain_text_terminal_fallback_tool",
+            "there is no tool to fall back to",
+        ),
+    ):
+        if settings.get(key) and not settings.get(partner):
+            raise ConfigurationError(f"{key} ({settings.origin(key)}) has no effect without {partner}: {why}")
+    for key in ("model", "fallback_models", "tools"):
+        value = settings.get(key)
+        if not settings.found or value is None or settings.file is None:
+            continue
+        listed = (value,) if isinstance(value, str) else value
+        code = [name for name in listed if name.startswith("python:")]
+        if code and settings.origin(key).startswith(settings.file.name):
+            raise ConfigurationError(
+                f"{settings.file.name}: {key}: {code[0]!r} would run code because of a file that merely lies here; "
+                f"say --config {settings.file.name} if you trust it"
+            )
+    if settings.get("tool_choice") not in (None, "auto", *OFF) and not settings["tools"]:
+        raise ConfigurationError(f"tool_choice ({settings.origin('tool_choice')}) needs tools, and there are none")

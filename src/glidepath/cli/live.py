@@ -1,0 +1,199 @@
+"""The live screen of `glidepath run` on a terminal: the answer as it is written, tool lines, and a status line."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from glidepath.cli.screens import ending
+from glidepath.cli.status import Status, arguments_line, clip, closing_line, status_line
+from glidepath.cli.world import World
+from glidepath.events import (
+    ApprovalRequested,
+    AttemptDiscarded,
+    Event,
+    GuardTripped,
+    MessageAdded,
+    RetryScheduled,
+    StreamChunk,
+    ToolEnded,
+    ToolStarted,
+)
+from glidepath.outcome import LoopOutcome, RunResult
+
+__all__ = ["LiveScreen"]
+
+_FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
+_SIGNS = {"call": "\u25b8", "result": "\u2514", "failed": "\u2717", "note": "!", "dot": " \u00b7 "}
+_PLAIN_FRAMES = "|/-\\"
+_PLAIN_SIGNS = {"call": ">", "result": "<", "failed": "x", "note": "!", "dot": " | "}
+_TICK = 0.1
+_MARGIN = 2
+_FIRST_LINES = 1
+
+
+class LiveScreen:
+    """Shows a run on a terminal. What scrolls away is final; the last lines are rewritten in place.
+
+    `echo` says whether the answer is shown here, too; without it only tools and status are, and the answer goes
+    elsewhere when the run ends.
+    """
+
+    def __init__(self, world: World, status: Status, *, echo: bool, streaming: bool) -> None:
+        environ = world.environ
+        stream = world.stdout if echo else world.stderr
+        color = "NO_COLOR" not in environ or not environ["NO_COLOR"]
+        self._console = Console(
+            file=stream, highlight=False, no_color=not color, emoji=False, markup=False, _environ=environ
+        )
+        self._world = world
+        self._status = status
+        self._echo = echo
+        self._streaming = streaming and echo
+        self._partial = ""
+        self._frame = 0
+        self._shown = False
+        self._told = ""
+        pretty = (self._console.encoding or "").lower().startswith("utf")
+        self._frames, self._signs = (_FRAMES, _SIGNS) if pretty else (_PLAIN_FRAMES, _PLAIN_SIGNS)
+        self._live = Live(Text(""), console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
+        self._ticker: asyncio.Task[None] | None = None
+
+    # --- what is shown ------------------------------------------------------------------------------------------
+
+    def show(self, event: Event) -> None:
+        """Take an event in, and draw."""
+        self._begin()
+        self._status.hear(event)
+        if isinstance(event, StreamChunk):
+            self._chunk(event)
+        elif isinstance(event, ToolStarted):
+            self._flush()
+            call = f"{event.tool_name} {arguments_line(event.arguments)}".rstrip()
+            self._print(clip(f"{self._signs['call']} {call}", self._width()), "cyan")
+        elif isinstance(event, ToolEnded):
+            self._result(event)
+        elif isinstance(event, AttemptDiscarded):
+            if self._shown:
+                self._flush()
+                self._print("  (that attempt does not count; trying again)", "dim")
+            self._partial, self._told, self._shown = "", "", False
+        elif isinstance(event, RetryScheduled):
+            self._print(clip(f"  {event.error}", self._width()), "yellow")
+        elif isinstance(event, GuardTripped):
+            self._print(clip(f"{self._signs['note']} {event.guard}: {event.reason}", self._width()), "yellow")
+        elif isinstance(event, ApprovalRequested):
+            self._flush()
+        elif isinstance(event, MessageAdded) and event.message.role == "assistant":
+            self._flush()
+            self._shown = False
+        self._draw()
+
+    def say(self, text: str) -> None:
+        """A line of our own, above the status."""
+        self._status.finish_up()
+        self._print(clip(text, self._width()), "bold yellow")
+        self._draw()
+
+    def finish(self, result: RunResult) -> None:
+        """Take the status line down and say how it ended."""
+        self._flush()
+        self.close()
+        said = result.text.strip()
+        if not self._echo:
+            if said:
+                self._world.stdout.write(f"{said}\n")
+                self._world.stdout.flush()
+        elif said and (not self._streaming or not self._on_screen(said)):
+            self._console.print(Text(said))
+        if self._echo and (said or self._told):
+            self._console.print()
+        style = "green" if result.outcome is LoopOutcome.DONE and result.cause is None else "yellow"
+        words = ending(result)
+        if words:
+            self._console.print(Text(words, style="bold yellow"))
+        closing = closing_line(result, self._width()).replace(" | ", self._signs["dot"])
+        self._console.print(Text(closing, style=style if not words else "dim"))
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+        if self._live.is_started:
+            self._live.update(Text(""))
+            self._live.stop()
+
+    def pause(self) -> None:
+        """Make room for a question to the person."""
+        self._flush()
+        self.close()
+
+    # --- drawing ------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if not self._live.is_started:
+            self._live.start()
+        if self._ticker is None:
+            self._ticker = asyncio.get_running_loop().create_task(self._tick(), name="glidepath-status")
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            self._frame += 1
+            self._draw()
+
+    def _width(self) -> int:
+        return max(self._console.width - 1, 8)
+
+    def _draw(self) -> None:
+        if not self._live.is_started:
+            return
+        frame = self._frames[self._frame % len(self._frames)]
+        line = f"{frame} {status_line(self._status, self._width() - _MARGIN, separator=self._signs['dot'])}"
+        parts = [Text(line, style="reverse" if self._console.is_terminal else "", no_wrap=True, overflow="crop")]
+        if self._partial:
+            parts.insert(0, Text(self._partial))
+        self._live.update(Group(*parts), refresh=True)
+
+    def _print(self, text: str, style: str = "") -> None:
+        self._console.print(Text(text, style=style), soft_wrap=False)
+
+    def _chunk(self, event: StreamChunk) -> None:
+        if not self._streaming or event.thinking or event.finished:
+            return
+        text = _printable(event.text)
+        self._told += text
+        self._partial += text
+        *lines, self._partial = self._partial.split("\n")
+        for line in lines:
+            if line or self._shown:
+                self._print(line)
+                self._shown = True
+        self._shown = self._shown or bool(self._partial)
+
+    def _flush(self) -> None:
+        if self._partial:
+            text, self._partial = self._partial, ""
+            self._draw()
+            self._print(text)
+
+    def _result(self, event: ToolEnded) -> None:
+        first = next((line.strip() for line in event.result.text.splitlines() if line.strip()), "(nothing)")
+        more = len(event.result.text.splitlines()) - _FIRST_LINES
+        tail = f" (+{more} lines)" if more > 0 else ""
+        sign = self._signs["failed" if event.result.is_error else "result"]
+        room = self._width() - len(tail)
+        self._print(clip(f"{sign} {first}", room) + tail, "red" if event.result.is_error else "dim")
+
+    def _on_screen(self, text: str) -> bool:
+        """True when this text is what was streamed last."""
+        return self._told.rstrip().endswith(_printable(text))
+
+
+def _printable(text: str) -> str:
+    """Text without what could steer the terminal."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "?" for sign in text.replace("\r\n", "\n"))

@@ -1,0 +1,67 @@
+"""Reads the command line. Light: `glidepath --help` imports argparse and nothing of the runtime."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.commands import COMMANDS
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["make_parser", "parse"]
+
+Execute = Callable[[argparse.Namespace, "World"], int]
+
+_EPILOG = """\
+exit codes:
+  0 done   1 failed   2 usage   3 ended by a limit   4 stuck   5 refused   6 waits for a decision
+  130 Ctrl-C   143 SIGTERM
+
+`glidepath COMMAND --help` says more about a command.
+"""
+
+
+def parse(argv: Sequence[str], world: World) -> tuple[argparse.Namespace, Execute]:
+    """The options and the function that executes them; raises SystemExit for --help, --version and usage errors."""
+    command = next((word for word in argv if not word.startswith("-")), None)
+    parser = make_parser([command] if command in COMMANDS else [])
+    if not argv:
+        parser.print_help(world.stderr)
+        raise SystemExit(2)
+    options = parser.parse_args(list(argv))
+    if options.command is None:
+        parser.error("say which command: " + ", ".join(COMMANDS))
+    return options, import_module(f"glidepath.cli.commands.{options.command}").execute
+
+
+def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
+    """The parser; only the commands in `filled` are imported and know their arguments."""
+    parser = argparse.ArgumentParser(
+        prog="glidepath",
+        description="An agent runtime that always lands.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, line in COMMANDS.items():
+        sub = commands.add_parser(name, help=line, allow_abbrev=False)
+        if name in filled:
+            module = import_module(f"glidepath.cli.commands.{name}")
+            sub.description = (module.__doc__ or name).splitlines()[0]
+            sub.formatter_class = argparse.RawDescriptionHelpFormatter
+            module.add_arguments(sub)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from glidepath import __version__
+
+        print(f"glidepath {__version__}")  # noqa: T201 - exit(message=...) would write to the error stream
+        parser.exit()

@@ -1,0 +1,57 @@
+"""Ctrl-C and SIGTERM: wind down, stop now, stop without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from glidepath.run import CancelToken
+
+__all__ = ["FINISHING", "Caught", "catching"]
+
+FINISHING = "finishing up; Ctrl-C again to stop now"
+_STOPS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Caught:
+    """What was caught: `number` is the first signal; `hurry` is set when nothing more may be waited for."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self.hurry = asyncio.Event()
+
+
+@contextmanager
+def catching(token: CancelToken, say: Callable[[str], None]) -> Iterator[Caught]:
+    """While inside: the first Ctrl-C winds down, the second stops at once, SIGTERM stops without a model call."""
+    loop = asyncio.get_running_loop()
+    caught = Caught()
+
+    def interrupt() -> None:
+        if caught.number is None:
+            caught.number = signal.SIGINT
+            say(FINISHING)
+            token.wind_down("Ctrl-C")
+        else:
+            caught.hurry.set()
+            token.cancel("Ctrl-C twice")
+
+    def stop(number: int) -> None:
+        if caught.number is None or number == signal.SIGTERM:
+            caught.number = number
+        caught.hurry.set()
+        token.cancel(signal.Signals(number).name)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_STOPS)}
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    for number in _STOPS:
+        if before[number] != signal.SIG_IGN:  # nohup means it
+            loop.add_signal_handler(number, stop, number)
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)

@@ -1,0 +1,251 @@
+"""What a run is doing, in one line: phase, turn, tokens, money, time left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from glidepath.agent import Limits
+from glidepath.events import (
+    AttemptDiscarded,
+    BudgetSettled,
+    ChildEnded,
+    Event,
+    LandingStarted,
+    NoticeSent,
+    RetryScheduled,
+    RunEnded,
+    StreamChunk,
+    StreamStarted,
+    ToolEnded,
+    ToolStarted,
+    TurnStarted,
+)
+from glidepath.messages import Usage
+from glidepath.outcome import RunResult
+
+__all__ = [
+    "Status",
+    "arguments_line",
+    "clip",
+    "closing_line",
+    "duration",
+    "figure",
+    "money",
+    "status_line",
+    "width_of",
+]
+
+_THOUSAND, _MILLION = 1_000, 1_000_000
+_MINUTE, _HOUR = 60, 3600
+
+
+class Status:
+    """Listens to the events of a run and knows what to say about it."""
+
+    def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
+        self.limits = limits
+        self.phase = "starting"
+        self.turn = 0
+        self.tokens = 0
+        self.cost: Decimal | None = None
+        self._now = now
+        self._started = now()
+        self._running: dict[str, str] = {}
+        self._landing = False
+        self._heard = self._hearers()
+
+    def hear(self, event: Event) -> None:
+        """Take one event in."""
+        heard = self._heard.get(type(event))
+        if heard is not None:
+            heard(event)
+
+    def seconds_left(self) -> float | None:
+        """Of the time limit; None without one."""
+        timeout = self.limits.timeout
+        return None if timeout is None else max(0.0, timeout - (self._now() - self._started))
+
+    def finish_up(self) -> None:
+        """A person asked for the end."""
+        self._landing = True
+        self.phase = "finishing up"
+
+    def restart(self) -> None:
+        """Another run begins: its limits count from here."""
+        self.phase, self.turn, self.tokens, self.cost = "starting", 0, 0, None
+        self._started, self._landing = self._now(), False
+        self._running.clear()
+
+    def _charge(self, usage: Usage, cost: Decimal | None) -> None:
+        self.tokens += usage.total
+        if cost is not None:
+            self.cost = cost + (self.cost or 0)
+
+    def _turn(self, event: TurnStarted) -> None:
+        self.turn = event.iteration
+
+    def _stream(self, event: StreamStarted) -> None:
+        self._landing = self._landing or event.landing
+        self.phase = "finishing up" if self._landing else "thinking"
+
+    def _chunk(self, event: StreamChunk) -> None:
+        if not self._landing and event.text:
+            self.phase = "thinking" if event.thinking else "writing"
+
+    def _tool(self, event: ToolStarted) -> None:
+        self._running[event.call_id] = event.tool_name
+        self._show_tools()
+
+    def _tool_ended(self, event: ToolEnded) -> None:
+        self._running.pop(event.call_id, None)
+        self._show_tools()
+
+    def _show_tools(self) -> None:
+        names = list(dict.fromkeys(self._running.values()))
+        if names:
+            more = f" +{len(self._running) - 1}" if len(self._running) > 1 else ""
+            self.phase = f"{names[0]}{more}"
+        else:
+            self.phase = "finishing up" if self._landing else "thinking"
+
+    def _settled(self, event: BudgetSettled) -> None:
+        self._charge(event.usage, event.cost)
+
+    def _child(self, event: ChildEnded) -> None:
+        self._charge(event.usage, event.cost)
+
+    def _retry(self, event: RetryScheduled) -> None:
+        self.phase = f"retry {event.attempt} in {event.delay:.0f}s"
+
+    def _discarded(self, _: AttemptDiscarded) -> None:
+        self.phase = "trying again"
+
+    def _notice(self, event: NoticeSent) -> None:
+        if event.reason == "wind_down":
+            self.finish_up()
+
+    def _land(self, _: LandingStarted) -> None:
+        self.finish_up()
+
+    def _ended(self, event: RunEnded) -> None:
+        self.phase = event.result.outcome.name.lower().replace("_", " ")
+        self.tokens, self.cost = event.result.usage.total, event.result.cost
+
+    def _hearers(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            TurnStarted: self._turn,
+            StreamStarted: self._stream,
+            StreamChunk: self._chunk,
+            ToolStarted: self._tool,
+            ToolEnded: self._tool_ended,
+            BudgetSettled: self._settled,
+            ChildEnded: self._child,
+            RetryScheduled: self._retry,
+            AttemptDiscarded: self._discarded,
+            NoticeSent: self._notice,
+            LandingStarted: self._land,
+            RunEnded: self._ended,
+        }
+
+
+# --- one line -----------------------------------------------------------------------------------------------------
+
+
+def status_line(status: Status, width: int, *, separator: str = " | ") -> str:
+    """The status in at most `width` columns: the more there are, the more it says. The phase and the turn stay last."""
+    limits = status.limits
+    turn = f"{status.turn}/{limits.max_iterations}" if limits.max_iterations else f"{status.turn}"
+    spent, most = figure(status.tokens), limits.max_tokens
+    tokens = f"{spent}/{figure(most)}" if most else spent
+    paid = money(status.cost) if status.cost is not None else "$0" if limits.max_cost is not None else ""
+    cost = f"{paid}/{money(Decimal(str(limits.max_cost)))}" if paid and limits.max_cost is not None else paid
+    seconds = status.seconds_left()
+    left = duration(seconds) if seconds is not None else ""
+    phase = status.phase
+    forms = (
+        (phase, f"turn {turn}", f"{tokens} tokens", cost, f"{left} left" if left else ""),
+        (phase, f"turn {turn}", f"{tokens} tok", cost, left),
+        (phase, turn, f"{spent} tok", paid, left),
+        (phase, turn, spent, paid, left),
+        (phase, turn, paid, left),
+        (phase, turn, left),
+        (phase, turn),
+    )
+    for number, form in enumerate(forms):
+        line = (separator if number < 2 else " ").join(part for part in form if part)  # noqa: PLR2004
+        if width_of(line) <= width:
+            return line
+    return clip(phase, width)
+
+
+def width_of(text: str) -> int:
+    """Columns a text takes: wide signs take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
+def clip(text: str, width: int) -> str:
+    """The text in at most `width` columns, on one line, without control signs; what is left out shows as three dots."""
+    shown = "".join(sign if sign.isprintable() else " " for sign in text)
+    if width_of(shown) <= width:
+        return shown
+    dots = "..." if width > 8 else ""  # noqa: PLR2004 - no room to waste
+    kept = ""
+    for sign in shown:
+        if width_of(kept + sign) > width - len(dots):
+            break
+        kept += sign
+    return kept + dots
+
+
+def figure(number: int) -> str:
+    """1234 as 1.2k."""
+    if number < _THOUSAND:
+        return str(number)
+    scale, unit = (_THOUSAND, "k") if number < _MILLION - 500 else (_MILLION, "M")
+    text = f"{number / scale:.1f}" if number < 100 * scale else f"{number / scale:.0f}"
+    return text.removesuffix(".0") + unit
+
+
+def money(amount: Decimal) -> str:
+    """Dollars, with as many places as a person needs."""
+    if amount == 0:
+        return "$0"
+    if amount >= 1:
+        return f"${amount:.2f}"
+    return "$" + f"{amount:.4f}".rstrip("0").ljust(4, "0") if amount >= Decimal("0.0001") else "<$0.0001"
+
+
+def duration(seconds: float) -> str:
+    """90 as 1:30."""
+    whole = int(seconds)
+    if whole >= _HOUR:
+        return f"{whole // _HOUR}:{whole % _HOUR // _MINUTE:02}:{whole % _MINUTE:02}"
+    return f"{whole // _MINUTE}:{whole % _MINUTE:02}"
+
+
+def arguments_line(arguments: Mapping[str, Any]) -> str:
+    """The arguments of a call, short: the first one bare, and those that say nothing left out."""
+    said = {name: value for name, value in arguments.items() if value is not None and value is not False}
+    words = [f"{name}={value!r}" if number else str(value) for number, (name, value) in enumerate(said.items())]
+    return " ".join(words)
+
+
+def closing_line(result: RunResult, width: int = 200) -> str:
+    """What it took, in at most `width` columns."""
+    turns = f"{result.iterations} turn" + ("s" if result.iterations != 1 else "")
+    calls = f"{result.tool_calls} tool call" + ("s" if result.tool_calls != 1 else "")
+    parts = [turns, calls, f"{figure(result.usage.total)} tokens"]
+    if result.cost is not None:
+        parts.append(money(result.cost))
+    parts.append(duration(result.elapsed))
+    for left_out in (0, 1, 2):
+        line = " | ".join(parts[left_out:])
+        if len(line) <= width:
+            break
+    return clip(line, width)

@@ -1,0 +1,74 @@
+"""What a command can touch: arguments, environment, streams, folder and clock. A test gives it another world."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+__all__ = ["World"]
+
+
+class World:
+    """The process around a command. `now` is the clock of everything that is shown."""
+
+    def __init__(
+        self,
+        *,
+        arguments: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        stdin: TextIO | None = None,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        folder: Path | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.arguments = tuple(arguments)
+        self.environ: Mapping[str, str] = {} if environ is None else environ
+        self.stdin = sys.stdin if stdin is None else stdin
+        self.stdout = sys.stdout if stdout is None else stdout
+        self.stderr = sys.stderr if stderr is None else stderr
+        self.folder = folder or Path.cwd()
+        self.now = now
+
+    @classmethod
+    def real(cls) -> World:
+        """The real one."""
+        try:
+            folder = Path.cwd()
+        except FileNotFoundError:
+            folder = Path("/")
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another one
+        return cls(arguments=sys.argv[1:], environ=os.environ, folder=folder)
+
+    def complain(self, text: str) -> None:
+        """Say on the error stream what is wrong."""
+        with contextlib.suppress(OSError, ValueError):
+            self.stderr.write(f"glidepath: error: {text}\n")
+            self.stderr.flush()
+
+    def note(self, text: str) -> None:
+        """Say something on the error stream, where it is in no pipe's way."""
+        with contextlib.suppress(OSError, ValueError):
+            self.stderr.write(f"{text}\n")
+            self.stderr.flush()
+
+    def is_terminal(self, stream: Any) -> bool:
+        """True when a person looks at this stream (or types into it)."""
+        try:
+            return bool(stream.isatty())
+        except (AttributeError, ValueError):
+            return False
+
+    def close_quietly(self) -> None:
+        """Whoever read our output has gone: what is still buffered must not fail again when Python shuts down."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stdout.fileno())
+            os.close(nowhere)

@@ -1,0 +1,11 @@
+"""Tools for work on a folder: read, list, grep, write, edit, and a shell in a sandbox.
+
+`workspace_tools(Workspace("."), ["read", "grep"])` gives the tools by name. None of the file tools can reach outside
+the folder, whatever path a model asks for.
+"""
+
+from glidepath.workspace.bench import TOOL_NAMES, workspace_tools
+from glidepath.workspace.root import Workspace
+from glidepath.workspace.shell import Sandbox, find_sandbox
+
+__all__ = ["TOOL_NAMES", "Sandbox", "Workspace", "find_sandbox", "workspace_tools"]

@@ -1,0 +1,141 @@
+"""The tools themselves: names, words for the model, and how each may be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Annotated, Literal
+
+from glidepath._wire import Meta
+from glidepath.errors import ConfigurationError
+from glidepath.tools import Tool, ToolContext, closest, tool
+from glidepath.workspace import files
+from glidepath.workspace.root import Workspace
+from glidepath.workspace.shell import Sandbox, described, find_sandbox, run_command
+
+__all__ = ["TOOL_NAMES", "workspace_tools"]
+
+TOOL_NAMES = ("read", "list", "grep", "write", "edit", "shell")
+_GREP_SECONDS = 30.0
+_SHELL_SECONDS = 120.0
+_MOST_SHELL_SECONDS = 600.0
+
+SandboxChoice = Literal["auto", "require", "off"]
+
+
+def workspace_tools(
+    workspace: Workspace,
+    names: Iterable[str] = ("read", "list", "grep"),
+    *,
+    sandbox: SandboxChoice | Sandbox = "auto",
+    shell_approval: bool = True,
+) -> tuple[Tool, ...]:
+    """The tools of these names, bound to a workspace; by default those that change nothing.
+
+    A person decides about every shell command, unless `shell_approval` is false; that needs a sandbox that works, or
+    `sandbox="off"` to say that none is wanted.
+    """
+    wanted = list(names)
+    makers = {"read": _read, "list": _list, "grep": _grep, "write": _write, "edit": _edit}
+    made = []
+    for name in wanted:
+        if name == "shell":
+            made.append(_shell(workspace, sandbox, shell_approval))
+        elif name in makers:
+            made.append(makers[name](workspace))
+        else:
+            meant = closest(str(name), TOOL_NAMES)
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(TOOL_NAMES)}"
+            raise ConfigurationError(f"there is no workspace tool {name!r:.80}; {hint}")
+    return tuple(made)
+
+
+def _read(workspace: Workspace) -> Tool:
+    def read(
+        path: Annotated[str, Meta(description="a file in the workspace, such as src/main.py")],
+        first_line: int = 1,
+        lines: int = 500,
+    ) -> str:
+        """Read lines of a text file."""
+        return files.read_file(workspace, path, first_line, lines)
+
+    return tool(read, read_only=True, idempotent=True)
+
+
+def _list(workspace: Workspace) -> Tool:
+    def list_(
+        path: str = ".",
+        pattern: Annotated[str | None, Meta(description="only names like this, such as *.py")] = None,
+        depth: Annotated[int, Meta(description="how many folders deep, 1 to 10")] = 1,
+    ) -> str:
+        """List the files and folders in a folder of the workspace."""
+        return files.list_folder(workspace, path, pattern, depth)
+
+    return tool(list_, name="list", read_only=True, idempotent=True)
+
+
+def _grep(workspace: Workspace) -> Tool:
+    from glidepath.tools.processes import Reference, run_in_process
+    from glidepath.workspace.search import search
+
+    run = partial(run_in_process, Reference(search))
+
+    async def grep(
+        context: ToolContext,
+        pattern: Annotated[str, Meta(description="a regular expression")],
+        path: str = ".",
+        glob: Annotated[str | None, Meta(description="only files like this, such as *.py")] = None,
+        ignore_case: bool = False,
+    ) -> str:
+        """Find the lines that match a pattern in a file, or in all files below a folder."""
+        values = {
+            "root": str(workspace.root),
+            "pattern": pattern,
+            "path": path,
+            "glob": glob,
+            "ignore_case": ignore_case,
+        }
+        return str(await run(values, context))
+
+    return tool(grep, read_only=True, idempotent=True, timeout=_GREP_SECONDS)
+
+
+def _write(workspace: Workspace) -> Tool:
+    def write(path: str, content: str) -> str:
+        """Write a whole file in the workspace: a new one, or in place of the old one. Folders are made as needed."""
+        return files.write_file(workspace, path, content)
+
+    return tool(write, exclusive=True, idempotent=True)
+
+
+def _edit(workspace: Workspace) -> Tool:
+    def edit(
+        path: str,
+        old: Annotated[str, Meta(description="the text to replace, exactly as it stands, found only once")],
+        new: Annotated[str, Meta(description="the text to put there")],
+        every: Annotated[bool, Meta(description="replace it everywhere in the file")] = False,
+    ) -> str:
+        """Replace a piece of text in a file of the workspace."""
+        return files.edit_file(workspace, path, old, new, every)
+
+    return tool(edit, exclusive=True)
+
+
+def _shell(workspace: Workspace, choice: SandboxChoice | Sandbox, approval: bool) -> Tool:
+    sandbox = choice if isinstance(choice, Sandbox) else None if choice == "off" else find_sandbox()
+    if choice not in ("auto", "require", "off") and not isinstance(choice, Sandbox):
+        raise ConfigurationError(f"sandbox must be 'auto', 'require', 'off' or a Sandbox, not {choice!r:.80}")
+    if sandbox is None and choice != "off" and (choice == "require" or not approval):
+        why = "sandbox='require'" if choice == "require" else "a shell without approval needs one"
+        raise ConfigurationError(
+            f"no sandbox works here and {why}: install bubblewrap, or say sandbox='off' to run commands without one"
+        )
+
+    async def shell(
+        command: str,
+        seconds: Annotated[float, Meta(description="how long it may take, at most 600")] = _SHELL_SECONDS,
+    ) -> str:
+        limit = min(max(seconds, 0.1), _MOST_SHELL_SECONDS)
+        return await run_command(workspace, sandbox, command, limit)
+
+    return tool(shell, description=described(sandbox), exclusive=True, requires_approval=approval)

@@ -1,0 +1,73 @@
+"""Models for the tests of the command line, named as python:flights:NAME."""
+
+from glidepath.errors import RefusedError, RejectedError
+from glidepath.testing import ScriptedModel, call, fail, hang, refuse, say, truncated
+
+PRICE = ("3", "15")
+
+
+def hello():
+    return ScriptedModel([say("Hello from the script.")])
+
+
+def looks():
+    return ScriptedModel(
+        [call("list", path=".").with_text("Let me look around.\n"), say("There is one file:\n\n- notes.txt")],
+        price=PRICE,
+    )
+
+
+def waits():
+    """Looks, then begins an answer that never ends: the screen stands still."""
+    return ScriptedModel(
+        [call("list", path=".").with_text("Let me look around.\n"), hang("I found one file, and in it ")], price=PRICE
+    )
+
+
+def lands():
+    """Hangs in a tool until the person asks for the end, then answers."""
+    return ScriptedModel([call("shell", command="sleep 60; true")]).forever(say("This is what I have."))
+
+
+def endless():
+    return ScriptedModel().forever(
+        lambda request: call("list", depth=len(request.messages)) if request.tools else say("Landed.")
+    )
+
+
+def stuck():
+    return ScriptedModel().forever(call("list"))
+
+
+def refuses():
+    return ScriptedModel([refuse("I will not.")])
+
+
+def policy():
+    return ScriptedModel([fail(RefusedError("against the rules"))])
+
+
+def rejects():
+    return ScriptedModel([fail(RejectedError("bad request"))])
+
+
+def cut():
+    return ScriptedModel().forever(truncated("An answer without an"))
+
+
+def shell():
+    return ScriptedModel([call("shell", command="echo from the shell > made.txt; cat made.txt")]).forever(
+        lambda request: say("Result: " + request.messages[-1].text)
+    )
+
+
+def many_lines():
+    return ScriptedModel([say("line\n" * 20_000)])
+
+
+MODEL = hello()
+NOT_A_MODEL = 3
+
+
+def crashes():
+    raise OSError("no such thing")

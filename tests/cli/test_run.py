@@ -1,0 +1,401 @@
+"""`glidepath run`: what goes in, what comes out, and how it is stopped."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from glidepath.cli.commands.run import execute
+from glidepath.events import EVENTS, codec
+
+from .shell_user import environment, glidepath, process
+
+HELLO = ("--model", "python:flights:hello")
+
+
+def test_the_answer_and_nothing_else_goes_to_a_pipe(tmp_path):
+    ran = glidepath("run", "hi", *HELLO, folder=tmp_path)
+    assert (ran.code, ran.out, ran.err) == (0, "Hello from the script.\n", "")
+
+
+def test_the_task_can_come_from_standard_input(tmp_path):
+    for argv, stdin, sent in (
+        ([], "from a pipe\n", "from a pipe"),
+        (["-"], "from a pipe\n", "from a pipe"),
+        (["summarize", "-"], "the text\n", "summarize\n\nthe text"),
+    ):
+        ran = glidepath("run", *argv, *HELLO, "--output-format", "json", folder=tmp_path, stdin=stdin)
+        assert json.loads(ran.out)["messages"][0]["content"] == sent
+
+
+@pytest.mark.parametrize("stdin", ["", "  \n"])
+def test_an_empty_task_is_wrong_usage(tmp_path, stdin):
+    ran = glidepath("run", *HELLO, folder=tmp_path, stdin=stdin)
+    assert ran.code == 2
+    assert "prompt is empty" in ran.err
+
+
+def test_standard_input_that_is_no_text_is_wrong_usage(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "glidepath.cli", "run", *HELLO],
+        cwd=tmp_path,
+        env=environment(PYTHONUTF8="1"),
+        input=b"\xff\xfe",
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+
+
+def test_no_model_is_wrong_usage_and_says_what_to_do(tmp_path):
+    ran = glidepath("run", "hi", folder=tmp_path)
+    assert ran.code == 2
+    assert "--model" in ran.err
+    assert "glidepath demo" in ran.err
+
+
+def test_json_is_the_whole_result(tmp_path):
+    ran = glidepath("run", "hi", *HELLO, "--output-format", "json", folder=tmp_path)
+    data = json.loads(ran.out)
+    assert (data["outcome"], data["state"], data["text"]) == ("done", "completed", "Hello from the script.")
+    assert data["usage"]["output"] > 0
+
+
+def test_stream_json_is_every_event_and_its_last_is_the_end(tmp_path):
+    ran = glidepath("run", "hi", "--model", "python:flights:looks", "--output-format", "stream-json", folder=tmp_path)
+    read = codec()
+    events = [read.decode(line.encode()) for line in ran.out.splitlines()]
+    assert [event.sequence for event in events] == list(range(events[0].sequence, events[0].sequence + len(events)))
+    assert type(events[0]).__name__ == "RunStarted"
+    assert type(events[-1]).__name__ == "RunEnded"
+    assert events[-1].result.text.startswith("There is one file")
+    assert all(type(event) in EVENTS for event in events)
+
+
+def test_text_that_is_no_terminal_gets_no_color(tmp_path):
+    ran = process("run", "hi", "--model", "python:flights:looks", folder=tmp_path)
+    assert ran.code == 0
+    assert "\x1b" not in ran.out + ran.err
+
+
+def test_the_workspace_is_what_the_tools_see(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "notes.txt").write_text("x")
+    ran = glidepath(
+        "run",
+        "hi",
+        "--model",
+        "python:flights:looks",
+        "--workspace",
+        "inner",
+        "--output-format",
+        "json",
+        folder=tmp_path,
+    )
+    results = [m for m in json.loads(ran.out)["messages"] if m["role"] == "tool_result"]
+    assert results[0]["content"] == "notes.txt"
+
+
+def test_a_shell_call_runs_when_all_are_approved_beforehand(tmp_path):
+    argv = ["run", "go", "--model", "python:flights:shell", "--tools", "shell", "--approve", "all"]
+    ran = glidepath(*argv, folder=tmp_path)
+    assert (ran.code, ran.out) == (0, "Result: from the shell\n")
+    assert (tmp_path / "made.txt").read_text() == "from the shell\n"
+
+
+def test_a_shell_call_in_a_pipe_waits_for_a_person(tmp_path):
+    ran = glidepath("run", "go", "--model", "python:flights:shell", "--tools", "shell", folder=tmp_path)
+    assert ran.code == 6
+    assert "waits for a decision about shell" in ran.err
+    assert not (tmp_path / "made.txt").exists()
+
+
+def test_the_reader_may_leave_early(tmp_path):
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m glidepath.cli run hi --model python:flights:many_lines | head -1"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "line\n"
+    assert done.stderr == ""
+
+
+def test_a_closed_pipe_stops_a_run_that_streams_events(tmp_path):
+    flight = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "glidepath.cli",
+            "run",
+            "hi",
+            "--model",
+            "python:flights:endless",
+            "--max-turns",
+            "100000",
+            "--output-format",
+            "stream-json",
+            "--set",
+            "guardrails.max_repeated_tool_steps=0",
+        ],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    flight.stdout.readline()
+    flight.stdout.close()
+    assert flight.wait(30) == 141
+    assert flight.stderr.read() == b""
+    flight.stderr.close()
+
+
+# --- signals ------------------------------------------------------------------------------------------------------
+
+
+class Flight:
+    """A real process that has begun to answer and goes on for ever."""
+
+    def __init__(self, folder, model, *argv):
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-u",
+                "-m",
+                "glidepath.cli",
+                "run",
+                "hi",
+                "--model",
+                f"python:flights:{model}",
+                "--output-format",
+                "stream-json",
+                *argv,
+            ],
+            cwd=folder,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines = []
+
+    def until(self, word):
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if word in line:
+                return
+        raise AssertionError(f"{word} never came: {self.lines} {self.process.stderr.read()}")
+
+    def end(self):
+        out, err = self.process.communicate(timeout=30)
+        self.lines += out.splitlines()
+        events = [json.loads(line) for line in self.lines]
+        assert events[-1]["event"] == "RunEnded"
+        return self.process.returncode, events, err
+
+
+@pytest.mark.process
+def test_the_first_ctrl_c_winds_down_and_still_exits_130(tmp_path):
+    flight = Flight(
+        tmp_path, "lands", "--tools", "shell", "--approve", "all", "--sandbox", "off", "--set", "tool_timeout=3"
+    )
+    flight.until('"ToolStarted"')
+    flight.process.send_signal(signal.SIGINT)
+    code, events, err = flight.end()
+    assert code == 130
+    assert err == "finishing up; Ctrl-C again to stop now\n"
+    assert events[-1]["result"]["text"] == "This is what I have."
+    assert events[-1]["result"]["cause"]["source"] == "person"
+
+
+@pytest.mark.process
+def test_the_second_ctrl_c_stops_now_and_keeps_the_text(tmp_path):
+    flight = Flight(tmp_path, "waits")
+    flight.until('"it "')
+    flight.process.send_signal(signal.SIGINT)
+    assert flight.process.stderr.readline() == "finishing up; Ctrl-C again to stop now\n"
+    flight.process.send_signal(signal.SIGINT)
+    code, events, _ = flight.end()
+    assert code == 130
+    result = events[-1]["result"]
+    assert (result["outcome"], result["landing_calls"], result["partial"]) == ("cancelled", 0, True)
+    assert result["text"] == "I found one file, and in it "
+
+
+@pytest.mark.process
+def test_sigterm_makes_no_model_call_keeps_the_text_and_exits_143(tmp_path):
+    flight = Flight(tmp_path, "waits")
+    flight.until('"it "')
+    calls = sum('"StreamStarted"' in line for line in flight.lines)
+    flight.process.send_signal(signal.SIGTERM)
+    code, events, err = flight.end()
+    assert (code, err) == (143, "")
+    assert sum(event["event"] == "StreamStarted" for event in events) == calls
+    assert events[-1]["result"]["text"] == "I found one file, and in it "
+    assert events[-1]["result"]["landing_calls"] == 0
+
+
+@pytest.mark.process
+def test_sigterm_kills_what_the_shell_started(tmp_path):
+    mark = f"sleep {40_000 + os.getpid() % 1000}.5"
+    body = f"    return ScriptedModel([call('shell', command='{mark} & {mark}; true')])"
+    head = "from glidepath.testing import ScriptedModel, call"
+    (tmp_path / "mine.py").write_text(f"{head}\ndef model():\n{body}\n")
+    flight = subprocess.Popen(
+        [
+            sys.executable,
+            "-u",
+            "-m",
+            "glidepath.cli",
+            "run",
+            "hi",
+            "--model",
+            "python:mine:model",
+            "--output-format",
+            "stream-json",
+            "--tools",
+            "shell",
+            "--approve",
+            "all",
+            "--sandbox",
+            "off",
+        ],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    for line in flight.stdout:
+        if '"ToolStarted"' in line:
+            break
+    wait_until(lambda: len(running(mark)) >= 2)
+    flight.send_signal(signal.SIGTERM)
+    flight.stdout.read()
+    assert flight.wait(30) == 143
+    flight.stdout.close()
+    wait_until(lambda: running(mark) == [])
+
+
+def running(command):
+    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [line for line in found if line.strip() == command]
+
+
+def wait_until(check, seconds=20.0):
+    """Real processes live in real time: look again until it is so."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.05)
+
+
+# --- the cost of asking for help ------------------------------------------------------------------------------------
+
+
+@pytest.mark.process
+def test_help_costs_at_most_five_times_an_empty_python(tmp_path):
+    def cost(*argv):
+        before = os.times()
+        subprocess.run([sys.executable, *argv], cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, check=True)
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    empty, asked = [], []
+    for _ in range(9):  # taken in turns: both meet the same machine
+        empty.append(cost("-c", "pass"))
+        asked.append(cost("-m", "glidepath.cli", "--help"))
+    assert min(asked) <= 5 * max(min(empty), 0.01), f"{min(asked):.3f} s against {min(empty):.3f} s"
+
+
+@pytest.mark.process
+def test_help_imports_nothing_of_the_runtime(tmp_path):
+    code = (
+        "import sys\nfrom glidepath.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = ('msgspec', 'asyncio', 'rich', 'textual', 'shtab')\n"
+        "print([m for m in sys.modules if m in heavy or m.startswith('glidepath.')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stderr.replace("'", '"'))
+    assert set(loaded) <= {
+        "glidepath.cli",
+        "glidepath.cli.commands",
+        "glidepath.cli.parser",
+        "glidepath.cli.world",
+        "glidepath.errors",
+    }
+
+
+# --- without the extra ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("argv", "module"), [(["completion", "bash"], "shtab")])
+def test_a_command_without_its_package_says_which_extra_to_install(tmp_path, monkeypatch, argv, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    ran = glidepath(*argv, folder=tmp_path)
+    assert ran.code == 2
+    assert "pip install 'glidepath[cli]'" in ran.err
+
+
+def test_run_without_rich_does_its_work_all_the_same(tmp_path, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    for name in [name for name in sys.modules if name.startswith("rich")] + ["glidepath.cli.live"]:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    from glidepath.cli.parser import make_parser
+    from glidepath.cli.world import World
+
+    out, err = Terminal(), Terminal()
+    world = World(environ={}, stdin=io.StringIO(), stdout=out, stderr=err, folder=tmp_path)
+    glidepath("--version", folder=tmp_path)  # the folder of the models is on the path
+    assert execute(make_parser(["run"]).parse_args(["run", "hi", *HELLO]), world) == 0
+    assert out.getvalue() == "Hello from the script.\n"
+    assert "glidepath[cli]" in err.getvalue()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_scripts_know_the_commands_and_flags(tmp_path, shell):
+    ran = glidepath("completion", shell, folder=tmp_path)
+    assert ran.code == 0
+    assert "max-budget-usd" in ran.out
+
+
+def test_a_shell_completes_with_the_script(tmp_path):
+    script = tmp_path / "complete.sh"
+    script.write_text(glidepath("completion", "bash", folder=tmp_path).out)
+    ask = f"source {script}; COMP_WORDS=(glidepath run --max-b); COMP_CWORD=2; _shtab_glidepath; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
+    assert done.stdout == "--max-budget-usd\n"
+
+
+def test_version(tmp_path):
+    ran = glidepath("--version", folder=tmp_path)
+    assert (ran.code, ran.out) == (0, "glidepath 0.1.0\n")
+
+
+@pytest.mark.parametrize("argv", [[], ["fly"], ["run", "--no-such-flag"], ["--model", "x"]])
+def test_wrong_usage_exits_with_2(tmp_path, argv):
+    assert glidepath(*argv, folder=tmp_path).code == 2
+
+
+def test_models_lists_every_way_to_name_one(tmp_path):
+    ran = glidepath("models", folder=tmp_path)
+    assert ran.code == 0
+    assert "ready when ANTHROPIC_API_KEY is set" in ran.out
+    known = glidepath("models", "list", folder=tmp_path, environ={"ANTHROPIC_API_KEY": "sk-secret"})
+    assert "sk-secret" not in known.out + known.err
+    assert known.out.count("ready\n") > ran.out.count("ready\n")

@@ -1,0 +1,106 @@
+"""One line about a run, whatever the width."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glidepath import Limits
+from glidepath.cli.status import Status, arguments_line, clip, duration, figure, money, status_line, width_of
+
+
+def status(limits, **known):
+    made = Status(limits, lambda: 0.0)
+    for name, value in known.items():
+        setattr(made, name, value)
+    return made
+
+
+FULL = Limits(max_iterations=50, max_tokens=200_000, max_cost="0.50", timeout=1800)
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (100, "writing | turn 3/50 | 12.4k/200k tokens | $0.021/$0.50 | 30:00 left"),
+        (62, "writing | turn 3/50 | 12.4k/200k tok | $0.021/$0.50 | 30:00"),
+        (40, "writing 3/50 12.4k tok $0.021 30:00"),
+        (30, "writing 3/50 $0.021 30:00"),
+        (20, "writing 3/50 30:00"),
+        (12, "writing 3/50"),
+        (9, "writing"),
+        (4, "writ"),
+    ],
+)
+def test_the_wider_the_terminal_the_more_is_said(width, line):
+    made = status(FULL, phase="writing", turn=3, tokens=12_400, cost=Decimal("0.021"))
+    assert status_line(made, width) == line
+
+
+def test_what_has_no_limit_shows_none():
+    made = status(Limits(max_iterations=5), phase="thinking", turn=1, tokens=900)
+    assert status_line(made, 100) == "thinking | turn 1/5 | 900 tokens"
+
+
+@settings(deadline=None)
+@given(
+    phase=st.text(max_size=60),
+    tokens=st.integers(0, 10**12),
+    cost=st.none() | st.decimals(0, 10**6, allow_nan=False),
+    turn=st.integers(0, 10**6),
+    width=st.integers(1, 200),
+)
+def test_the_line_is_never_wider_than_the_terminal(phase, tokens, cost, turn, width):
+    line = status_line(status(FULL, phase=clip(phase, 60), turn=turn, tokens=tokens, cost=cost), width)
+    assert width_of(line) <= width
+
+
+@settings(deadline=None)
+@given(st.text(), st.integers(0, 100))
+def test_clipped_text_fits_and_steers_no_terminal(text, width):
+    shown = clip(text, width)
+    assert width_of(shown) <= width
+    assert all(sign.isprintable() for sign in shown)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (1000, "1k"),
+        (1234, "1.2k"),
+        (99_949, "99.9k"),
+        (200_000, "200k"),
+        (999_600, "1M"),
+        (1_500_000, "1.5M"),
+    ],
+)
+def test_figures(number, text):
+    assert figure(number) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        ("0", "$0"),
+        ("0.5", "$0.50"),
+        ("0.021", "$0.021"),
+        ("0.0004", "$0.0004"),
+        ("0.00001", "<$0.0001"),
+        ("12.346", "$12.35"),
+    ],
+)
+def test_money(amount, text):
+    assert money(Decimal(amount)) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.9, "0:59"), (61, "1:01"), (3661, "1:01:01")])
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_arguments_are_short():
+    assert arguments_line({"path": "a.py", "pattern": None, "deep": False, "lines": 3}) == "a.py lines=3"
+    assert arguments_line({}) == ""

@@ -1,0 +1,187 @@
+"""The shell tool: its sandbox, its limits, and that nothing of it is left running."""
+
+import asyncio
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from glidepath import Agent, CancelToken, ConfigurationError, Limits
+from glidepath.errors import ToolError
+from glidepath.testing import ScriptedModel, call, say
+from glidepath.workspace import Sandbox, Workspace, find_sandbox, workspace_tools
+from glidepath.workspace import shell as shell_module
+from glidepath.workspace.shell import MOST_OUTPUT, run_command
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "root").mkdir()
+    return Workspace(tmp_path / "root")
+
+
+def sh(place, command, *, sandbox=None, seconds=20.0):
+    return asyncio.run(run_command(place, sandbox, command, seconds))
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    found = find_sandbox()
+    assert found is not None, "bubblewrap is part of the test set-up: apt install bubblewrap"
+    return found
+
+
+def test_a_command_prints_and_its_status_is_told(place):
+    assert sh(place, "echo out; echo err >&2") == "out\nerr"
+    assert sh(place, "echo oops; exit 3") == "oops\n[exit status 3]"
+    assert sh(place, "true") == "(no output)"
+    assert sh(place, "pwd") == str(place.root)
+
+
+def test_nothing_of_our_environment_reaches_a_command(place, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
+    assert "sk-planted" not in sh(place, "env")
+
+
+def test_input_is_empty(place):
+    assert sh(place, "cat; echo end") == "end"
+
+
+def test_a_flood_of_output_keeps_its_beginning_and_its_end(place):
+    text = sh(place, "echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last")
+    assert text.startswith("first\nxxx")
+    assert text.endswith("xxx\nlast")
+    assert "bytes left out" in text
+    assert len(text) < MOST_OUTPUT + 100
+
+
+@pytest.mark.parametrize("command", ["", "  ", "a\0b"])
+def test_an_empty_command_is_refused(place, command):
+    with pytest.raises(ToolError):
+        sh(place, command)
+
+
+def running(mark):
+    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in found.splitlines() if line.strip() == mark]
+
+
+def gone(mark):
+    deadline = time.monotonic() + 10
+    while running(mark):
+        assert time.monotonic() < deadline, f"{mark} is still running"
+        time.sleep(0.02)
+    return True
+
+
+def test_a_command_that_takes_too_long_is_stopped_with_its_children(place):
+    mark = f"sleep {50_000 + os.getpid()}.25"
+    before = time.monotonic()
+    with pytest.raises(ToolError, match=r"begun\n\[stopped: the command took longer than 0.3 seconds\]"):
+        sh(place, f"echo begun; {mark} & {mark}", seconds=0.3)
+    assert time.monotonic() - before < 8
+    assert gone(mark)
+
+
+def test_a_command_that_ignores_the_request_to_stop_is_killed(place):
+    mark = f"sleep {51_000 + os.getpid()}.25"
+    with pytest.raises(ToolError, match="stopped"):
+        sh(place, f"trap '' TERM; {mark}; {mark}", seconds=0.3)
+    assert gone(mark)
+
+
+def test_what_a_command_leaves_behind_is_killed(place):
+    mark = f"sleep {52_000 + os.getpid()}.25"
+    assert sh(place, f"{mark} >/dev/null 2>&1 & echo started") == "started"
+    assert gone(mark)
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+def test_cancelling_the_run_kills_the_command(place, boxed, sandbox):
+    mark = f"sleep {53_000 + os.getpid() + boxed}.25"
+
+    async def fly():
+        tools = workspace_tools(place, ["shell"], sandbox=sandbox if boxed else "off", shell_approval=False)
+        agent = Agent(
+            model=ScriptedModel([call("shell", command=f"{mark}; true")]), tools=tools, limits=Limits(max_iterations=3)
+        )
+        token = CancelToken()
+        task = asyncio.create_task(agent.run("go", cancel=token))
+        while not running(mark):  # noqa: ASYNC110 - a real process in real time
+            await asyncio.sleep(0.02)
+        token.cancel()
+        return await task
+
+    assert asyncio.run(fly()).outcome.name == "CANCELLED"
+    assert gone(mark)
+
+
+# --- the sandbox ------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_workspace_can_be_written(place, sandbox, tmp_path):
+    assert sh(place, "echo x > inside && cat inside", sandbox=sandbox) == "x"
+    outside = tmp_path / "outside"
+    for target in (outside, "/etc/glidepath-was-here", "/usr/glidepath-was-here"):
+        assert "exit status" in sh(place, f"echo x > {target}", sandbox=sandbox) or not Path(target).exists()
+    assert not outside.exists()
+
+
+def test_there_is_no_network(place, sandbox):
+    text = sh(place, "cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '", sandbox=sandbox)
+    assert text in ("lo", "(no output)")
+
+
+def test_home_folders_are_hidden(place, sandbox):
+    home = Path("/root") if Path("/root").is_dir() else Path("/home")
+    shown = sh(place, f"ls -A {home}", sandbox=sandbox)
+    assert shown == "(no output)" or place.root.is_relative_to(home / shown)
+
+
+def test_other_processes_are_not_seen(place, sandbox):
+    assert len(sh(place, "ls /proc | grep '^[0-9]'", sandbox=sandbox).split()) < 8
+
+
+def test_links_and_mounts_do_not_help(place, sandbox):
+    (place.root / "out").symlink_to("/etc")
+    assert "exit status" in sh(place, "echo x > out/glidepath-was-here", sandbox=sandbox)
+    assert "exit status" in sh(place, "mount -t tmpfs none /mnt", sandbox=sandbox)
+
+
+def test_a_shell_needs_approval_unless_it_is_boxed_or_somebody_says_otherwise(place, monkeypatch):
+    monkeypatch.setattr(shell_module.shutil, "which", lambda *_, **__: None)
+    assert workspace_tools(place, ["shell"])[0].requires_approval
+    with pytest.raises(ConfigurationError, match="no sandbox works here"):
+        workspace_tools(place, ["shell"], shell_approval=False)
+    with pytest.raises(ConfigurationError, match="no sandbox works here"):
+        workspace_tools(place, ["shell"], sandbox="require")
+    assert not workspace_tools(place, ["shell"], sandbox="off", shell_approval=False)[0].requires_approval
+
+
+def test_a_sandbox_that_does_not_work_is_none(tmp_path, monkeypatch):
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(shell_module.shutil, "which", lambda *_, **__: str(broken))
+    assert find_sandbox() is None
+
+
+def test_an_unknown_sandbox_is_refused(place):
+    with pytest.raises(ConfigurationError, match="sandbox must be"):
+        workspace_tools(place, ["shell"], sandbox="maybe")
+
+
+def test_the_model_is_told_about_the_sandbox(place):
+    boxed = workspace_tools(place, ["shell"], sandbox=Sandbox("bwrap"))[0]
+    assert "no network" in boxed.description
+    assert "no network" not in workspace_tools(place, ["shell"], sandbox="off")[0].description
+
+
+def test_the_answer_of_a_command_goes_to_the_model(place):
+    tools = workspace_tools(place, ["shell"], sandbox="off", shell_approval=False)
+    model = ScriptedModel([call("shell", command="echo hi"), lambda request: say(request.messages[-1].text)])
+    assert Agent(model=model, tools=tools, limits=Limits(max_iterations=3)).run_sync("go").text == "hi"
