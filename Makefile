@@ -23,6 +23,7 @@ demo: venv ## run the first example
 	$(BIN)/python examples/first_agent.py
 
 test: venv lint ## lint, then the whole suite under coverage, then the coverage bars
+	@sh scripts/install_test_programs.sh
 	@mkdir -p build
 	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=json:build/coverage.json
 	$(BIN)/python scripts/check_coverage.py build/coverage.json
