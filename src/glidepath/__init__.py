@@ -6,7 +6,7 @@ The names below are imported when they are first used, so that `import glidepath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glidepath.agent import Agent, Budget, ExecutionMode, Limits, LoopConfig
+    from glidepath.agent import Agent, AgentBuilder, Budget, ExecutionMode, Limits, LoopConfig
     from glidepath.errors import BuilderError, ConfigurationError, GlidepathError, ModelError, ToolError
     from glidepath.guards import GuardrailsConfig, MaxTokensRecovery, TokenScaling
     from glidepath.messages import Usage
@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "AgentBuilder",
     "AgentState",
     "Budget",
     "BuilderError",
@@ -57,7 +58,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "glidepath.agent": ("Agent", "Budget", "ExecutionMode", "Limits", "LoopConfig"),
+    "glidepath.agent": ("Agent", "AgentBuilder", "Budget", "ExecutionMode", "Limits", "LoopConfig"),
     "glidepath.errors": ("BuilderError", "ConfigurationError", "GlidepathError", "ModelError", "ToolError"),
     "glidepath.guards": ("GuardrailsConfig", "MaxTokensRecovery", "TokenScaling"),
     "glidepath.messages": ("Usage",),

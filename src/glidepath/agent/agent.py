@@ -14,6 +14,7 @@ from glidepath._wire import WireError, replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, check_sendable, make_config
 from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.resuming import Target, check_decisions, find
 from glidepath.agent.route import landing_money, priced
 from glidepath.agent.threads import in_its_own_loop
@@ -56,6 +57,7 @@ class Agent:
             fields = {name: getattr(config, name) for name in FIELDS}
         self.config = make_config(**fields)
         self._plan = assemble(self.config)
+        warn_about_lonely(self.config)
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
 
     # --- running ----------------------------------------------------------------------------------------------

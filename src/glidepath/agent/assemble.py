@@ -159,10 +159,6 @@ def _soft_limit(config: LoopConfig) -> GracefulTurnLimit | None:
     """The warning before the turn limit, where there is room for one."""
     limits = config.limits
     if config.replace_defaults or limits.max_iterations is None:
-        if limits.grace_iterations or config.graceful_turn_limit_grace_provider is not None:
-            import warnings
-
-            warnings.warn("grace_iterations has no effect without max_iterations", stacklevel=5)
         return None
     limit = GracefulTurnLimit(
         limits.max_iterations,

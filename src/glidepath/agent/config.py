@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value
 from glidepath.agent.limits import Limits, checked_int, checked_seconds
@@ -17,6 +17,9 @@ from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
 from glidepath.plugins import Lineup, PluginNames
 from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, TokenEstimator
 from glidepath.tools import Tool, tool
+
+if TYPE_CHECKING:
+    from glidepath.agent.builder import AgentBuilder
 
 __all__ = ["ExecutionMode", "LoopConfig"]
 
@@ -88,6 +91,12 @@ class LoopConfig(Value, frozen=True, kw_only=True):
     def plugin_names(self) -> PluginNames:
         """The plugins behind each hook, in calling order."""
         return Lineup(self.plugins).names()
+
+    def child_builder(self) -> AgentBuilder:
+        """A builder for a child's configuration: all but what is this agent's own; `INHERITANCE` has the table."""
+        from glidepath.agent.builder import child_builder
+
+        return child_builder(self)
 
 
 FIELDS: tuple[str, ...] = LoopConfig.__struct_fields__

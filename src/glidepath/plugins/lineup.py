@@ -12,7 +12,7 @@ from glidepath.errors import ConfigurationError
 from glidepath.events import Event
 from glidepath.spi.hooks import HOOKS, Plugin
 
-__all__ = ["Hook", "Hooks", "Lineup", "PluginNames", "name_of", "snake_case"]
+__all__ = ["Hook", "Hooks", "Lineup", "PluginNames", "hooks_of", "name_of", "snake_case"]
 
 _OWN = frozenset({"name", "for_run", "for_child", "runs_before", "runs_after", "events", "inheritable_to_child"})
 _SETTINGS = ("for_run", "for_child", "runs_before", "runs_after", "inheritable_to_child")

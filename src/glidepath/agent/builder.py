@@ -1,0 +1,146 @@
+"""A configuration, call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self, TypeAlias
+
+from glidepath._wire import replace
+from glidepath.agent.config import FIELDS, LoopConfig, make_config
+from glidepath.agent.inheritance import INHERITANCE, Passed
+from glidepath.agent.knobs import Knobs
+from glidepath.agent.limits import Limits
+from glidepath.errors import BuilderError, ConfigurationError
+from glidepath.events import Event
+from glidepath.guards import GuardrailsConfig
+from glidepath.plugins import Lineup, hooks_of, name_of, plugin_from
+from glidepath.spi import (
+    GateContext,
+    OverflowContext,
+    Plugin,
+    PollContext,
+    ToolCallContext,
+    ToolResultContext,
+    TransformContext,
+)
+
+__all__ = ["AgentBuilder", "child_builder"]
+
+_KINDS: dict[str, Any] = {"limits": Limits, "guardrails": GuardrailsConfig}
+
+Judge: TypeAlias = Plugin | Callable[[ToolCallContext], Any]
+Reviser: TypeAlias = Plugin | Callable[[ToolResultContext], Any]
+Transform: TypeAlias = Plugin | Callable[[TransformContext], Any]
+Watcher: TypeAlias = Plugin | Callable[[Event], Any]
+Source: TypeAlias = Plugin | Callable[[PollContext], Any]
+GateKeeper: TypeAlias = Plugin | Callable[[GateContext], Any]
+Rescuer: TypeAlias = Plugin | Callable[[OverflowContext], Any]
+
+
+class AgentBuilder(Knobs):
+    """Builds a `LoopConfig`: one method for every setting, one for every hook, then `build()`.
+
+    Every method changes this builder and returns it. What guards adds up (constraints, plugins, hooks); everything
+    else is as it was last said. `copy()` gives a second builder that goes its own way.
+    """
+
+    # --- plugins ---
+
+    def plugin(self, plugin: Plugin | str) -> Self:
+        """One more plugin, with all its hooks: an object, or the name of an installed one."""
+        if any(plugin is known for known in self._values.get("plugins", ())):
+            return self
+        return self._add("plugins", (plugin,))
+
+    def before_tool_call(self, hook: Judge, *, name: str | None = None) -> Self:
+        """Judge every call before it runs: a function of `ToolCallContext`, or a plugin with this hook."""
+        return self._hook("before_tool_call", hook, name)
+
+    def after_tool_call(self, hook: Reviser, *, name: str | None = None) -> Self:
+        """Look at every result: a function of `ToolResultContext`, or a plugin with this hook."""
+        return self._hook("after_tool_call", hook, name)
+
+    def context_transform(self, hook: Transform, *, name: str | None = None) -> Self:
+        """Change what the model sees: a function of `TransformContext`, or a plugin with this hook."""
+        return self._hook("context_transform", hook, name)
+
+    def event_observer(
+        self, hook: Watcher, *, name: str | None = None, events: tuple[type[Event], ...] | None = None
+    ) -> Self:
+        """See events: a function of an event, or a plugin with this hook. `events`: which; None is all but chunks."""
+        if events is not None and isinstance(hook, Plugin):
+            raise BuilderError("event_observer(plugin, events=...): a plugin says itself which events it wants")
+        return self._hook("event_observer", hook, name, events)
+
+    def steering(self, hook: Source, *, name: str | None = None) -> Self:
+        """Put messages in after every turn: a function of `PollContext`, or a plugin with this hook."""
+        return self._hook("steering", hook, name)
+
+    def follow_up(self, hook: Source, *, name: str | None = None) -> Self:
+        """Keep a finished run going: a function of `PollContext`, or a plugin with this hook."""
+        return self._hook("follow_up", hook, name)
+
+    def tool_gate(self, hook: GateKeeper, *, name: str | None = None) -> Self:
+        """Narrow the tools of a turn: a function of `GateContext`, or a plugin with this hook."""
+        return self._hook("tool_gate", hook, name)
+
+    def context_overflow_recovery(self, hook: Rescuer, *, name: str | None = None) -> Self:
+        """Make a smaller view after an overflow: a function of `OverflowContext`, or a plugin with this hook."""
+        return self._hook("context_overflow_recovery", hook, name)
+
+    def _hook(self, hook: str, given: Any, name: str | None, events: tuple[type[Event], ...] | None = None) -> Self:
+        if isinstance(given, Plugin):
+            if name is not None:
+                raise BuilderError(f"{hook}(plugin, name=...): a plugin has its own name; set it there")
+            if hook not in hooks_of(given):
+                raise BuilderError(f"{hook}() takes a plugin with that hook; {type(given).__name__} does not have it")
+            return self.plugin(given)
+        if isinstance(given, type) or not callable(given):
+            raise BuilderError(f"{hook}() takes a function or a plugin object, not {given!r:.100}")
+        taken = {name_of(known) for known in self._values.get("plugins", ()) if isinstance(known, Plugin)}
+        return self.plugin(plugin_from(hook, given, name=name, taken=taken, events=events))
+
+    # --- the result ---
+
+    def copy(self) -> Self:
+        """A builder with the same settings; what is said to one does not change the other."""
+        twin = type(self)()
+        twin._values = dict(self._values)  # noqa: SLF001 - one of us
+        twin._parts = {field: dict(parts) for field, parts in self._parts.items()}  # noqa: SLF001
+        return twin
+
+    def build(self) -> LoopConfig:
+        """The configuration, frozen and checked. Raises `BuilderError` naming the call that is missing."""
+        fields = dict(self._values)
+        if "model" not in fields:
+            raise BuilderError("there is no model: call model(...) before build()")
+        try:
+            for field, parts in self._parts.items():
+                if parts:
+                    fields[field] = self._whole(field, parts)
+            config = make_config(**fields)
+            Lineup(config.plugins)
+        except ConfigurationError as error:
+            raise BuilderError(str(error)) from error
+        return config
+
+    def _whole(self, field: str, parts: dict[str, Any]) -> Any:
+        kind = _KINDS[field]
+        whole = self._values.get(field, kind())
+        if not isinstance(whole, kind):
+            raise ConfigurationError(f"{field}() takes a {kind.__name__}, not {whole!r:.100}")
+        return replace(whole, **parts)
+
+    def __repr__(self) -> str:
+        said = [name for name in FIELDS if name in self._values or self._parts.get(name)]
+        return f"<AgentBuilder {', '.join(said) or 'empty'}>"
+
+
+def child_builder(config: LoopConfig) -> AgentBuilder:
+    """A builder that begins with what a child inherits."""
+    builder = AgentBuilder()
+    for field, passed in INHERITANCE.items():
+        if passed is Passed.YES:
+            builder._values[field] = getattr(config, field)  # noqa: SLF001 - our own
+    builder._values["plugins"] = Lineup(config.plugins).inheritable()  # noqa: SLF001
+    return builder

@@ -1,0 +1,506 @@
+"""The builder: every setting is a method, what guards adds up, and nothing that was said is lost."""
+
+import inspect
+
+import pytest
+
+from glidepath import (
+    Agent,
+    AgentBuilder,
+    BuilderError,
+    ConfigurationError,
+    ExecutionMode,
+    GuardrailsConfig,
+    Limits,
+    LoopConfig,
+    LoopOutcome,
+    MaxTokensRecovery,
+    Plugin,
+    ProtocolPolicy,
+    ResourceConstraint,
+    ResourceValidation,
+    tool,
+)
+from glidepath.agent.config import FIELDS
+from glidepath.agent.inheritance import INHERITANCE, Passed
+from glidepath.agent.knobs import Knobs
+from glidepath.agent.partners import PARTNERS
+from glidepath.events import RunEnded, StreamChunk
+from glidepath.spi import HOOKS, AfterDecision, Block
+from glidepath.testing import ScriptedModel, call, say, virtual
+
+MODEL = ScriptedModel([])
+
+
+@tool
+async def look(n: int = 0) -> str:
+    """Look."""
+    return f"seen {n}"
+
+
+class Free(ResourceConstraint):
+    async def validate(self, context):
+        return ResourceValidation.ok()
+
+
+class Guard(Plugin):
+    def before_tool_call(self, context):
+        return None
+
+
+class Watch(Plugin):
+    def event_observer(self, event):
+        return None
+
+
+CONSTRAINT, GUARD, POLICY = Free(), Guard(), ProtocolPolicy()
+OTHER = {  # for each field a value that is not the default
+    "model": MODEL,
+    "tools": (look,),
+    "system_prompt": "Be brief.",
+    "limits": Limits(max_iterations=7),
+    "guardrails": GuardrailsConfig(max_error_streak=9),
+    "constraints": (CONSTRAINT,),
+    "replace_defaults": True,
+    "plugins": (GUARD,),
+    "event_sink": print,
+    "default_execution_mode": ExecutionMode.SEQUENTIAL,
+    "max_tool_calls_per_turn": 3,
+    "max_parallel_tools": 2,
+    "tool_timeout": 4.0,
+    "temperature": 0.5,
+    "max_output_tokens": 900,
+    "reasoning": "low",
+    "tool_choice": "required",
+    "extras": {"seed": 1},
+    "max_output_tokens_recovery": MaxTokensRecovery.doubling(),
+    "empty_outcome_retry_budget": 2,
+    "plain_text_terminal_fallback_eager": True,
+    "plain_text_terminal_fallback_eager_nudge": True,
+    "graceful_turn_limit_message_provider": str,
+    "graceful_turn_limit_grace_provider": int,
+    "landing": "steer",
+    "conversation_id": "c1",
+    "model_id": "m1",
+    "token_estimator": type("E", (), {"estimate": staticmethod(len)})(),
+    "protocol_policy": POLICY,
+    "context_window": 9_000,
+    "context_strategy": "none",
+    "prices": {"scripted": ("1", "2")},
+    "unpriced": "estimate:scripted",
+    "unbounded": True,
+    "min_output_tokens": 64,
+    "max_retries": 1,
+    "durability": "full",
+    "agent_name": "scout",
+    "connect_timeout": 1.0,
+    "first_chunk_timeout": 2.0,
+    "stall_timeout": 3.0,
+    "call_timeout": 5.0,
+    "hook_timeout": 6.0,
+    "constraint_timeout": 7.0,
+    "thinking_tags": True,
+}
+LATER = {"store", "fallback_models", "output_type", "plain_text_terminal_fallback_tool"}  # checked by their own tests
+LIMITS = {
+    "max_iterations": 5,
+    "max_tokens": 90_000,
+    "max_cost": "0.5",
+    "timeout": 60.0,
+    "max_tool_calls": 9,
+    "max_depth": 2,
+    "max_descendants": 4,
+    "grace_iterations": 1,
+    "landing_tokens": 500,
+    "landing_seconds": 3.0,
+}
+GUARDRAILS = {
+    "max_tokens_recoveries": 1,
+    "max_repeated_tool_steps": 4,
+    "max_error_streak": 6,
+    "read_only_loop_threshold": 8,
+    "max_premature_end_recoveries": 3,
+    "max_empty_recoveries": 2,
+    "reserve_tokens": 100,
+    "reserve_cost_fraction": "0.2",
+}
+
+
+# --- one method for every setting -------------------------------------------------------------------------------
+
+
+def public(kind):
+    return {name for name, value in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
+
+
+def test_the_methods_are_the_fields_of_the_configuration_of_limits_and_of_guardrails_and_the_hooks():
+    settings = [*FIELDS, *Limits.__struct_fields__, *GuardrailsConfig.__struct_fields__]
+    assert len(settings) == len(set(settings))
+    assert public(Knobs) == set(settings)
+    assert public(AgentBuilder) == {*settings, *HOOKS, "plugin", "copy", "build"}
+
+
+def test_an_agent_takes_exactly_the_fields_of_the_configuration_and_keeps_them():
+    given = {name: value for name, value in OTHER.items() if name not in ("durability", *PARTNERLESS)}
+    config = Agent(**given).config
+    assert {name: getattr(config, name) for name in given} == given
+    with pytest.raises(ConfigurationError, match="no setting 'max_iterations'"):
+        Agent(model=MODEL, max_iterations=5)
+
+
+PARTNERLESS = {"plain_text_terminal_fallback_eager", "plain_text_terminal_fallback_eager_nudge", "replace_defaults"}
+
+
+def test_every_field_is_tried():
+    assert set(OTHER) | LATER == set(FIELDS)
+    assert set(LIMITS) == set(Limits.__struct_fields__)
+    assert set(GUARDRAILS) == set(GuardrailsConfig.__struct_fields__)
+    default = LoopConfig(model=None)
+    assert [name for name in OTHER if OTHER[name] == getattr(default, name)] == []
+
+
+@pytest.mark.parametrize("field", list(OTHER))
+def test_a_method_sets_its_field_and_no_other(field):
+    plain = AgentBuilder().model(MODEL).build()
+    config = getattr(AgentBuilder().model(MODEL), field)(OTHER[field]).build()
+    assert getattr(config, field) == OTHER[field]
+    assert [name for name in FIELDS if getattr(config, name) != getattr(plain, name)] in ([field], [])
+
+
+@pytest.mark.parametrize(("part", "values"), [("limits", LIMITS), ("guardrails", GUARDRAILS)])
+def test_a_method_sets_one_limit_or_one_guardrail(part, values):
+    for name, value in values.items():
+        whole = getattr(getattr(AgentBuilder().model(MODEL), name)(value).build(), part)
+        assert whole == type(whole)(**{name: value})
+    builder = AgentBuilder().model(MODEL)
+    for name, value in values.items():
+        getattr(builder, name)(value)
+    whole = getattr(builder.build(), part)
+    assert whole == type(whole)(**values)
+
+
+@pytest.mark.parametrize("name", sorted(public(AgentBuilder)))
+def test_every_method_is_documented_and_typed(name):
+    method = getattr(AgentBuilder, name)
+    assert inspect.getdoc(method)
+    signature = inspect.signature(method)
+    assert signature.return_annotation in ("Self", "LoopConfig")
+    assert all(item.annotation is not item.empty for key, item in signature.parameters.items() if key != "self")
+
+
+@pytest.mark.parametrize("kind", [LoopConfig, Limits, GuardrailsConfig], ids=lambda kind: kind.__name__)
+def test_a_method_takes_the_type_of_its_field(kind):
+    wider = {"tools", "constraints", "plugins", "fallback_models", "reserve_cost_fraction"}
+    for field in kind.__struct_fields__:
+        if field not in wider:
+            [parameter] = list(inspect.signature(getattr(Knobs, field)).parameters.values())[1:]
+            assert parameter.annotation == kind.__annotations__[field], field
+
+
+# --- what was said ------------------------------------------------------------------------------------------------
+
+
+def test_single_limits_go_into_those_said_before():
+    config = (
+        AgentBuilder().model(MODEL).limits(Limits(timeout=9, max_tokens=8_000)).max_iterations(3).timeout(5).build()
+    )
+    assert config.limits == Limits(timeout=5, max_tokens=8_000, max_iterations=3)
+
+
+@pytest.mark.parametrize(
+    ("say_part", "whole"), [(("max_iterations", 3), Limits(timeout=9)), (("reserve_tokens", 3), GuardrailsConfig())]
+)
+def test_a_limit_that_was_said_is_not_undone_unnoticed(say_part, whole):
+    name, value = say_part
+    builder = getattr(AgentBuilder().model(MODEL), name)(value)
+    setter = builder.limits if isinstance(whole, Limits) else builder.guardrails
+    with pytest.raises(BuilderError, match=rf"would undo {name}\(3\)"):
+        setter(whole)
+
+
+def test_constraints_and_plugins_add_up_and_tools_are_as_last_said():
+    other, watch = Free(), Watch()
+    builder = AgentBuilder().model(MODEL).constraints([CONSTRAINT]).constraints([other])
+    builder.plugins([GUARD]).plugin(watch).plugin(GUARD).tools([look]).tools([])
+    config = builder.build()
+    assert config.constraints == (CONSTRAINT, other)
+    assert config.plugins == (GUARD, watch)
+    assert config.tools == ()
+
+
+def test_a_list_that_can_be_read_only_once_is_read_once():
+    builder = AgentBuilder().model(MODEL).tools(item for item in [look])
+    assert builder.build().tools == builder.build().tools == (look,)
+
+
+def test_a_copy_goes_its_own_way():
+    base = AgentBuilder().model(MODEL).max_iterations(3)
+    other = base.copy().max_iterations(9).agent_name("other").plugin(GUARD)
+    assert (base.build().limits.max_iterations, base.build().agent_name, base.build().plugins) == (3, "agent", ())
+    assert (other.build().limits.max_iterations, other.build().plugins) == (9, (GUARD,))
+
+
+def test_what_was_built_does_not_change_with_the_builder():
+    builder = AgentBuilder().model(MODEL).max_iterations(3)
+    config = builder.build()
+    builder.max_iterations(9)
+    assert config.limits.max_iterations == 3
+    with pytest.raises(AttributeError):
+        config.agent_name = "x"
+
+
+def test_a_builder_shows_what_was_said():
+    assert repr(AgentBuilder()) == "<AgentBuilder empty>"
+    assert repr(AgentBuilder().model(MODEL).max_cost("1")) == "<AgentBuilder model, limits>"
+
+
+# --- mistakes -----------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_model_is_named_by_its_call():
+    with pytest.raises(BuilderError, match=r"call model\(\.\.\.\) before build\(\)"):
+        AgentBuilder().max_iterations(3).build()
+
+
+@pytest.mark.parametrize(
+    ("use", "match"),
+    [
+        (lambda b: b.max_iterations(0), "max_iterations"),
+        (lambda b: b.max_error_streak(-1), "max_error_streak"),
+        (lambda b: b.limits("lots"), "limits"),
+        (lambda b: b.limits("lots").timeout(3), "limits"),
+        (lambda b: b.tool_timeout("soon"), "tool_timeout"),
+        (lambda b: b.tools("look"), "tools"),
+        (lambda b: b.plugins(GUARD), "plugins"),
+        (lambda b: b.constraints(None), "constraints"),
+        (lambda b: b.plugin(7), "plugin"),
+        (lambda b: b.plugin(Guard), "plugin"),
+        (lambda b: b.plugin(Guard()).plugin(Guard()), "two plugins are named 'guard'"),
+        (lambda b: b.steering(GUARD), r"Guard does not have it"),
+        (lambda b: b.before_tool_call(Guard), "function or a plugin object"),
+        (lambda b: b.before_tool_call(None), "function or a plugin object"),
+        (lambda b: b.before_tool_call(GUARD, name="x"), "own name"),
+        (lambda b: b.event_observer(Watch(), events=()), "says itself"),
+        (lambda b: b.event_observer(print, events=("RunEnded",)), "events"),
+        (lambda b: b.tool_gate(lambda: None), "one argument"),
+    ],
+)
+def test_a_mistake_is_a_builder_error_that_names_the_call(use, match):
+    with pytest.raises(BuilderError, match=match):
+        use(AgentBuilder().model(MODEL)).build()
+
+
+def test_the_check_for_a_bound_is_the_agents():
+    config = AgentBuilder().model(ScriptedModel([])).build()
+    with pytest.raises(ConfigurationError, match="no limit at all"):
+        Agent(config).run_sync("go")
+
+
+@pytest.mark.parametrize(("knob", "partner"), [(knob, partner) for knob, partner, _, _ in PARTNERS])
+def test_a_knob_without_its_partner_is_ignored_with_one_warning(knob, partner):
+    values = OTHER | LIMITS | {"graceful_turn_limit_grace_provider": lambda: 1}
+    builder = getattr(AgentBuilder().model(ScriptedModel(["done"])).timeout(5), knob)(values[knob])
+    with pytest.warns(UserWarning, match=rf"^{knob} has no effect without {partner}$") as caught:
+        agent = Agent(builder.build())
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert agent.run_sync("go").outcome is LoopOutcome.DONE
+
+
+# --- hooks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_function_for_every_hook_is_called_under_its_name():
+    builder = AgentBuilder().model(MODEL)
+
+    def mine(context):
+        return None
+
+    for hook in HOOKS:
+        getattr(builder, hook)(mine)
+        getattr(builder, hook)(lambda context: None)
+        getattr(builder, hook)(mine, name=f"my_{hook}")
+    names = builder.build().plugin_names()
+    for number, hook in enumerate(HOOKS):
+        own = "mine" if not number else f"mine_{number + 1}"
+        assert getattr(names, hook) == (own, hook, f"my_{hook}")
+
+
+@virtual
+async def test_functions_work_as_hooks_plain_and_async():
+    seen = []
+
+    def no_ones(context):
+        return Block("no ones") if context.arguments["n"] == 1 else None
+
+    async def louder(context):
+        return AfterDecision(content=context.result.text.upper())
+
+    class Called:
+        async def __call__(self, event):
+            seen.append(type(event))
+
+    with ScriptedModel([call("look", n=1), call("look", n=2), "done"]) as model:
+        builder = AgentBuilder().model(model).tools([look]).max_iterations(9).before_tool_call(no_ones)
+        builder.after_tool_call(louder).event_observer(Called(), events=(RunEnded, StreamChunk))
+        builder.steering(lambda context: "hurry" if context.iteration == 1 else None)
+        config = builder.build()
+        result = await Agent(config).run("go")
+    assert [m.text for m in result.messages if m.role == "tool_result"] == ["Blocked: no ones", "SEEN 2"]
+    assert [m.text for m in result.messages if m.role == "user"] == ["go", "hurry"]
+    assert set(seen) == {RunEnded, StreamChunk}
+
+
+# --- children -----------------------------------------------------------------------------------------------------
+
+NOT_INHERITED = {"event_sink", "limits", "empty_outcome_retry_budget", "conversation_id", "system_prompt"}
+
+
+def test_the_table_has_every_field_in_its_order():
+    assert tuple(INHERITANCE) == FIELDS
+    assert {field for field, passed in INHERITANCE.items() if passed is Passed.NO} == NOT_INHERITED
+    assert [field for field, passed in INHERITANCE.items() if passed is Passed.AS_EACH_SAYS] == ["plugins"]
+
+
+@pytest.mark.parametrize("field", [name for name in OTHER if name != "plugins"])
+def test_a_child_inherits_a_field_or_not(field):
+    parent = getattr(AgentBuilder().model(MODEL), field)(OTHER[field]).build()
+    child = parent.child_builder().build()
+    expected = getattr(AgentBuilder().model(MODEL).build(), field) if field in NOT_INHERITED else OTHER[field]
+    assert getattr(child, field) == expected
+
+
+class Opted(Watch):
+    inheritable_to_child = True
+
+
+class Shy(Guard):
+    inheritable_to_child = False
+
+
+class Gate(Plugin):
+    def tool_gate(self, context):
+        return None
+
+
+class Heir(Guard):
+    def __init__(self, name="heir"):
+        self.name = name
+
+    def for_child(self):
+        return Heir("second")
+
+
+class Leaving(Guard):
+    def for_child(self):
+        return None
+
+
+class Source(Plugin):
+    def steering(self, context):
+        return None
+
+
+def test_guarding_plugins_are_inherited_unless_they_decline_and_others_when_they_opt_in():
+    plugins = [Watch(), Guard(), Opted(), Shy(), Gate(), Heir(), Leaving(), Source()]
+    parent = AgentBuilder().model(MODEL).plugins(plugins).build()
+    child = parent.child_builder().build()
+    assert child.plugins[:3] == (plugins[1], plugins[2], plugins[4])
+    assert [plugin.name for plugin in child.plugins[3:]] == ["second"]
+    assert child.plugin_names().before_tool_call == ("guard", "second")
+
+
+@pytest.mark.parametrize("answer", ["self", 7])
+def test_a_plugin_that_cannot_say_who_serves_a_child_is_named(answer):
+    class Wrong(Guard):
+        def for_child(self):
+            return answer
+
+    with pytest.raises(ConfigurationError, match=r"Wrong\.for_child\(\) must return a Plugin"):
+        AgentBuilder().model(MODEL).plugin(Wrong()).build().child_builder()
+
+
+def test_a_plugin_that_crashes_for_a_child_is_named():
+    class Crash(Guard):
+        def for_child(self):
+            raise OSError("no")
+
+    with pytest.raises(ConfigurationError, match=r"Crash\.for_child\(\) raised OSError: no"):
+        AgentBuilder().model(MODEL).plugin(Crash()).build().child_builder()
+
+
+@virtual
+async def test_a_childs_own_plugin_of_the_same_name_does_not_displace_the_parents_guard():
+    class Strict(Plugin):
+        name = "guard"
+
+        def before_tool_call(self, context):
+            return Block("the parent says no")
+
+    class Lax(Plugin):
+        name = "guard"
+
+        def before_tool_call(self, context):
+            return None
+
+    ran = []
+
+    @tool
+    async def act() -> str:
+        ran.append("act")
+        return "acted"
+
+    child = Agent(model=ScriptedModel([call("act"), "child done"]), tools=[act], plugins=[Lax()])
+
+    class OnlyAct(Strict):
+        def before_tool_call(self, context):
+            return Block("the parent says no") if context.call.name == "act" else None
+
+    parent = Agent(
+        model=ScriptedModel([call("ask", task="x"), say("done")]),
+        tools=[child.as_tool("ask", "Ask the child.")],
+        limits=Limits(max_iterations=5),
+        plugins=[OnlyAct()],
+    )
+    result = await parent.run("go")
+    assert ran == []
+    assert [m.text for m in result.children[0].messages if m.role == "tool_result"] == ["Blocked: the parent says no"]
+
+
+@virtual
+async def test_a_child_that_has_the_parents_guard_already_is_asked_once():
+    asked = []
+
+    class Counting(Plugin):
+        def before_tool_call(self, context):
+            asked.append(context.call.name)
+
+    guard = Counting()
+    base = AgentBuilder().model(ScriptedModel([call("look"), "child done"])).tools([look]).plugin(guard).build()
+    child = Agent(base.child_builder().build())
+    parent = Agent(
+        model=ScriptedModel([call("ask", task="x"), say("done")]),
+        tools=[child.as_tool("ask", "Ask the child.")],
+        limits=Limits(max_iterations=5),
+        plugins=[guard],
+    )
+    await parent.run("go")
+    assert asked == ["ask", "look"]
+
+
+@virtual
+async def test_an_agent_forgets_the_parents_it_served():
+    import gc
+
+    child = Agent(model=ScriptedModel().forever("hi"))
+    for _ in range(5):
+        parent = Agent(
+            model=ScriptedModel([call("ask", task="x"), say("done")]),
+            tools=[child.as_tool("ask", "Ask the child.")],
+            limits=Limits(max_iterations=5),
+            plugins=[Guard()],
+        )
+        await parent.run("go")
+    del parent
+    gc.collect()
+    assert len(child._heirs) == 0
