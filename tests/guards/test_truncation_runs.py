@@ -119,7 +119,7 @@ async def test_the_ladder_begins_anew_with_every_turn():
 
 @virtual
 async def test_a_ladder_without_a_cap_to_start_from_is_not_used():
-    with ScriptedModel([truncated("aaa "), say("bbb")]) as model:
+    with ScriptedModel([truncated("aaa "), say("bbb")]) as model, pytest.warns(UserWarning, match="max_output_tokens"):
         result, recorder = await fly(model, max_output_tokens_recovery=MaxTokensRecovery.doubling())
     assert recorder.of(OutputTokensEscalated) == []
     assert result.text == "aaa bbb"

@@ -251,6 +251,7 @@ async def fly(script, given, more, hand, *, shared):
     hand=hands,
     shared=st.booleans(),
 )
+@pytest.mark.filterwarnings("ignore:.*has no effect without")  # random settings meet without their partners
 @settings(max_examples=20_000 if CAMPAIGN else 300, deadline=None)
 def test_whatever_happens_the_limits_hold_and_the_end_is_told_truthfully(script, given_, more, hand, shared):
     VirtualClock().run(fly(script, given_, more, hand, shared=shared))
