@@ -122,9 +122,21 @@ def make_config(**fields: Any) -> LoopConfig:
             fields[name] = _as_tuple(name, fields[name])
     if "tools" in fields:
         fields["tools"] = tuple(_as_tool(item) for item in fields["tools"])
+    fields["model"] = _as_model(fields["model"])
+    if "fallback_models" in fields:
+        fields["fallback_models"] = tuple(_as_model(item) for item in fields["fallback_models"])
     config = LoopConfig(**fields)
     check(config)
     return config
+
+
+def _as_model(model: Any) -> Any:
+    """The model itself, or the one a string such as `anthropic:claude-sonnet-4-5` names."""
+    if not isinstance(model, str):
+        return model
+    from glidepath.models import resolve
+
+    return resolve(model)
 
 
 def _unknown(name: str) -> str:
@@ -183,10 +195,6 @@ def check(config: LoopConfig) -> None:
 
 
 def _check_model(field: str, model: Any) -> None:
-    if isinstance(model, str):
-        raise ConfigurationError(
-            f"{field} {model!r}: model strings are not available in this version; pass a Model object"
-        )
     if isinstance(model, type) or not callable(getattr(model, "stream", None)):
         raise ConfigurationError(
             f"{field} must have a method stream(request), like glidepath.models.Model; got {model!r:.100}"

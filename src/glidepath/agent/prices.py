@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -20,14 +22,15 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
     if not hasattr(prices, "items"):
         raise ConfigurationError(f"prices must map model names to (input, output), not {prices!r:.100}")
     checked = {name: Price.per_million(given, field=f"prices[{name!r}]") for name, given in prices.items()}
-    if model.name in checked:
-        return checked[model.name]
+    for name in (model.name, f"{getattr(model, 'provider', None)}:{model.name}"):
+        if name in checked:
+            return _cached(checked[name], model)
     own = getattr(model, "price", None)
     if own is not None:
         return Price.per_million(own, field=f"{type(model).__name__}.price")
     if not needed:
         return None
-    price = _looked_up(model.name) or _stand_in(config, checked)
+    price = _looked_up(model.name, getattr(model, "provider", None)) or _stand_in(config, checked)
     if price is None:
         raise ConfigurationError(
             f"a money limit (max_cost) needs a price and none is known for model {model.name!r}: "
@@ -44,13 +47,22 @@ def _stand_in(config: LoopConfig, checked: dict[str, Price]) -> Price | None:
     kind, _, name = unpriced.partition(":") if isinstance(unpriced, str) else ("", "", "")
     if kind != "estimate" or not name:
         raise ConfigurationError(f"unpriced must be 'estimate:<model>', not {unpriced!r}")
-    price = checked.get(name) or _looked_up(name)
+    provider, colon, bare = name.rpartition(":")  # also as a model string
+    price = checked.get(name) or _looked_up(name, None) or (_looked_up(bare, provider) if colon else None)
     if price is None:
         raise ConfigurationError(f"unpriced: no price is known for model {name!r} either; name another model")
     return price
 
 
-def _looked_up(name: str) -> Price | None:
+def _cached(price: Price, model: Any) -> Price:
+    """A price of two figures, for a model that writes to a cache which costs more than plain input."""
+    rate = getattr(model, "cache_write_rate", None)
+    if rate is None or price.cache_write is not None:
+        return price
+    return replace(price, cache_write=math.ceil(price.input * Decimal(rate)))
+
+
+def _looked_up(name: str, provider: Any) -> Price | None:
     """The price in the genai-prices data set, when that package is installed."""
     try:
         from datetime import UTC, datetime
@@ -58,8 +70,9 @@ def _looked_up(name: str) -> Price | None:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:
         return None
+    provider = provider.partition("-")[0] if isinstance(provider, str) else None  # openai-chat is openai
     try:
-        _, model = get_snapshot().find_provider_model(name, None, None, None)
+        _, model = get_snapshot().find_provider_model(name, None, provider, None)
     except LookupError:
         return None
     given = model.get_prices(datetime.now(UTC))

@@ -1,0 +1,51 @@
+"""What a model may be made of: names, keys and addresses that can be used, and shown."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from glidepath.errors import ConfigurationError
+
+__all__ = ["check_key", "check_name", "check_url", "leave_open", "site"]
+
+
+def check_name(name: Any) -> str:
+    """The name of a model, or a `ConfigurationError`."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise ConfigurationError(f"the name of a model must be a printable, non-empty str, not {name!r:.100}")
+    return name
+
+
+def check_key(key: Any, variable: str) -> None:
+    """Refuse a key that cannot be sent, without showing it."""
+    if key is None:
+        return
+    if not isinstance(key, str):
+        raise ConfigurationError(f"api_key must be a str, not {type(key).__name__}")
+    if not key.strip():
+        raise ConfigurationError(f"the key is empty: set {variable}, or pass api_key=")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigurationError(f"the key has blanks or characters that no key has: check {variable} or api_key=")
+
+
+def check_url(url: Any) -> None:
+    """Refuse an address that is none, or that holds a password."""
+    if url is None:
+        return
+    parts = urlsplit(url) if isinstance(url, str) else None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError("base_url must be an address such as http://localhost:11434/v1")
+    if parts.username or parts.password:
+        raise ConfigurationError("base_url must not hold a user name or password: pass api_key= or headers= instead")
+
+
+def site(url: str) -> str:
+    """The address as it may be shown: scheme, host and port."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname}{port}"
+
+
+async def leave_open(_client: Any) -> None:
+    """A client that was given is closed by whoever made it."""

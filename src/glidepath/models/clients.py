@@ -1,0 +1,64 @@
+"""SDK clients: one per event loop, made when first needed, closed when the loop shuts down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+__all__ = ["Clients", "known_platform"]
+
+
+class Clients:
+    """The clients of one model object: a connection belongs to the event loop that opened it.
+
+    A client is closed when its loop shuts its asynchronous generators down, as `asyncio.run` does. Until then its
+    connections are kept for the next call.
+    """
+
+    __slots__ = ("_close", "_live", "_make", "_spare")
+
+    def __init__(self, make: Callable[[], Any], close: Callable[[Any], Awaitable[Any]]) -> None:
+        self._make = make
+        self._close = close
+        self._spare: list[Any] = [make()]  # made at construction: a missing key must show before the first call
+        self._live: dict[asyncio.AbstractEventLoop, tuple[Any, Any]] = {}
+
+    def peek(self) -> Any:
+        """The first client, to look at before any call is made."""
+        return self._spare[0]
+
+    async def get(self) -> Any:
+        """The client of the running loop."""
+        loop = asyncio.get_running_loop()
+        found = self._live.get(loop)
+        if found is not None:
+            return found[0]
+        for gone in [known for known in list(self._live) if known.is_closed()]:
+            self._live.pop(gone, None)
+        client = self._spare.pop() if self._spare else self._make()
+        keeper = self._keep(loop, client)
+        self._live[loop] = client, keeper
+        await anext(keeper)
+        return client
+
+    async def _keep(self, loop: asyncio.AbstractEventLoop, client: Any) -> AsyncIterator[None]:
+        """Wait, without a task, for the loop to end: it closes every generator that was started and not finished."""
+        try:
+            yield
+        finally:
+            self._live.pop(loop, None)
+            await self._close(client)
+
+    async def aclose(self) -> None:
+        """Close the client of the running loop now."""
+        found = self._live.get(asyncio.get_running_loop())
+        if found is not None:
+            await found[1].aclose()
+
+
+def known_platform(client: Any, get_platform: Callable[[], Any]) -> Any:
+    """The client with its platform header settled: it would start a thread for that, and the thread would stay."""
+    if getattr(client, "_platform", False) is None:
+        client._platform = get_platform()  # noqa: SLF001 - the SDKs have no other door for it
+    return client

@@ -1,0 +1,185 @@
+"""What all adapters do alike with messages: images, the place of reasoning, schemas, names of reasons."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from glidepath import _wire
+from glidepath.errors import RefusedError, RejectedError
+from glidepath.messages import (
+    AssistantMessage,
+    Delta,
+    ImageBlock,
+    ReasoningBlock,
+    ReasoningDelta,
+    StreamEnd,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    Usage,
+)
+
+__all__ = ["Reply", "arguments", "base64_of", "count", "data_url", "kept", "merged", "pieces", "schema_name", "strict"]
+
+_log = logging.getLogger("glidepath")
+
+
+# --- images ---------------------------------------------------------------------------------------------------
+
+
+def base64_of(image: ImageBlock) -> str:
+    """The bytes of an image as text; raises `RejectedError` for an image with neither bytes nor address."""
+    if not image.data:
+        raise RejectedError("an image needs data or a url; this one has neither")
+    return base64.b64encode(image.data).decode()
+
+
+def data_url(image: ImageBlock) -> str:
+    """An address for the image: its own, or one that holds its bytes."""
+    return image.url or f"data:{image.media_type};base64,{base64_of(image)}"
+
+
+# --- reasoning ------------------------------------------------------------------------------------------------
+
+
+def kept(vendor: str, item: Mapping[str, Any], *, text: int, calls: int) -> ReasoningDelta:
+    """A reasoning item as it came, with its place: behind so many characters of text and so many calls."""
+    opaque = _wire.encode({"at": [text, calls], "item": item}).decode()
+    return ReasoningDelta(opaque=opaque, vendor=vendor)
+
+
+def pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
+    """A reply in the order it was written: ("text", str), ("call", ToolCall) and ("item", dict) of this vendor only."""
+    text, calls = message.text, message.tool_calls
+    said = done = 0
+    for block in message.blocks:
+        if type(block) is not ReasoningBlock or block.vendor != vendor:
+            continue
+        try:
+            (characters, number), item = (held := _wire.loads(block.opaque))["at"], held["item"]
+        except (_wire.WireError, KeyError, TypeError, ValueError):
+            continue  # written by somebody else: it cannot be sent
+        if characters > said:
+            yield "text", text[said:characters]
+            said = characters
+        for call in calls[done:number]:
+            yield "call", call
+        done = max(done, number)
+        yield "item", item
+    if said < len(text):
+        yield "text", text[said:]
+    for call in calls[done:]:
+        yield "call", call
+
+
+def arguments(call: ToolCall) -> str:
+    """The arguments of a call as JSON text."""
+    return _wire.encode(call.arguments).decode()
+
+
+# --- requests -------------------------------------------------------------------------------------------------
+
+
+def merged(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The request with the application's own fields on top; a field set to None is left out."""
+    if extras:
+        body.update(extras)
+        for field in [name for name, value in extras.items() if value is None]:
+            del body[field]
+    return body
+
+
+def schema_name(schema: Mapping[str, Any]) -> str:
+    """A name for an output schema, as the providers allow them."""
+    title = str(schema.get("title") or schema.get("$ref", "").rpartition("/")[2] or "answer")
+    return "".join([char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in title])[:64]
+
+
+def strict(schema: Any) -> tuple[Any, bool]:
+    """The schema with every object closed and every field required, and whether that was possible everywhere.
+
+    The model then fills in what has a default, too. A mapping with free keys cannot be closed.
+    """
+    if isinstance(schema, Sequence) and not isinstance(schema, str):
+        parts = [strict(part) for part in schema]
+        return [part for part, _ in parts], all(closed for _, closed in parts)
+    if not isinstance(schema, Mapping):
+        return schema, True
+    closed, made = True, dict[str, Any]()
+    for key, value in schema.items():
+        if key == "default":
+            continue
+        if key in {"properties", "$defs", "definitions"} and isinstance(value, Mapping):
+            inner = {name: strict(part) for name, part in value.items()}
+            made[key] = {name: part for name, (part, _) in inner.items()}
+            closed = closed and all(fine for _, fine in inner.values())
+        elif key in {"enum", "const", "required", "examples"}:
+            made[key] = value
+        else:
+            made[key], fine = strict(value)
+            closed = closed and fine
+    if schema.get("type") == "object":
+        closed = closed and "properties" in schema and schema.get("additionalProperties", False) is False
+        if "properties" in schema and schema.get("additionalProperties", False) is False:
+            made["required"] = list(schema["properties"])
+            made["additionalProperties"] = False
+    return made, closed
+
+
+# --- replies --------------------------------------------------------------------------------------------------
+
+
+def count(figures: Any, *path: str) -> int:
+    """A whole number out of a provider's usage; 0 when it is missing."""
+    for name in path:
+        figures = figures.get(name) if isinstance(figures, Mapping) else getattr(figures, name, None)
+    return figures if type(figures) is int else 0
+
+
+class Reply:
+    """What has come so far of one reply: how much text, how many calls, and whether anything did."""
+
+    __slots__ = ("_unknown", "calls", "ended", "silent", "text")
+
+    def __init__(self, unknown: set[str]) -> None:
+        self.text = 0
+        self.calls = 0
+        self.silent = True
+        self.ended = False
+        self._unknown = unknown
+
+    def said(self, text: str) -> TextDelta:
+        """A piece of visible text."""
+        self.silent = False
+        self.text += len(text)
+        return TextDelta(text)
+
+    def thought(self, text: str) -> ThinkingDelta:
+        """A piece of thinking."""
+        self.silent = False
+        return ThinkingDelta(text)
+
+    def stop(self, word: Any, reasons: Mapping[str, str]) -> str:
+        """Our word for a provider's stop reason; one nobody knows is logged once per model object."""
+        known = reasons.get(word) if isinstance(word, str) else None
+        if known is not None:
+            return known
+        name = str(word)[:60]
+        if name not in self._unknown:
+            self._unknown.add(name)
+            _log.warning("the provider stopped for a reason unknown here: %r", name)
+        return "other"
+
+    def end(self, stop: str, usage: Usage | None, why: str = "") -> Iterator[Delta]:
+        """The terminal event; raises `RefusedError` for a refusal without a word."""
+        if stop == "end_turn" and self.calls:
+            stop = "tool_use"
+        if self.silent and stop == "refusal":
+            raise RefusedError(f"the provider refuses to answer{': ' if why else ''}{why}")
+        if self.silent and stop == "max_tokens":
+            yield ThinkingDelta("")  # it was all spent on hidden thoughts: a reply that was cut, not an empty one
+        self.ended = True
+        yield StreamEnd(stop_reason=stop, usage=usage)

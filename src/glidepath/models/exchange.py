@@ -1,0 +1,117 @@
+"""One streamed answer over HTTP: opened by the SDK, read here, closed however it ends.
+
+The SDKs parse every event into typed objects, which loses fields that must be sent back as they came and costs more
+than everything the runtime does with a delta. So they open the stream, with their own keys, addresses and headers, and
+the events are read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing, suppress
+from typing import Any, Protocol
+
+from glidepath import _wire
+from glidepath.errors import ModelError, RejectedError, TransientError
+from glidepath.messages import Delta
+from glidepath.models.faults import Faults
+from glidepath.models.sse import Events
+
+__all__ = ["Reader", "answer", "run_out"]
+
+_SSE_FIELDS = (b"data", b"event", b":", b"id", b"retry")
+
+
+class Reader(Protocol):
+    """Turns the events of one reply into deltas."""
+
+    def read(self, name: str, data: str) -> Iterable[Delta]:
+        """The deltas of one event."""
+        ...
+
+    def finish(self) -> Iterable[Delta]:
+        """What is still to be said when the stream has ended as it should."""
+        ...
+
+
+async def answer(open_stream: Callable[[], Any], reader: Reader, faults: Faults) -> AsyncGenerator[Delta, None]:
+    """The deltas of one reply; raises only `ModelError` kinds."""
+    async with aclosing(_events(open_stream, faults)) as events:
+        async for name, data in events:
+            for delta in _guarded(reader.read, faults, name, data):
+                yield delta
+    for delta in _guarded(reader.finish, faults):
+        yield delta
+
+
+def _guarded(read: Callable[..., Iterable[Delta]], faults: Faults, *given: str) -> list[Delta]:
+    """What the reader makes of an event; one it cannot read is a fault of the line, worth another try."""
+    try:
+        return list(read(*given))
+    except ModelError:
+        raise
+    except (_wire.WireError, ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+        what = f"{type(error).__name__}: {faults.clean(error, 200)}"
+    raise TransientError(f"the provider sent an event that cannot be read ({what})")
+
+
+async def _events(open_stream: Callable[[], Any], faults: Faults) -> AsyncGenerator[tuple[str, str], None]:
+    """The events of one response. The error is raised outside its handler: an SDK's error holds the key."""
+    failure: ModelError | None = None
+    response = chunks = None
+    events = Events()
+    try:
+        response = await (await open_stream()).__aenter__()
+        chunks = response.iter_bytes()
+        begun = False
+        async for chunk in chunks:
+            if not begun:
+                _check_kind(chunk, response, faults)
+                begun = bool(chunk.strip())
+            for event in events.feed(chunk):
+                yield event
+        for event in events.finish():
+            yield event
+    except Exception as error:
+        failure = faults.explain(error)
+    finally:
+        if response is not None:
+            await run_out(response.close, chunks)
+    if failure is not None:
+        raise failure
+
+
+def _check_kind(chunk: bytes, response: Any, faults: Faults) -> None:
+    """Refuse what is no event stream: a login page, a server that does not stream. The content type may be wrong."""
+    head = chunk.lstrip()
+    if not head or head.startswith(_SSE_FIELDS):
+        return
+    kind = str(response.headers.get("content-type", "nothing"))
+    if kind.startswith("text/event-stream"):
+        return  # garbage between events is skipped, as the format says
+    if kind.startswith("application/json"):
+        try:
+            body = _wire.loads(chunk)
+        except (_wire.WireError, ValueError):
+            body = None
+        if isinstance(body, dict) and body.get("error"):
+            raise faults.refusal(None, body)
+    begins = faults.clean(head[:200].decode("utf-8", "replace"), 80)
+    raise RejectedError(
+        f"the server answered with {faults.clean(kind, 80)} instead of an event stream: "
+        f"is the address (base_url) right, and does the server stream? It begins: {begins}"
+    )
+
+
+async def run_out(close: Callable[[], Any], chunks: Any) -> None:
+    """Close a response, then let what was reading it come to its end.
+
+    A reader that is only dropped would be closed later by the event loop, in a task that outlives the run.
+    """
+    with suppress(Exception):  # it is going away; how it complains does not matter
+        await close()
+    if chunks is None:
+        return
+    with suppress(Exception):  # reading from a closed response is an error, and the way out
+        async for _ in chunks:
+            pass

@@ -1,0 +1,228 @@
+"""What went wrong, in our words: every error of an SDK or of the transport becomes one kind of `ModelError`."""
+
+from __future__ import annotations
+
+import math
+import re
+import ssl
+import time
+from collections.abc import Iterable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from glidepath.errors import (
+    ContextOverflowError,
+    InconsistentHistoryError,
+    ModelError,
+    RateLimitedError,
+    RefusedError,
+    RejectedError,
+    TransientError,
+)
+
+__all__ = ["Faults", "retry_after"]
+
+_SHOWN = 500
+_RATE_LIMITED, _TOO_LARGE = 429, 413
+_PASSING = frozenset({408, 409, 425, 499})
+_NEVER = frozenset({501, 505})
+_SERVER_FAULT = 500
+
+# Codes and error types of all providers. Where one is given, no text is read.
+_BY_CODE: Mapping[str, type[ModelError]] = {
+    "context_length_exceeded": ContextOverflowError,
+    "exceed_context_size_error": ContextOverflowError,
+    "model_context_window_exceeded": ContextOverflowError,
+    "string_above_max_length": ContextOverflowError,
+    "request_too_large": ContextOverflowError,
+    "rate_limit_exceeded": RateLimitedError,
+    "rate_limit_error": RateLimitedError,
+    "resource_exhausted": RateLimitedError,
+    "insufficient_quota": RejectedError,
+    "billing_error": RejectedError,
+    "billing_hard_limit_reached": RejectedError,
+    "content_filter": RefusedError,
+    "content_policy_violation": RefusedError,
+    "invalid_prompt": RefusedError,
+    "bio_policy": RefusedError,
+    "misalignment_policy_violation": RefusedError,
+    "image_content_policy_violation": RefusedError,
+    "server_error": TransientError,
+    "api_error": TransientError,
+    "overloaded_error": TransientError,
+    "timeout_error": TransientError,
+    "vector_store_timeout": TransientError,
+    "internal": TransientError,
+    "unavailable": TransientError,
+    "deadline_exceeded": TransientError,
+    "aborted": TransientError,
+    "authentication_error": RejectedError,
+    "permission_error": RejectedError,
+    "not_found_error": RejectedError,
+    "model_not_found": RejectedError,
+    "invalid_api_key": RejectedError,
+}
+# Anthropic, Google and vLLM have no code for these two: only there is the text read.
+_OVERFLOW = re.compile(
+    r"prompt is too long|maximum context length|exceeds? the (?:maximum|model's|available) .{0,40}(?:tokens|context)"
+    r"|input token count .{0,40}exceeds|context (?:window|length) .{0,40}exceed"
+    r"|exceed.{0,30}context (?:window|length|size)",
+    re.IGNORECASE,
+)
+_HISTORY = re.compile(
+    r"^messages\.\d+|`?tool_(?:use|result|calls)`?.{0,40}(?:must|without|ids)"
+    r"|function (?:call|response) (?:turn|parts)",
+    re.IGNORECASE,
+)
+_KEYS = re.compile(
+    r"\b(?:sk|pk|rk|key|gsk|xai)-[A-Za-z0-9_\-]{12,}|\bAIza[A-Za-z0-9_\-]{20,}|(?i:bearer)\s+[^\s'\",]{8,}"
+)
+_SHORTEST_SECRET = 4
+_ADVICE = {
+    401: "the key was not accepted",
+    403: "the key may not do this",
+    404: "there is no such model or address",
+}
+
+
+class Faults:
+    """Explains errors for one model object; what it writes never contains a key."""
+
+    __slots__ = ("_advice", "_secrets", "_who")
+
+    def __init__(self, who: str, secrets: Iterable[Any], advice: str) -> None:
+        self._who = who
+        known = {text for text in secrets if isinstance(text, str) and len(text) >= _SHORTEST_SECRET}
+        self._secrets = sorted(known, key=len, reverse=True)
+        self._advice = advice
+
+    def clean(self, text: object, shown: int = _SHOWN) -> str:
+        """The text without keys, on one line, not too long."""
+        clean = str(text)
+        for secret in self._secrets:
+            clean = clean.replace(secret, "[key]")
+        clean = " ".join(_KEYS.sub("[key]", clean).split())
+        return clean if len(clean) <= shown else clean[: shown - 3] + "..."
+
+    def explain(self, error: BaseException) -> ModelError:
+        """The kind of one exception of an SDK or the transport."""
+        if isinstance(error, ModelError):
+            return error
+        status = _status(error)
+        if status is not None or getattr(error, "body", None) is not None:
+            response = getattr(error, "response", None)
+            headers = getattr(response, "headers", None) or {}
+            body = getattr(error, "body", None)
+            body = getattr(error, "details", None) if body is None else body
+            return self.refusal(status, body, headers, str(getattr(error, "message", None) or error))
+        return self._transport(error)
+
+    def refusal(self, status: int | None, body: Any, headers: Any = (), text: str = "") -> ModelError:
+        """The kind of an error answer: an HTTP status with a body, or an error event in mid-stream."""
+        inner = _inner(body)
+        message = inner.get("message") if isinstance(inner.get("message"), str) else text
+        codes = [str(inner[field]).lower() for field in ("code", "type", "status") if inner.get(field)]
+        codes = [self.clean(code, 60) for code in codes if not code.isdigit()]
+        details = inner.get("details")
+        if isinstance(details, Mapping) and details.get("error_code"):
+            codes.insert(0, str(details["error_code"]).lower())
+        kind = next((_BY_CODE[code] for code in codes if code in _BY_CODE), None) or _kind(status, inner, message or "")
+        said = self.clean(message or "no message")
+        where = ", ".join([part for part in (str(status or ""), *codes[:1]) if part])
+        what = f"{self._who} answered {where}: {said}" if where else f"{self._who}: {said}"
+        if kind is RateLimitedError:
+            return RateLimitedError(what, retry_after=retry_after(headers) or _delay(details))
+        if kind is RejectedError and status in _ADVICE:
+            return RejectedError(f"{what} ({_ADVICE[status]}; {self._advice})")
+        return kind(what)
+
+    def _transport(self, error: BaseException) -> ModelError:
+        causes = list(_chain(error))
+        for cause in causes:
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                return RejectedError(f"{self._who}: the server's certificate is not trusted: {self.clean(cause)}")
+        root = causes[-1]
+        words = self.clean(str(root) or str(error) or "no message")
+        return TransientError(f"{self._who}: {type(error).__name__}: {words}")
+
+
+def _kind(status: int | None, inner: Mapping[str, Any], message: str) -> type[ModelError]:
+    """The kind where no code says it."""
+    if status == _RATE_LIMITED:
+        return RateLimitedError
+    if status == _TOO_LARGE or (_OVERFLOW.search(message) and (status is None or status < _SERVER_FAULT)):
+        return ContextOverflowError
+    if status is None or status in _PASSING or (status >= _SERVER_FAULT and status not in _NEVER):
+        return TransientError
+    if (
+        inner.get("param")
+        and str(inner["param"]).startswith(("messages", "input[", "input."))
+        and not inner.get("code")
+    ):
+        return InconsistentHistoryError
+    return InconsistentHistoryError if _HISTORY.search(message) else RejectedError
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status; an error in a stream that began well has none, whatever its response says."""
+    for field in ("status_code", "code"):
+        status = getattr(error, field, None)
+        if type(status) is int and 400 <= status < 600:  # noqa: PLR2004 - the error statuses of HTTP
+            return status
+    return None
+
+
+def _inner(body: Any) -> Mapping[str, Any]:
+    """The object that describes the error, however deep it stands."""
+    if isinstance(body, list) and len(body) == 1:
+        body = body[0]
+    if not isinstance(body, Mapping):
+        return {}
+    inner = body.get("error")
+    if isinstance(inner, Mapping):
+        return inner
+    return {**body, "message": inner} if isinstance(inner, str) else body
+
+
+def _chain(error: BaseException) -> Iterable[BaseException]:
+    seen: set[int] = set()
+    step: BaseException | None = error
+    while step is not None and id(step) not in seen:
+        seen.add(id(step))
+        yield step
+        step = step.__cause__ or step.__context__
+
+
+def retry_after(headers: Any) -> float | None:
+    """The seconds a provider asks to wait: `retry-after-ms`, or `retry-after` as a number or a date."""
+    get = getattr(headers, "get", None)
+    if get is None:
+        return None
+    milliseconds = _number(get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    given = get("retry-after")
+    seconds = _number(given)
+    if seconds is not None or not isinstance(given, str):
+        return seconds
+    try:
+        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _delay(details: Any) -> float | None:
+    """Google says it in the body: a RetryInfo with a `retryDelay` such as "34s"."""
+    for detail in details if isinstance(details, list) else ():
+        given = detail.get("retryDelay") if isinstance(detail, Mapping) else None
+        if isinstance(given, str):
+            return _number(given.removesuffix("s"))
+    return None
+
+
+def _number(text: Any) -> float | None:
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

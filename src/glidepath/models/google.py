@@ -1,0 +1,411 @@
+"""Google's Gemini models."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextvars import ContextVar, Token
+from importlib import import_module
+from typing import Any
+
+from glidepath import _wire
+from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError
+from glidepath.messages import (
+    AssistantMessage,
+    Delta,
+    ImageBlock,
+    Message,
+    SystemMessage,
+    ToolCallDelta,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from glidepath.models.checks import check_key, check_name, check_url, leave_open
+from glidepath.models.clients import Clients
+from glidepath.models.content import Reply, base64_of, count, kept, merged, pieces
+from glidepath.models.exchange import run_out
+from glidepath.models.facts import known_window
+from glidepath.models.faults import Faults
+from glidepath.spi import ModelRequest
+
+__all__ = ["GoogleModel"]
+
+VENDOR = "google"
+_REFUSALS = (
+    "SAFETY",
+    "RECITATION",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+)
+_REASONS = {"STOP": "end_turn", "MAX_TOKENS": "max_tokens", **dict.fromkeys(_REFUSALS, "refusal")}
+_BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
+_LEVELED = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
+"""Models that take a level of thinking and want signatures back; earlier ones take a budget of tokens."""
+_LEVELS = {"none": "minimal", "xhigh": "high", "max": "high"}
+_BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
+_UNSIGNED = base64.b64encode(b"skip_thought_signature_validator").decode()
+"""Google's word for a call that another model made."""
+_OURS = re.compile(r"call_\d+(_\d+)?$")
+_response: ContextVar[list[Any] | None] = ContextVar("glidepath_google_response", default=None)
+
+
+class GoogleModel:
+    """A Gemini model, on the Gemini API or on Vertex AI.
+
+    The key is `api_key`, else what the SDK finds (GEMINI_API_KEY or GOOGLE_API_KEY; GOOGLE_GENAI_USE_VERTEXAI chooses
+    Vertex AI). `client` is a `google.genai.Client` of your own, for one event loop, closed by you.
+    """
+
+    max_output_tokens: int | None = None
+    price: Any = None
+    provider = "google"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context_window: int | None = None,
+        client: Any = None,
+    ) -> None:
+        self.name = check_name(name)
+        check_key(api_key, "GEMINI_API_KEY")
+        check_url(base_url)
+        if client is not None:
+            self._clients = Clients(lambda: _Linked(client, None), leave_open)
+        else:
+            self._clients = Clients(lambda: _client(api_key, base_url, headers), _close)
+        key = getattr(getattr(self._clients.peek().client, "_api_client", None), "api_key", None)
+        advice = "check the model name and the key (GEMINI_API_KEY)"
+        self._faults = Faults(f"google:{name}", [key, api_key, *(headers or {}).values()], advice)
+        self.context_window = context_window or known_window(name, self.provider)
+        self._unknown_reasons: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Answer one request."""
+        return self._stream(self._body(request))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._clients.aclose()
+
+    async def _stream(self, body: dict[str, Any]) -> AsyncGenerator[Delta, None]:
+        """The deltas of one reply. The error is raised outside its handler: an SDK's error holds the key."""
+        reader = _Reader(Reply(self._unknown_reasons), self._faults)
+        failure: ModelError | None = None
+        responses: list[Any] = []
+        chunks = None
+        token: Token[list[Any] | None] | None = _response.set(responses)
+        try:
+            client = (await self._clients.get()).client
+            # The whole request is in extra_body: the SDK would check every part of a long history.
+            chunks = await client.aio.models.generate_content_stream(
+                model=self.name, contents="-", config={"http_options": {"extra_body": body}}
+            )
+            async for chunk in chunks:
+                if token is not None:
+                    _response.reset(token)
+                    token = None
+                for delta in list(reader.read(chunk)):
+                    yield delta
+            for delta in reader.finish():
+                yield delta
+        except Exception as error:
+            failure = self._explain(error, responses)
+        finally:
+            if token is not None:
+                _response.reset(token)
+            if chunks is not None:
+                await run_out(_closing(responses), chunks)
+        if failure is not None:
+            raise failure
+
+    def _explain(self, error: Exception, responses: list[Any]) -> ModelError:
+        failure = self._faults.explain(error)
+        kind = str(responses[-1].headers.get("content-type", "")) if responses else "text/event-stream"
+        if type(failure) is TransientError and type(error).__name__ == "UnknownApiResponseError":
+            if not kind.startswith(("text/event-stream", "application/json")):
+                return RejectedError(
+                    f"the server answered with {self._faults.clean(kind or 'nothing', 80)} instead of an event stream: "
+                    "is the address (base_url) right?"
+                )
+            return TransientError("the provider sent an event that cannot be read")
+        return failure
+
+    # --- the request ------------------------------------------------------------------------------------------
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        leveled = _LEVELED.match(self.name) is not None
+        body: dict[str, Any] = {"contents": _contents(request.messages, leveled=leveled)}
+        system = [request.system_prompt, *[m.content for m in request.messages if type(m) is SystemMessage]]
+        if any(system):
+            body["systemInstruction"] = {"parts": [{"text": "\n\n".join([part for part in system if part])}]}
+        if request.tools:
+            body["tools"] = [
+                {
+                    "functionDeclarations": [
+                        {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+                        for tool in request.tools
+                    ]
+                }
+            ]
+            body["toolConfig"] = {"functionCallingConfig": _choice(request.tool_choice)}
+        settings: dict[str, Any] = {}
+        if request.max_output_tokens is not None:
+            settings["maxOutputTokens"] = request.max_output_tokens
+        if request.temperature is not None:
+            settings["temperature"] = request.temperature
+        if request.reasoning is not None:
+            settings["thinkingConfig"] = _thinking(request.reasoning, leveled=leveled)
+        if request.output_schema is not None:
+            settings["responseMimeType"] = "application/json"
+            settings["responseJsonSchema"] = request.output_schema
+        extras = dict(request.extras or {})
+        given = extras.pop("generationConfig", None)
+        settings = merged(settings, given if isinstance(given, Mapping) else None)
+        if settings:
+            body["generationConfig"] = settings
+        return merged(body, extras)
+
+
+class _Linked:
+    """A client and the connections it was given, which it does not close itself."""
+
+    __slots__ = ("client", "connections")
+
+    def __init__(self, client: Any, connections: Any) -> None:
+        self.client = client
+        self.connections = connections
+
+
+async def _close(linked: _Linked) -> None:
+    await linked.connections.aclose()
+    linked.client.close()
+
+
+def _closing(responses: list[Any]) -> Any:
+    async def close() -> None:
+        for response in responses:
+            await response.aclose()
+
+    return close
+
+
+async def _remember(response: Any) -> None:
+    """Keep hold of the response of a call: the SDK has no way to close it."""
+    responses = _response.get()
+    if responses is not None:
+        responses.append(response)
+
+
+def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> _Linked:
+    try:
+        from google import genai
+    except ImportError:
+        raise ConfigurationError(
+            "Google models need the google-genai package: pip install 'glidepath[google]'"
+        ) from None
+    try:
+        http = import_module("httpx2")
+    except ImportError:
+        http = import_module("httpx")
+    connections = http.AsyncClient(timeout=None, follow_redirects=True, event_hooks={"response": [_remember]})
+    options: dict[str, Any] = {"httpx_async_client": connections}
+    if base_url is not None:
+        options["base_url"] = base_url
+    if headers:
+        options["headers"] = dict(headers)
+    try:
+        beta: Any = {**options, "api_version": "v1beta"}
+        client: Any = genai.Client(api_key=key, http_options=beta)
+        if client.vertexai:  # its versions have other names
+            beta.pop("api_version")
+            client = genai.Client(api_key=key, http_options=beta)
+    except ValueError as error:
+        what = "there is no key for Google: set the environment variable GEMINI_API_KEY, or pass api_key="
+        if "key" not in str(error).lower():
+            what = f"the Google client cannot be made: {error}"
+        raise ConfigurationError(what) from None
+    check_key(getattr(client._api_client, "api_key", None), "GEMINI_API_KEY")  # noqa: SLF001 - it has no other door
+    return _Linked(client, connections)
+
+
+def _choice(choice: str) -> dict[str, Any]:
+    modes = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+    if choice in modes:
+        return {"mode": modes[choice]}
+    return {"mode": "ANY", "allowedFunctionNames": [choice]}
+
+
+def _thinking(effort: str, *, leveled: bool) -> dict[str, Any]:
+    shown = {"includeThoughts": True} if effort != "none" else {}
+    if leveled:
+        return {**shown, "thinkingLevel": _LEVELS.get(effort, effort)}
+    return {**shown, "thinkingBudget": _BUDGETS.get(effort, _BUDGETS["medium"])}
+
+
+# --- the history ----------------------------------------------------------------------------------------------
+
+
+def _contents(transcript: Sequence[Message], *, leveled: bool) -> list[dict[str, Any]]:
+    """The turns: neighbors of one role are one, so that results stand together next to their calls."""
+    turns: list[dict[str, Any]] = []
+    for message in transcript:
+        if isinstance(message, AssistantMessage):
+            role, parts = "model", _written(message, leveled=leveled)
+        elif isinstance(message, ToolResultMessage):
+            role, parts = "user", _result(message)
+        elif isinstance(message, UserMessage):
+            role, parts = "user", _parts(message.content)
+        else:
+            continue
+        if not parts:
+            continue
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["parts"] += parts
+        else:
+            turns.append({"role": role, "parts": parts})
+    for turn in turns:  # pictures that a result brought along stand behind all results of the batch
+        turn["parts"].sort(key=lambda part: "functionResponse" not in part)
+    return turns
+
+
+def _written(message: AssistantMessage, *, leveled: bool) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    signature: Mapping[str, Any] | None = None
+    for kind, piece in pieces(message, VENDOR):
+        if kind == "item":
+            _lone(parts, signature)
+            signature = piece if piece.get("on") in ("text", "call") else None
+            continue
+        part: dict[str, Any] = {"text": piece} if kind == "text" else {"functionCall": _call(piece)}
+        if signature is not None and signature["on"] == kind:
+            part["thoughtSignature"] = signature["signature"]
+            signature = None
+        parts.append(part)
+    _lone(parts, signature)
+    calls = [part for part in parts if "functionCall" in part]
+    if leveled and calls and "thoughtSignature" not in calls[0]:
+        calls[0]["thoughtSignature"] = _UNSIGNED
+    return parts
+
+
+def _lone(parts: list[dict[str, Any]], signature: Mapping[str, Any] | None) -> None:
+    """A signature that came with an empty text."""
+    if signature is not None and signature["on"] == "text":
+        parts.append({"text": "", "thoughtSignature": signature["signature"]})
+
+
+def _call(call: Any) -> dict[str, Any]:
+    made = {"name": call.name, "args": call.arguments}
+    return made if _OURS.match(call.id) else {"id": call.id, **made}
+
+
+def _result(message: ToolResultMessage) -> list[dict[str, Any]]:
+    made: dict[str, Any] = {
+        "name": message.tool_name,
+        "response": {"error" if message.is_error else "output": message.text},
+    }
+    if not _OURS.match(message.call_id):
+        made["id"] = message.call_id
+    parts: list[dict[str, Any]] = [{"functionResponse": made}]
+    if not isinstance(message.content, str):
+        images = [_part(block) for block in message.content if isinstance(block, ImageBlock)]
+        if images:
+            parts += [{"text": f"Images from the result of {message.tool_name} ({message.call_id}):"}, *images]
+    return parts
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"text": content}]
+    return [_part(block) for block in content]
+
+
+def _part(block: Any) -> dict[str, Any]:
+    if not isinstance(block, ImageBlock):
+        return {"text": block.text}
+    if block.url:
+        return {"fileData": {"mimeType": block.media_type, "fileUri": block.url}}
+    return {"inlineData": {"mimeType": block.media_type, "data": base64_of(block)}}
+
+
+# --- the reply ------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Reads the chunks of one reply."""
+
+    def __init__(self, reply: Reply, faults: Faults) -> None:
+        self._reply = reply
+        self._faults = faults
+        self._usage: Usage | None = None
+        self._reason: str | None = None
+        self._why = ""
+
+    def read(self, chunk: Any) -> Iterable[Delta]:
+        if chunk.usage_metadata is not None:
+            self._usage = _usage(chunk.usage_metadata)
+        blocked = getattr(chunk.prompt_feedback, "block_reason", None)
+        if blocked is not None and not chunk.candidates:
+            raise RefusedError(f"the provider refuses this request: {self._faults.clean(_word(blocked), 80)}")
+        for candidate in (chunk.candidates or ())[:1]:
+            for part in (candidate.content.parts if candidate.content is not None else None) or ():
+                yield from self._part(part)
+            if candidate.finish_reason is not None:
+                self._reason = _word(candidate.finish_reason)
+                self._why = self._faults.clean(getattr(candidate, "finish_message", None) or "", 200)
+
+    def finish(self) -> Iterable[Delta]:
+        """Without a reason to stop, the connection was dropped."""
+        if self._reason is None:
+            return
+        if self._reason in _BROKEN and not self._reply.calls:
+            raise TransientError(f"the model wrote a call that cannot be read ({self._reason}) {self._why}".rstrip())
+        yield from self._reply.end(self._reply.stop(self._reason, _REASONS), self._usage, self._why)
+
+    def _part(self, part: Any) -> Iterable[Delta]:
+        call = part.function_call
+        signature = part.thought_signature
+        if signature is not None:
+            on = "call" if call is not None else "text"
+            item = {"on": on, "signature": base64.b64encode(signature).decode()}
+            self._reply.silent = False
+            yield kept(VENDOR, item, text=self._reply.text, calls=self._reply.calls)
+        if call is not None:
+            given = _wire.encode(call.args or {}).decode()
+            self._reply.silent = False
+            yield ToolCallDelta(index=self._reply.calls, id=call.id or "", name=call.name or "", arguments=given)
+            self._reply.calls += 1
+        elif part.text and part.thought:
+            yield self._reply.thought(part.text)
+        elif part.text:
+            yield self._reply.said(part.text)
+        if signature is not None and call is None:
+            yield kept(VENDOR, {"on": "cut"}, text=self._reply.text, calls=self._reply.calls)
+
+
+def _word(reason: Any) -> str:
+    return str(getattr(reason, "value", reason))
+
+
+def _usage(given: Any) -> Usage:
+    thoughts = count(given, "thoughts_token_count")
+    return Usage(
+        count(given, "prompt_token_count") + count(given, "tool_use_prompt_token_count"),
+        count(given, "candidates_token_count") + thoughts,
+        count(given, "cached_content_token_count"),
+        0,
+        thoughts,
+    )

@@ -1,0 +1,289 @@
+"""OpenAI chat completions, and every server that speaks the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from glidepath import _wire
+from glidepath.messages import (
+    AssistantMessage,
+    Delta,
+    ImageBlock,
+    Message,
+    SystemMessage,
+    ToolCallDelta,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from glidepath.models.checks import check_name
+from glidepath.models.content import Reply, arguments, count, data_url, kept, merged, pieces, schema_name, strict
+from glidepath.models.exchange import answer
+from glidepath.models.facts import known_window
+from glidepath.models.faults import Faults
+from glidepath.models.openai_client import OPENAI_HOST, OpenAIPort
+from glidepath.spi import ModelRequest
+
+__all__ = ["OpenAIChatModel"]
+
+VENDOR = "openai-chat"
+_REASONS = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+    "end_turn": "end_turn",
+    "eos": "end_turn",
+}
+
+
+class OpenAIChatModel:
+    """A model behind a chat completions endpoint: OpenAI's, or any compatible one by `base_url`.
+
+    The key is `api_key`, else what the SDK finds in OPENAI_API_KEY. With a `base_url` that is not OpenAI's, no key is
+    taken from the environment. `client` is an `AsyncOpenAI` of your own, for one event loop, closed by you.
+    """
+
+    max_output_tokens: int | None = None
+    price: Any = None
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context_window: int | None = None,
+        client: Any = None,
+    ) -> None:
+        self.name = check_name(name)
+        self._port = OpenAIPort(
+            api_key=api_key, base_url=base_url, headers=headers, client=client, who=f"openai-chat:{name}"
+        )
+        self._official = urlsplit(self._port.url).hostname == OPENAI_HOST
+        self.provider = "openai" if self._official else None
+        self.context_window = context_window or known_window(name, self.provider)
+        self._unknown_reasons: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Answer one request."""
+        body = self._body(request)
+        reader = _Reader(Reply(self._unknown_reasons), self._port.faults, echo=not self._official)
+
+        async def open_stream() -> Any:
+            client = await self._port.clients.get()
+            # The whole request is in extra_body: the SDK would walk through every typed field of a long history.
+            return client.chat.completions.with_streaming_response.create(
+                model=self.name, messages=(), stream=True, extra_body=body
+            )
+
+        return answer(open_stream, reader, self._port.faults)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._port.clients.aclose()
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.name,
+            "messages": _messages(request),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if request.tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+                }
+                for tool in request.tools
+            ]
+            body["tool_choice"] = _choice(request.tool_choice)
+        if request.max_output_tokens is not None:
+            body["max_completion_tokens" if self._official else "max_tokens"] = request.max_output_tokens
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.reasoning is not None:
+            body["reasoning_effort"] = request.reasoning
+        if request.output_schema is not None:
+            schema, closed = strict(request.output_schema)
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {
+                    "name": schema_name(request.output_schema),
+                    "schema": schema if closed else request.output_schema,
+                    "strict": closed,
+                },
+            }
+        return merged(body, request.extras)
+
+
+def _choice(choice: str) -> Any:
+    if choice in ("auto", "required", "none"):
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
+# --- messages -------------------------------------------------------------------------------------------------
+
+
+def _messages(request: ModelRequest) -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = []
+    if request.system_prompt:
+        sent.append({"role": "system", "content": request.system_prompt})
+    pictures: list[dict[str, Any]] = []
+    newest = max([k for k, m in enumerate(request.messages) if type(m) is UserMessage and not m.internal], default=-1)
+    for place, message in enumerate(request.messages):
+        if pictures and not isinstance(message, ToolResultMessage):
+            sent.append({"role": "user", "content": pictures})
+            pictures = []
+        if isinstance(message, ToolResultMessage):
+            sent.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
+            pictures += _pictures(message)  # a tool message takes text only: pictures follow the batch
+        elif isinstance(message, AssistantMessage):
+            sent += _assistant(message, current=place > newest)
+        else:
+            sent += _said(message)
+    if pictures:
+        sent.append({"role": "user", "content": pictures})
+    return sent
+
+
+def _said(message: Message) -> list[dict[str, Any]]:
+    if isinstance(message, SystemMessage):
+        return [{"role": "system", "content": message.content}]
+    if not isinstance(message, UserMessage):
+        return []
+    if isinstance(message.content, str):
+        return [{"role": "user", "content": message.content}]
+    return [{"role": "user", "content": [_part(block) for block in message.content]}]
+
+
+def _part(block: Any) -> dict[str, Any]:
+    if isinstance(block, ImageBlock):
+        return {"type": "image_url", "image_url": {"url": data_url(block)}}
+    return {"type": "text", "text": block.text}
+
+
+def _pictures(message: ToolResultMessage) -> list[dict[str, Any]]:
+    if isinstance(message.content, str):
+        return []
+    images = [_part(block) for block in message.content if isinstance(block, ImageBlock)]
+    label = f"Images from the result of {message.tool_name} ({message.call_id}):"
+    return [{"type": "text", "text": label}, *images] if images else []
+
+
+def _assistant(message: AssistantMessage, *, current: bool) -> list[dict[str, Any]]:
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments(call)}}
+        for call in message.tool_calls
+    ]
+    if not calls and not message.text:
+        return []
+    sent: dict[str, Any] = {"role": "assistant", "content": message.text}
+    if calls:
+        sent["tool_calls"] = calls
+    if calls and current:  # reasoning goes back only inside the tool loop it belongs to
+        for kind, item in pieces(message, VENDOR):
+            if kind == "item":
+                sent.update(item)
+    return [sent]
+
+
+# --- the reply ------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Reads the chunks of one completion."""
+
+    def __init__(self, reply: Reply, faults: Faults, *, echo: bool) -> None:
+        self._reply = reply
+        self._faults = faults
+        self._echo = echo
+        self._usage: Usage | None = None
+        self._reason: Any = None
+        self._refused = False
+        self._ids: dict[Any, list[str]] = {}
+        self._indexes: dict[tuple[Any, int], int] = {}
+        self._thoughts: dict[str, Any] = {}
+
+    def read(self, _name: str, data: str) -> Iterable[Delta]:
+        if data.startswith("[DONE]"):
+            yield from self._end()
+            return
+        chunk = _wire.loads(data)
+        if chunk.get("error"):
+            raise self._faults.refusal(None, chunk)
+        if chunk.get("usage"):
+            self._usage = _usage(chunk["usage"])
+        for choice in chunk.get("choices") or ():
+            if choice.get("index"):
+                continue  # a second answer that nobody asked for
+            yield from self._delta(choice.get("delta") or {})
+            self._reason = choice.get("finish_reason") or self._reason
+
+    def finish(self) -> Iterable[Delta]:
+        """A server that never says [DONE] has given its reason at least; without that, the connection was dropped."""
+        if self._reason is not None:
+            yield from self._end()
+
+    def _delta(self, delta: Mapping[str, Any]) -> Iterable[Delta]:
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(thought, str) and thought:
+            field = "reasoning_content" if delta.get("reasoning_content") else "reasoning"
+            self._thoughts[field] = self._thoughts.get(field, "") + thought
+            yield self._reply.thought(thought)
+        if delta.get("reasoning_details"):
+            self._thoughts.setdefault("reasoning_details", []).extend(delta["reasoning_details"])
+        for field in ("content", "refusal"):
+            text = delta.get(field)
+            if isinstance(text, str) and text:
+                self._refused = self._refused or field == "refusal"
+                yield self._reply.said(text)
+        for fragment in delta.get("tool_calls") or ():
+            yield self._call(fragment)
+
+    def _call(self, fragment: Mapping[str, Any]) -> ToolCallDelta:
+        """A fragment. Some servers give every call the index 0, or none: a new id is a new call."""
+        function = fragment.get("function") or {}
+        call_id, key = fragment.get("id") or "", fragment.get("index")
+        ids = self._ids.setdefault(key, [])
+        if not ids or (call_id and ids[-1] and call_id != ids[-1]):
+            ids.append(call_id)
+            self._indexes[key, len(ids)] = self._reply.calls
+            self._reply.calls += 1
+        self._reply.silent = False
+        given = function.get("arguments") or ""
+        return ToolCallDelta(
+            index=self._indexes[key, len(ids)],
+            id=call_id,
+            name=function.get("name") or "",
+            arguments=given if isinstance(given, str) else _wire.encode(given).decode(),
+        )
+
+    def _end(self) -> Iterable[Delta]:
+        if self._reply.ended:
+            return
+        if self._thoughts and self._echo:
+            if "reasoning_details" in self._thoughts:  # they hold the text as well
+                self._thoughts.pop("reasoning", None)
+            yield kept(VENDOR, self._thoughts, text=0, calls=0)
+        stop = self._reply.stop(self._reason, _REASONS)
+        yield from self._reply.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)
+
+
+def _usage(given: Mapping[str, Any]) -> Usage:
+    prompt, completion = count(given, "prompt_tokens"), count(given, "completion_tokens")
+    reasoning = count(given, "completion_tokens_details", "reasoning_tokens")
+    if reasoning and count(given, "total_tokens") == prompt + completion + reasoning:
+        completion += reasoning  # a server that counts them apart
+    cached = count(given, "prompt_tokens_details", "cached_tokens") or count(given, "prompt_cache_hit_tokens")
+    written = count(given, "prompt_tokens_details", "cache_write_tokens")
+    return Usage(prompt, completion, cached, written, reasoning)

@@ -1,0 +1,71 @@
+"""The OpenAI SDK: its client, its keys, its errors. Shared by chat completions and Responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from glidepath.errors import ConfigurationError
+from glidepath.models.checks import check_key, check_url, leave_open, site
+from glidepath.models.clients import Clients, known_platform
+from glidepath.models.faults import Faults
+
+__all__ = ["OPENAI_HOST", "OpenAIPort"]
+
+OPENAI_HOST = "api.openai.com"
+_NO_KEY = "none"  # the SDK insists on one
+
+
+class OpenAIPort:
+    """How an OpenAI model is reached."""
+
+    __slots__ = ("clients", "faults", "url")
+
+    def __init__(
+        self, *, api_key: str | None, base_url: str | None, headers: Mapping[str, str] | None, client: Any, who: str
+    ) -> None:
+        check_key(api_key, "OPENAI_API_KEY")
+        check_url(base_url)
+        if client is not None:
+            self.clients = Clients(lambda: client, leave_open)
+        else:
+            local = base_url is not None and urlsplit(base_url).hostname != OPENAI_HOST
+            # A server of one's own mostly wants no key; and OpenAI's, from the environment, is not for it.
+            key = api_key or (_NO_KEY if local else None)
+            self.clients = Clients(lambda: _client(key, base_url, headers), _close)
+        first = self.clients.peek()
+        self.url = str(first.base_url)
+        secrets = [first.api_key, getattr(first, "admin_api_key", None), *(headers or {}).values()]
+        where = "OPENAI_API_KEY" if urlsplit(self.url).hostname == OPENAI_HOST else "api_key="
+        advice = f"check the model name and the key ({where})"
+        self.faults = Faults(f"{who} at {site(self.url)}", [key for key in secrets if key != _NO_KEY], advice)
+
+
+async def _close(client: Any) -> None:
+    await client.close()
+
+
+def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
+    try:
+        import openai
+    except ImportError:
+        raise ConfigurationError("OpenAI models need the openai package: pip install 'glidepath[openai]'") from None
+    from openai._base_client import get_platform
+
+    try:
+        client = openai.AsyncOpenAI(
+            api_key=key,
+            base_url=base_url,
+            default_headers=headers,
+            max_retries=0,  # ours govern: they know the budget and the deadline
+            timeout=None,
+            http_client=openai.DefaultAsyncHttpxClient(timeout=None),
+        )
+    except openai.OpenAIError:
+        raise ConfigurationError(
+            "there is no key for OpenAI: set the environment variable OPENAI_API_KEY, or pass api_key="
+        ) from None
+    check_key(client.api_key, "OPENAI_API_KEY")
+    check_url(str(client.base_url))
+    return known_platform(client, get_platform)
