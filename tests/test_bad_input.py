@@ -80,7 +80,7 @@ FLAGS = ["yes", 1, None]
 # --- the agent ------------------------------------------------------------------------------------------------
 
 AGENT = each(
-    ("model", [None, "anthropic:claude", 7, ScriptedModel, object()]),
+    ("model", [None, "antropic:claude", 7, ScriptedModel, object()]),
     ("tools", [7, "echo", echo, {"echo": echo}, [7], [None], ["echo"], [str], [echo, echo]]),
     ("system_prompt", TEXTS),
     ("limits", [None, 5, {"max_iterations": 5}, Limits]),
@@ -187,7 +187,7 @@ def test_an_agent_needs_a_model_and_takes_one_kind_of_arguments():
     with pytest.raises(ConfigurationError, match="not both"):
         Agent(LoopConfig(model=model()), limits=LIMITS)
     with pytest.raises(ConfigurationError, match="LoopConfig"):
-        Agent("anthropic:claude")
+        Agent("antropic:claude")
 
 
 @pytest.mark.parametrize("name", ["", 7, None])

@@ -53,6 +53,7 @@ _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xh
 LEAST_BUDGET = 1_024
 _EFFORTS = {"minimal": "low"}
 _MARK = {"type": "ephemeral"}
+_NO_KEY = "there is no key for Anthropic: set the environment variable ANTHROPIC_API_KEY, or pass api_key="
 
 
 class AnthropicModel:
@@ -106,7 +107,7 @@ class AnthropicModel:
             client = await self._clients.get()
             # The whole request is in extra_body: the SDK would walk through every typed field of a long history.
             return client.messages.with_streaming_response.create(
-                model=self.name, max_tokens=body["max_tokens"], messages=(), stream=True, extra_body=body
+                model="-", max_tokens=1, messages=(), stream=True, extra_body=body
             )
 
         return answer(open_stream, reader, self._faults)
@@ -163,18 +164,19 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
         ) from None
     from anthropic._base_client import get_platform
 
-    client = anthropic.AsyncAnthropic(
-        api_key=key,
-        base_url=base_url,
-        default_headers=headers,
-        max_retries=0,  # ours govern: they know the budget and the deadline
-        timeout=None,
-        http_client=anthropic.DefaultAsyncHttpxClient(timeout=None),
-    )
-    if client.api_key is None and client.auth_token is None and getattr(client, "credentials", None) is None:
-        raise ConfigurationError(
-            "there is no key for Anthropic: set the environment variable ANTHROPIC_API_KEY, or pass api_key="
+    try:
+        client = anthropic.AsyncAnthropic(
+            api_key=key,
+            base_url=base_url,
+            default_headers=headers,
+            max_retries=0,  # ours govern: they know the budget and the deadline
+            timeout=None,
+            http_client=anthropic.DefaultAsyncHttpxClient(timeout=None),
         )
+    except anthropic.AnthropicError as error:
+        raise ConfigurationError(f"{_NO_KEY} ({error})") from None
+    if client.api_key is None and client.auth_token is None and getattr(client, "credentials", None) is None:
+        raise ConfigurationError(_NO_KEY)
     check_key(client.api_key, "ANTHROPIC_API_KEY")
     check_url(str(client.base_url))
     return known_platform(client, get_platform)

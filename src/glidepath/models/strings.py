@@ -29,7 +29,10 @@ def resolve(model: str, *, api_key: str | None = None) -> Any:
             f"model {_shown(model)}: there is no provider {provider!r:.60}{_close_to(provider)}; "
             f"known are {', '.join(sorted(PROVIDERS))}"
         )
-    return make(name.strip(), api_key)
+    try:
+        return make(name.strip(), api_key)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"model {_shown(model)}: {error}") from None
 
 
 def _shown(model: str) -> str:
@@ -89,8 +92,7 @@ def _compatible(name: str, api_key: str | None) -> Any:
     bare, at, address = name.partition("@")
     if not at or not bare or "://" not in address:
         raise ConfigurationError(
-            "model 'openai-compatible:...' must be 'openai-compatible:NAME@ADDRESS', "
-            "such as 'openai-compatible:qwen3@http://localhost:11434/v1'"
+            "it must be 'openai-compatible:NAME@ADDRESS', such as 'openai-compatible:qwen3@http://localhost:11434/v1'"
         )
     return OpenAIChatModel(bare, base_url=address, api_key=api_key)
 
