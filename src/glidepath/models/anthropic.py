@@ -65,6 +65,7 @@ class AnthropicModel:
     """
 
     price: Any = None
+    vendor = VENDOR
     provider = "anthropic"
 
     def __init__(

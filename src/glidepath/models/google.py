@@ -64,6 +64,7 @@ class GoogleModel:
 
     max_output_tokens: int | None = None
     price: Any = None
+    vendor = VENDOR
     provider = "google"
 
     def __init__(

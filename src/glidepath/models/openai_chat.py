@@ -49,6 +49,7 @@ class OpenAIChatModel:
 
     max_output_tokens: int | None = None
     price: Any = None
+    vendor = VENDOR
 
     def __init__(
         self,

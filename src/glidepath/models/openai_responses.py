@@ -42,6 +42,7 @@ class OpenAIResponsesModel:
 
     max_output_tokens: int | None = None
     price: Any = None
+    vendor = VENDOR
     provider = "openai"
 
     def __init__(
