@@ -14,7 +14,19 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["UNSET", "Codec", "Raw", "Record", "Struct", "UnsetType", "Value", "WireError", "field", "replace"]
+__all__ = [
+    "UNSET",
+    "Codec",
+    "Raw",
+    "Record",
+    "Struct",
+    "UnsetType",
+    "Value",
+    "WireError",
+    "field",
+    "replace",
+    "settle_field",
+]
 
 WireError = msgspec.MsgspecError
 Raw = msgspec.Raw
@@ -25,6 +37,8 @@ Meta = msgspec.Meta
 field = msgspec.field
 replace = msgspec.structs.replace
 asdict = msgspec.structs.asdict
+settle_field = msgspec.structs.force_setattr
+"""Set a field of a frozen value, in its `__post_init__` only: to normalise what was given."""
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -1,0 +1,315 @@
+"""Reviewers: a rubric, a judge, which of them is asked, and the wrapper that no reviewer can break."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import Value, replace
+from glidepath.agent import Agent
+from glidepath.agent.limits import checked_int
+from glidepath.errors import ConfigurationError
+from glidepath.messages import Usage
+from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.teams.answers import json_in
+from glidepath.teams.journal import add_cost
+from glidepath.teams.prompts import judge_prompt
+from glidepath.teams.values import (
+    EvaluationContext,
+    EvaluationVerdict,
+    EvaluatorPreference,
+    RiskProfile,
+    TeamConfig,
+    VerdictOutcome,
+    as_tuple,
+    check_each,
+    check_text,
+)
+
+if TYPE_CHECKING:
+    from glidepath.teams.spi import EvaluationStrategy
+
+__all__ = [
+    "AgentEvaluationStrategy",
+    "Review",
+    "SimpleEvaluationStrategy",
+    "choose_evaluator",
+    "review",
+]
+
+PATIENCE = 1.0  # seconds a reviewer has to obey a cancellation
+
+
+class SimpleEvaluationStrategy(Value, frozen=True, kw_only=True):
+    """A rubric without a model: pure, immediate, and the same verdict for the same artifact.
+
+    Each criterion that is met counts the same; the score is their share, and PASS needs `pass_score`. A blank artifact
+    is always REVISE. Without criteria any artifact that is not blank passes.
+    """
+
+    required: tuple[str, ...] = ()
+    """Texts that must occur, whatever their case."""
+    forbidden: tuple[str, ...] = ()
+    """Texts that must not."""
+    min_words: int | None = None
+    max_words: int | None = None
+    pass_score: float = 1.0
+
+    def __post_init__(self) -> None:
+        as_tuple(self, "required", "forbidden")
+        for name in ("required", "forbidden"):
+            check_each(f"SimpleEvaluationStrategy.{name}", getattr(self, name), str)
+            for text in getattr(self, name):
+                check_text(f"SimpleEvaluationStrategy.{name}[...]", text)
+        for name in ("min_words", "max_words"):
+            checked_int(f"SimpleEvaluationStrategy.{name}", getattr(self, name))
+        score = self.pass_score
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 < score <= 1:
+            raise ConfigurationError(
+                f"SimpleEvaluationStrategy.pass_score must be a number above 0, at most 1, not {score!r:.80}"
+            )
+
+    async def evaluate(self, context: EvaluationContext) -> EvaluationVerdict:
+        """Apply the rubric."""
+        return self.judge(context)
+
+    def judge(self, context: EvaluationContext) -> EvaluationVerdict:
+        """The same without waiting."""
+        artifact = context.artifact
+        if not artifact.strip():
+            return EvaluationVerdict(outcome=VerdictOutcome.REVISE, feedback="The result is blank.")
+        lower, words = artifact.casefold(), len(artifact.split())
+        unmet = [f"Say something about {text!r}." for text in self.required if text.casefold() not in lower]
+        unmet += [f"Remove {text!r}." for text in self.forbidden if text.casefold() in lower]
+        if self.min_words is not None and words < self.min_words:
+            unmet.append(f"Write at least {self.min_words} words; there are {words}.")
+        if self.max_words is not None and words > self.max_words:
+            unmet.append(f"Write at most {self.max_words} words; there are {words}.")
+        criteria = len(self.required) + len(self.forbidden)
+        criteria += (self.min_words is not None) + (self.max_words is not None)
+        score = 1.0 if not criteria else (criteria - len(unmet)) / criteria
+        passed = score >= self.pass_score
+        return EvaluationVerdict(
+            outcome=VerdictOutcome.PASS if passed else VerdictOutcome.REVISE,
+            score=score,
+            feedback="" if not unmet else f"{len(unmet)} of {criteria} criteria are not met.",
+            suggestions=tuple(unmet),
+        )
+
+
+class AgentEvaluationStrategy:
+    """A judge: an agent that answers with a verdict as JSON. The team pays for it.
+
+    Its answer is read tolerantly: prose and fences around the JSON, the verdict in any case, a score in percent. What
+    cannot be read raises, which the coordinator takes as REVIEW_EXCEEDED.
+    """
+
+    def __init__(self, agent: Agent, *, rubric: str = "") -> None:
+        if not isinstance(agent, Agent):
+            raise ConfigurationError(f"AgentEvaluationStrategy.agent must be an Agent, not {agent!r:.80}")
+        check_text("AgentEvaluationStrategy.rubric", rubric, blank=True)
+        self.agent = agent
+        self.rubric = rubric
+
+    async def evaluate(self, context: EvaluationContext) -> EvaluationVerdict:
+        """Ask the judge."""
+        if not context.artifact.strip():
+            return EvaluationVerdict(outcome=VerdictOutcome.REVISE, feedback="The result is blank.")
+        prompt = judge_prompt(context, self.rubric)
+        ask = context.ask
+        result = await (self.agent.run(prompt) if ask is None else ask(self.agent, prompt))
+        if result.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP):
+            why = f": {result.cause.reason}" if result.cause is not None else ""
+            raise ValueError(f"the judge ended {result.state.name}/{result.outcome.name}{why}")
+        return read_verdict(result.text)
+
+
+_WORDS = {
+    "pass": VerdictOutcome.PASS,
+    "passed": VerdictOutcome.PASS,
+    "accept": VerdictOutcome.PASS,
+    "approved": VerdictOutcome.PASS,
+    "revise": VerdictOutcome.REVISE,
+    "revision": VerdictOutcome.REVISE,
+    "reject": VerdictOutcome.REVISE,
+    "rejected": VerdictOutcome.REVISE,
+    "fail": VerdictOutcome.REVISE,
+    "review_exceeded": VerdictOutcome.REVIEW_EXCEEDED,
+    "auto_pass_with_warning": VerdictOutcome.AUTO_PASS_WITH_WARNING,
+}
+_FULL_MARKS = 100
+
+
+def read_verdict(text: str) -> EvaluationVerdict:
+    """The verdict in a judge's answer; raises ValueError when there is none, or its score is out of range."""
+    found = json_in(text)
+    if found is None:
+        raise ValueError("the judge answered without a JSON object")
+    word = str(found.get("verdict", found.get("outcome", ""))).strip().lower().replace(" ", "_").replace("-", "_")
+    if word not in _WORDS:
+        raise ValueError(f"the judge's verdict is {word!r:.40}, which is neither PASS nor REVISE")
+    outcome = _WORDS[word]
+    default = 1.0 if outcome is VerdictOutcome.PASS else 0.0
+    suggestions = found.get("suggestions") or ()
+    if isinstance(suggestions, str):
+        suggestions = (suggestions,)
+    return EvaluationVerdict(
+        outcome=outcome,
+        score=_score(found.get("score"), default),
+        feedback=str(found.get("feedback") or ""),
+        suggestions=tuple(str(suggestion) for suggestion in suggestions),
+    )
+
+
+def _score(given: Any, default: float) -> float:
+    if given is None:
+        return default
+    percent = isinstance(given, str) and given.strip().endswith("%")
+    number = float(given.strip().rstrip("%")) if isinstance(given, str) else float(given)
+    if percent:
+        number /= _FULL_MARKS
+    if isinstance(given, bool) or not math.isfinite(number) or not 0 <= number <= 1:
+        raise ValueError(f"the judge's score {given!r:.40} is not from 0 to 1")
+    return number
+
+
+# --- which of them is asked ---------------------------------------------------------------------------------------
+
+
+def choose_evaluator(
+    config: TeamConfig, *, simple: EvaluationStrategy, judge: EvaluationStrategy | None
+) -> tuple[EvaluationStrategy, str | None]:
+    """Who reviews, and a warning when that is less than the risk asks for.
+
+    AUTO: LOW and MEDIUM the rubric, HIGH the judge, or the rubric with a warning when there is no judge. AGENT without
+    a judge is a `ConfigurationError`.
+    """
+    preference = config.evaluator_preference
+    if preference is EvaluatorPreference.AGENT:
+        if judge is None:
+            raise ConfigurationError(
+                "TeamConfig.evaluator_preference is AGENT and there is no judge: pass judge=... to the coordinator"
+            )
+        return judge, None
+    if preference is EvaluatorPreference.AUTO and config.risk_profile is RiskProfile.HIGH:
+        if judge is not None:
+            return judge, None
+        return simple, "the risk is HIGH and there is no judge: the rubric reviews instead"
+    return simple, None
+
+
+# --- the wrapper --------------------------------------------------------------------------------------------------
+
+
+class Review(Value, frozen=True, kw_only=True):
+    """A verdict as the coordinator takes it, what it cost, and what was odd. `interrupted`: there is none."""
+
+    verdict: EvaluationVerdict
+    warning: str | None = None
+    usage: Usage = Usage()
+    cost: Decimal | None = None
+    interrupted: bool = False
+
+
+async def review(
+    strategy: EvaluationStrategy,
+    context: EvaluationContext,
+    *,
+    seconds: float,
+    stop: asyncio.Future[Any] | None = None,
+    on_stop: Callable[[], None] | None = None,
+) -> Review:
+    """Ask a reviewer; whatever it does, the answer is a verdict.
+
+    A crash, silence for `seconds`, None, nonsense and a score out of range become REVIEW_EXCEEDED. `stop` ends it
+    early; `on_stop` is called when the reviewer has to stop, so that a judge's run can be cancelled.
+    """
+    if type(strategy) is SimpleEvaluationStrategy:
+        return Review(verdict=strategy.judge(context))
+    bill = _Bill()
+    if context.ask is not None:
+        context = replace(context, ask=bill.keep(context.ask))
+    task = asyncio.get_running_loop().create_task(_evaluated(strategy, context), name=f"review {context.step.id}")
+    waited = {task} if stop is None else {task, stop}
+    try:
+        await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        answer = await _stopped(task, on_stop) if not task.done() else _answer(task)
+    interrupted = not isinstance(answer, EvaluationVerdict) and stop is not None and stop.done()
+    verdict, warning = _accepted(answer, context.config)
+    if answer is _SILENT and not interrupted:
+        verdict = _no_review(f"the reviewer did not answer within {seconds:g} s")
+    return Review(verdict=verdict, warning=warning, usage=bill.usage, cost=bill.cost, interrupted=interrupted)
+
+
+_SILENT = object()
+
+
+async def _evaluated(strategy: Any, context: EvaluationContext) -> Any:
+    answer = strategy.evaluate(context)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _stopped(task: asyncio.Task[Any], on_stop: Callable[[], None] | None) -> object:
+    from glidepath.teams.supervise import wait_for_all
+
+    if on_stop is not None:
+        on_stop()
+        await wait_for_all({task}, PATIENCE)
+    if not task.done():
+        task.cancel()
+        await wait_for_all({task}, PATIENCE)
+    if task.done() and not task.cancelled():
+        task.exception()  # it has been looked at
+    return _SILENT
+
+
+def _answer(task: asyncio.Task[Any]) -> object:
+    if task.cancelled():
+        return RuntimeError("the reviewer was cancelled")
+    return task.exception() or task.result()
+
+
+def _accepted(answer: Any, config: TeamConfig) -> tuple[EvaluationVerdict, str | None]:
+    if isinstance(answer, BaseException):
+        return _no_review(f"the reviewer crashed: {type(answer).__name__}: {answer}"), None
+    if not isinstance(answer, EvaluationVerdict):
+        said = "nothing" if answer is None or answer is _SILENT else f"{answer!r:.80}"
+        return _no_review(f"the reviewer answered {said}"), None
+    try:
+        answer = EvaluationVerdict(
+            outcome=answer.outcome, score=answer.score, feedback=answer.feedback, suggestions=answer.suggestions
+        )
+    except (ConfigurationError, TypeError) as error:
+        return _no_review(f"the reviewer's verdict is out of range: {error}"), None
+    if answer.outcome is VerdictOutcome.AUTO_PASS_WITH_WARNING:
+        if config.auto_pass and config.risk_profile is RiskProfile.LOW:
+            return answer, f"passed without a review: {answer.feedback}".rstrip(": ")
+        return _no_review("AUTO_PASS_WITH_WARNING counts only with TeamConfig.auto_pass, at LOW risk"), None
+    return answer, None
+
+
+def _no_review(why: str) -> EvaluationVerdict:
+    return EvaluationVerdict(outcome=VerdictOutcome.REVIEW_EXCEEDED, feedback=why)
+
+
+class _Bill:
+    """What a reviewer's runs cost."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.cost: Decimal | None = None
+
+    def keep(self, ask: Callable[[Agent, str], Awaitable[RunResult]]) -> Callable[[Agent, str], Awaitable[RunResult]]:
+        """The same `ask`, with its runs on this bill."""
+
+        async def billed(agent: Agent, prompt: str) -> RunResult:
+            result = await ask(agent, prompt)
+            self.usage, self.cost = self.usage + result.usage, add_cost(self.cost, result.cost)
+            return result
+
+        return billed

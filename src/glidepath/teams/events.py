@@ -1,0 +1,221 @@
+"""What happened in a team, in the past tense. They go to the same observers as the events of a run.
+
+Every team event carries the request (`run_id`, also as `request_id`), the team, a sequence number without gaps, the
+time, and the step and attempt it is about, if any. `Team.emit` writes the envelope; whoever makes an event gives only
+what it says. The first event of an execution is `TeamStarted`; the last is exactly one of `TERMINAL`.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from glidepath._wire import Codec
+from glidepath.events import Event, UnknownEvent
+from glidepath.messages import Usage
+from glidepath.plugins import snake_case
+from glidepath.teams.values import (
+    EvaluationVerdict,
+    StepOutcome,
+    TeamExecutionPlan,
+    TeamExecutionRequest,
+    TeamResult,
+    TeamStatus,
+)
+
+__all__ = [
+    "TEAM_EVENTS",
+    "TERMINAL",
+    "EvaluationResult",
+    "EvaluationStarted",
+    "Handoff",
+    "PlanReady",
+    "StepAssigned",
+    "StepAttempted",
+    "StepCompleted",
+    "StepSteered",
+    "TeamCancelled",
+    "TeamCompleted",
+    "TeamEvent",
+    "TeamFailed",
+    "TeamPaused",
+    "TeamStarted",
+    "TeamTimeout",
+]
+
+
+class TeamEvent(Event, frozen=True, kw_only=True):
+    """The envelope of every team event. `step_id` and `attempt` are None where the event is about the whole team."""
+
+    run_id: str = ""
+    parent_id: str | None = None
+    sequence: int = 0
+    time: float = 0.0
+    team: str = ""
+    step_id: str | None = None
+    attempt: int | None = None
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request this belongs to."""
+        return self.run_id
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind, as TEAM_STARTED."""
+        return snake_case(type(self).__name__).upper()
+
+
+class TeamStarted(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """An execution began; `resumed` when it goes on with what an earlier one left."""
+
+    request: TeamExecutionRequest
+    coordinator: str = ""
+    members: tuple[str, ...] = ()
+    resumed: bool = False
+
+
+class PlanReady(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """The plan is made and valid."""
+
+    plan: TeamExecutionPlan
+    usage: Usage = Usage()
+    cost: Decimal | None = None
+
+
+class StepAssigned(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """A member starts an attempt at a step."""
+
+    member: str
+    senior: bool = False
+
+
+class StepAttempted(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """An attempt ended: which run it was, how that ended, what it produced and cost."""
+
+    member: str
+    member_run_id: str
+    state: str
+    outcome: str
+    artifact: str = ""
+    usage: Usage = Usage()
+    cost: Decimal | None = None
+    senior: bool = False
+
+
+class StepCompleted(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """A step ended for good; `outcome.state` says how."""
+
+    outcome: StepOutcome
+
+
+class EvaluationStarted(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """An artifact is being judged."""
+
+    evaluator: str
+    arbiter: bool = False
+
+
+class EvaluationResult(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """The verdict on an artifact, as the coordinator took it; `usage` and `cost` of the judge."""
+
+    evaluator: str
+    verdict: EvaluationVerdict
+    arbiter: bool = False
+    usage: Usage = Usage()
+    cost: Decimal | None = None
+
+
+class Handoff(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """A step is handed to somebody else: `to` is senior, arbiter, person, or the name of a member."""
+
+    to: str
+    reason: str
+    artifact: str = ""
+
+
+class StepSteered(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """A person spoke to a step (`action` steer) or stopped it (`action` stop)."""
+
+    action: str
+    text: str = ""
+
+
+class TeamPaused(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """The execution ended and can go on: a plan waits for confirmation, or steps wait for a person."""
+
+    result: TeamResult
+
+
+class TeamCompleted(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """The team delivered; `result.status` is COMPLETED or DEGRADED."""
+
+    result: TeamResult
+
+
+class TeamFailed(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """The team did not deliver."""
+
+    result: TeamResult
+
+
+class TeamTimeout(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """The team's time was up; the result keeps what there was."""
+
+    result: TeamResult
+
+
+class TeamCancelled(TeamEvent, frozen=True, tag=True, kw_only=True):
+    """The team was stopped; the result keeps what there was."""
+
+    result: TeamResult
+
+
+TEAM_EVENTS: tuple[type[TeamEvent], ...] = (
+    TeamStarted,
+    PlanReady,
+    StepAssigned,
+    StepAttempted,
+    StepCompleted,
+    EvaluationStarted,
+    EvaluationResult,
+    Handoff,
+    StepSteered,
+    TeamPaused,
+    TeamTimeout,
+    TeamCompleted,
+    TeamFailed,
+    TeamCancelled,
+)
+"""Every kind of team event."""
+
+TERMINAL: tuple[type[TeamEvent], ...] = (TeamPaused, TeamTimeout, TeamCompleted, TeamFailed, TeamCancelled)
+"""The kinds that end an execution."""
+
+_ENDINGS: dict[TeamStatus, Any] = {
+    TeamStatus.COMPLETED: TeamCompleted,
+    TeamStatus.DEGRADED: TeamCompleted,
+    TeamStatus.FAILED: TeamFailed,
+    TeamStatus.TIMEOUT: TeamTimeout,
+    TeamStatus.CANCELLED: TeamCancelled,
+    TeamStatus.PAUSED: TeamPaused,
+}
+
+
+def ending(result: TeamResult) -> TeamEvent:
+    """The terminal event of a result."""
+    event: TeamEvent = _ENDINGS[result.status](result=result)
+    return event
+
+
+def codec() -> Codec[Any, UnknownEvent]:
+    """A reader and writer of one team event."""
+    union: Any = TEAM_EVENTS[0]
+    for kind in TEAM_EVENTS[1:]:
+        union = union | kind
+    return Codec(
+        union,
+        tag_field="event",
+        tags=frozenset(kind.__name__ for kind in TEAM_EVENTS),
+        unknown=lambda event, raw: UnknownEvent(event=event, raw=raw),
+    )

@@ -1,0 +1,348 @@
+"""One execution, from TEAM_STARTED to its one terminal event: what all our coordinators have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from glidepath._wire import replace
+from glidepath.agent import Agent
+from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.teams.board import Board
+from glidepath.teams.events import PlanReady, StepAssigned, StepAttempted, StepCompleted, TeamStarted, ending
+from glidepath.teams.planner import PlanningFailed, make_plan
+from glidepath.teams.prompts import step_prompt
+from glidepath.teams.seat import Seat
+from glidepath.teams.supervise import wait_for_all
+from glidepath.teams.team import Member, Team, linked
+from glidepath.teams.values import (
+    StepOutcome,
+    StepState,
+    TeamExecutionPlan,
+    TeamExecutionRequest,
+    TeamResult,
+    TeamStatus,
+    TeamStep,
+)
+
+__all__ = ["Execution", "conduct"]
+
+Perform: TypeAlias = Callable[[Seat], Awaitable[StepOutcome | None]]
+Pick: TypeAlias = Callable[[TeamStep], Member | None]
+PATIENCE = 5.0
+
+
+async def conduct(execution: Execution, team: Team, body: Callable[[], Awaitable[None]]) -> TeamResult:
+    """Carry out an execution; lets go of the team when the execution itself has bound it."""
+    try:
+        return await execution.conduct(body)
+    finally:
+        if execution.team is not team:
+            await execution.team.close()
+
+
+class Execution:
+    """The live state of one execution. The only thing that is mutable here."""
+
+    def __init__(self, request: TeamExecutionRequest, team: Team, coordinator: str) -> None:
+        self.request = request
+        self.config = request.config
+        self.team = team.bound(request)
+        self.coordinator = coordinator
+        self.board: Board | None = None
+        self.seats: dict[str, Seat] = {}
+        self.warnings: list[str] = []
+        self.failure = ""
+        self.winding_down = ""
+        self.halted: tuple[TeamStatus, str] | None = None
+        self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    # --- from beginning to end ----------------------------------------------------------------------------------
+
+    async def conduct(self, body: Callable[[], Awaitable[None]]) -> TeamResult:
+        """Announce, do, clean up, conclude, announce."""
+        team = self.team
+        names = tuple(member.name for member in team.members)
+        team.emit(
+            TeamStarted(
+                request=self.request, coordinator=self.coordinator, members=names, resumed=team.past is not None
+            )
+        )
+        timer = self._loop.call_at(team.bond.deadline, self.halt, TeamStatus.TIMEOUT, "the team's time is up")
+        team.cancel.subscribe(self._hear)
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            await body()
+        except asyncio.CancelledError as stop:
+            cancelled = stop
+            self.halt(TeamStatus.CANCELLED, "the caller's task was cancelled")
+        except PlanningFailed as failed:
+            self.failure = str(failed)
+        except Exception as defect:
+            self.failure = f"internal: {type(defect).__name__}: {defect}"
+        finally:
+            timer.cancel()
+            team.cancel.unsubscribe(self._hear)
+        await self._drain()
+        result = self._conclude()
+        team.emit(ending(result))
+        if cancelled is not None:
+            raise cancelled
+        return result
+
+    def _hear(self, what: str, reason: str) -> None:
+        """The team's token spoke, from whatever thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._heard, what, reason)
+        except RuntimeError:  # the loop is closed: there is nothing left to stop
+            return
+
+    def _heard(self, what: str, reason: str) -> None:
+        if what == "cancel":
+            self.halt(TeamStatus.CANCELLED, reason or "cancelled")
+        else:
+            self.winding_down = reason or "asked to finish up"
+            self._changed.set()
+
+    def halt(self, status: TeamStatus, reason: str) -> None:
+        """Stop everything; the first reason counts."""
+        if self.halted is None:
+            self.halted = (status, reason)
+            self.stopping.set_result(None)
+        for seat in self.seats.values():
+            seat.interrupt(reason)
+        self._changed.set()
+
+    async def _drain(self) -> None:
+        """Nothing of this execution is at work afterwards."""
+        if self._tasks:
+            for seat in self.seats.values():
+                seat.interrupt("the team has ended")
+            tasks = tuple(self._tasks.values())
+            await wait_for_all(tasks, PATIENCE)
+            late = [task for task in tasks if not task.done()]
+            for task in late:
+                task.cancel()
+            if late:
+                await wait_for_all(late, PATIENCE)
+        for seat in self.seats.values():
+            seat.close()
+
+    def _conclude(self) -> TeamResult:
+        team, board = self.team, self.board
+        status, reason = TeamStatus.FAILED, self.failure
+        if self.failure:
+            self._close_open_steps(self.failure)
+        elif self.halted is not None and (board is None or self._close_open_steps(self.halted[1])):
+            status, reason = self.halted
+        elif board is None or self.request.plan_only:
+            status, reason = TeamStatus.PAUSED, "the plan waits for confirmation"
+        elif self.winding_down and self._close_open_steps(self.winding_down):
+            status, reason = TeamStatus.CANCELLED, self.winding_down
+        else:
+            status = board.status()
+            reason = _reason(board, status)
+        usage, cost = team.spent
+        warnings = [*self.warnings, *team.bond.channel.warnings]
+        if board is not None:
+            for outcome in board.outcomes_in_order():
+                warnings += [f"step {outcome.step_id}: {warning}" for warning in outcome.warnings]
+        return TeamResult(
+            request=self.request,
+            team=team.name,
+            status=status,
+            plan=None if board is None else board.plan,
+            step_outcomes=() if board is None else board.outcomes_in_order(),
+            final_output="" if board is None else board.final_output(),
+            reason=reason,
+            duration=team.bond.elapsed,
+            warnings=tuple(dict.fromkeys(warnings)),
+            usage=usage,
+            cost=cost,
+            sequence=team.bond.channel.sequence + 1,
+        )
+
+    def _close_open_steps(self, reason: str) -> bool:
+        """Close what the end of the team left open; True when something was cut short by it."""
+        board = self.board
+        if board is None:
+            return True
+        for step in board.plan.steps:
+            if not board.states[step.id].terminal:
+                known = board.outcomes.get(step.id)
+                outcome = StepOutcome(step_id=step.id, state=StepState.CANCELLED, reason=reason)
+                if known is not None:
+                    outcome = replace(known, state=StepState.CANCELLED, reason=reason, pending=(), session_id=None)
+                board.close(outcome)
+        return StepState.CANCELLED in board.states.values()
+
+    # --- planning -----------------------------------------------------------------------------------------------
+
+    async def plan(self, planner: Agent | None) -> bool:
+        """Make the plan, or take over that of an earlier execution; False when there is nothing to carry out."""
+        past = self.team.past
+        plan = past.plan if past is not None else None
+        if plan is None or (past is not None and past.result is not None and not past.outcomes):
+            cancel, let_go = linked(self.team.cancel)
+            timer = self._loop.call_later(self.config.step_timeout, cancel.cancel, "planning took too long")
+            try:
+                request = self.request if plan is None else replace(self.request, plan=plan)
+                plan, warning = await make_plan(request, self.team, planner, cancel)
+            finally:
+                timer.cancel()
+                let_go()
+            if warning is not None:
+                self.warnings.append(warning)
+            if self.halted is not None:
+                return False
+            usage, cost = self.team.spent
+            if past is not None:
+                usage, cost = type(usage)(), None
+            self.team.emit(PlanReady(plan=plan, usage=usage, cost=cost))
+        self._set_up(plan)
+        return not self.request.plan_only and self.halted is None
+
+    def _set_up(self, plan: TeamExecutionPlan) -> None:
+        self.board = Board(plan, self.config.dependency_failure)
+        past = self.team.past
+        if past is not None:
+            known = {step.id for step in plan.steps}
+            for outcome in past.outcomes:
+                if outcome.step_id in known:
+                    self.board.restore(outcome)
+
+    # --- dispatch -----------------------------------------------------------------------------------------------
+
+    async def work(self, perform: Perform, pick: Pick) -> None:
+        """Run whatever is ready, as many at once as allowed, until nothing can go on."""
+        assert self.board is not None  # noqa: S101 - planned
+        most = self.config.resource_constraint.max_parallel_steps
+        while self.halted is None and not self.failure:
+            self._skip_blocked()
+            self._changed.clear()
+            if not self.winding_down:
+                for step in self.board.ready():
+                    if most is not None and len(self._tasks) >= most:
+                        break
+                    member = pick(step)
+                    if member is not None:
+                        self._start(step, member, perform)
+            if not self._tasks:
+                return
+            await self._changed.wait()
+            if self.team.bond.channel.failure is not None:
+                self.failure = f"the journal cannot be written: {self.team.bond.channel.failure}"
+
+    def _skip_blocked(self) -> None:
+        board = self.board
+        assert board is not None  # noqa: S101 - planned
+        while blocked := board.blocked():
+            for step, to_blame in blocked:
+                reason = f"step {to_blame} did not deliver"
+                self._close(StepOutcome(step_id=step.id, state=StepState.SKIPPED, reason=reason))
+
+    def seat(self, step: TeamStep) -> Seat:
+        """The seat of a step; made when it is first needed."""
+        seat = self.seats.get(step.id)
+        if seat is None:
+            past = self.team.past
+            seat = Seat(step, self.team.cancel, past.steps.get(step.id) if past is not None else None)
+            self.seats[step.id] = seat
+        return seat
+
+    def _start(self, step: TeamStep, member: Member, perform: Perform) -> None:
+        assert self.board is not None  # noqa: S101 - planned
+        seat = self.seat(step)
+        seat.member = member
+        self.board.move(step.id, StepState.IN_FLIGHT)
+        self._tasks[step.id] = self._loop.create_task(self._step(seat, perform), name=f"team step {step.id}")
+
+    async def _step(self, seat: Seat, perform: Perform) -> None:
+        board = self.board
+        assert board is not None  # noqa: S101 - planned
+        self.team.mailboxes.open(seat.inbox)
+        try:
+            seat.start_clock(self.config.step_timeout)
+            outcome = await perform(seat)
+            if outcome is None:
+                board.move(seat.step.id, StepState.PENDING)
+            else:
+                self._close(outcome)
+        except asyncio.CancelledError:
+            self._close(seat.outcome(StepState.CANCELLED, "did not stop in time"))
+        except Exception as defect:
+            if not board.states[seat.step.id].terminal:
+                self._close(seat.outcome(StepState.FAILED, f"internal: {type(defect).__name__}: {defect}"))
+        finally:
+            self.team.mailboxes.close()
+            self._tasks.pop(seat.step.id, None)
+            if board.states[seat.step.id].terminal:
+                seat.close()
+            self._changed.set()
+
+    def _close(self, outcome: StepOutcome) -> None:
+        assert self.board is not None  # noqa: S101 - planned
+        self.board.close(outcome)
+        if outcome.state is not StepState.WAITING:
+            self.team.emit(StepCompleted(step_id=outcome.step_id, attempt=outcome.attempts or None, outcome=outcome))
+
+    def close_idle(self, seat: Seat) -> None:
+        """Close a step that was stopped while nobody worked on it."""
+        if seat.step.id not in self._tasks:
+            self._close(seat.outcome(StepState.SKIPPED, f"stopped: {seat.stopped}"))
+            self._changed.set()
+
+    # --- one attempt --------------------------------------------------------------------------------------------
+
+    async def attempt(self, seat: Seat, agent: Agent | None = None) -> RunResult:
+        """Let the member (or a senior) work on the step once; the seat takes in what came of it."""
+        team, board, step, member = self.team, self.board, seat.step, seat.member
+        assert board is not None and member is not None  # noqa: S101, PT018 - planned and assigned
+        senior = agent is not None
+        upstream = [board.outcomes[name] for name in step.depends_on if name in board.outcomes]
+        prompt = step_prompt(self.request, step, upstream, seat.verdicts, seat.artifact or seat.best, seat.notes)
+        seat.attempts += 1
+        attempt = seat.attempts
+        team.emit(StepAssigned(step_id=step.id, attempt=attempt, member=member.name, senior=senior))
+        steerable = team.mailboxes.steerable(member.agent if agent is None else agent)
+        result = await team.ask(steerable, prompt, cancel=seat.token)
+        artifact = seat.take(result)
+        team.emit(
+            StepAttempted(
+                step_id=step.id,
+                attempt=attempt,
+                member=member.name,
+                member_run_id=result.run_id,
+                state=result.state.name,
+                outcome=result.outcome.name,
+                artifact=artifact,
+                usage=result.usage,
+                cost=result.cost,
+                senior=senior,
+            )
+        )
+        return result
+
+    def cut_short(self, seat: Seat, result: RunResult | None = None) -> StepOutcome | None:
+        """How the step ends when it may not go on: stopped, cancelled, waiting for a person; None when it may."""
+        if seat.stopped is not None:
+            return seat.outcome(StepState.SKIPPED, f"stopped: {seat.stopped}")
+        if self.halted is not None:
+            return seat.outcome(StepState.CANCELLED, self.halted[1])
+        if result is not None and result.outcome is LoopOutcome.PAUSED:
+            return seat.outcome(StepState.WAITING, "waits for a person", result.text)
+        return None
+
+
+def _reason(board: Board, status: TeamStatus) -> str:
+    if status is TeamStatus.COMPLETED:
+        return ""
+    waiting = board.in_state(StepState.WAITING)
+    if waiting:
+        return f"waits for a person: {', '.join(step.id for step in waiting)}"
+    lost = [outcome for outcome in board.outcomes_in_order() if outcome.state is not StepState.COMPLETED]
+    return "; ".join(f"step {outcome.step_id} {outcome.state.value}: {outcome.reason}" for outcome in lost[:5])

@@ -1,0 +1,71 @@
+"""How a person's words reach a member that is already at work."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.agent import Agent
+from glidepath.spi import Plugin, PollContext
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Mailboxes"]
+
+
+class Mailbox(Plugin):
+    """Gives a running member the notes for its step: after each turn, and before it would be done."""
+
+    name = "team_mailbox"
+
+    def __init__(self, boxes: dict[asyncio.Task[Any] | None, list[str]]) -> None:
+        self._boxes = boxes
+        self._notes: list[str] | None = None
+
+    def for_run(self) -> Plugin:
+        """The mailbox of the step whose task this run lives in."""
+        mine = Mailbox(self._boxes)
+        mine._notes = self._boxes.get(asyncio.current_task())
+        return mine
+
+    def _take(self) -> Sequence[str] | None:
+        if not self._notes:
+            return None
+        notes = [f"A note from the person in charge: {note}" for note in self._notes]
+        self._notes.clear()
+        return notes
+
+    def steering(self, context: PollContext) -> Any:  # noqa: ARG002 - the hook's signature
+        """Notes that came during the last turn."""
+        return self._take()
+
+    def follow_up(self, context: PollContext) -> Any:  # noqa: ARG002 - the hook's signature
+        """Notes that came during what would have been the last turn."""
+        return self._take()
+
+
+class Mailboxes:
+    """The mailboxes of a team: one for each step at work."""
+
+    def __init__(self) -> None:
+        self._boxes: dict[asyncio.Task[Any] | None, list[str]] = {}
+        self._agents: dict[int, tuple[Agent, Agent]] = {}
+
+    def steerable(self, agent: Agent) -> Agent:
+        """The same agent with a mailbox; made once."""
+        known = self._agents.get(id(agent))
+        if known is None:
+            config = replace(agent.config, plugins=(*agent.config.plugins, Mailbox(self._boxes)))
+            known = (agent, Agent(config))
+            self._agents[id(agent)] = known
+        return known[1]
+
+    def open(self, notes: list[str]) -> None:
+        """Notes put into this list reach the runs of the current task."""
+        self._boxes[asyncio.current_task()] = notes
+
+    def close(self) -> None:
+        """The current task has no runs any more."""
+        self._boxes.pop(asyncio.current_task(), None)

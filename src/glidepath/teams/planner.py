@@ -1,0 +1,141 @@
+"""From a goal to a plan: a model's plan, checked and repaired once; or a deterministic one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from glidepath.agent import Agent
+from glidepath.errors import ConfigurationError
+from glidepath.run import CancelToken
+from glidepath.teams.answers import json_in
+from glidepath.teams.prompts import plan_prompt, repair_prompt
+from glidepath.teams.values import (
+    PlannerFailureMode,
+    RoleDefinition,
+    TeamExecutionPlan,
+    TeamExecutionRequest,
+    TeamStep,
+)
+
+if TYPE_CHECKING:
+    from glidepath.teams.team import Member, Team
+
+__all__ = ["PlanningFailed", "candidates", "check_plan", "deterministic_plan", "make_plan", "read_plan"]
+
+MAX_STEPS = 40
+
+
+class PlanningFailed(Exception):  # noqa: N818 - not an error of the program: what happened
+    """There is no plan that can be used."""
+
+
+async def make_plan(
+    request: TeamExecutionRequest, team: Team, planner: Agent | None, cancel: CancelToken
+) -> tuple[TeamExecutionPlan, str | None]:
+    """The plan for a request, and a warning when it is not the planner's; raises `PlanningFailed`.
+
+    A given plan is used. Without a planner the plan is deterministic. A planner's plan that is not valid is repaired
+    once; then `planner_failure_mode` decides.
+    """
+    if request.plan is not None:
+        check_plan(request.plan, team)
+        return request.plan, None
+    if planner is None:
+        return _deterministic(request, team), None
+    problem = ""
+    prompt = plan_prompt(request, team.members, MAX_STEPS)
+    for _ in range(2):
+        result = await team.ask(planner, prompt, cancel=cancel)
+        try:
+            plan = read_plan(result.text, request)
+            check_plan(plan, team)
+            return plan, None
+        except PlanningFailed as failure:
+            problem = str(failure)
+            if not result.text.strip() and result.cause is not None:
+                problem = f"the planner ended {result.outcome.name}: {result.cause.reason}"
+            prompt = repair_prompt(request, result.text, problem)
+        if cancel.cancelled:
+            break
+    if request.config.planner_failure_mode is PlannerFailureMode.FAIL_FAST:
+        raise PlanningFailed(f"no valid plan: {problem}")
+    return _deterministic(request, team), f"the plan is deterministic, because the planner failed: {problem}"
+
+
+def _deterministic(request: TeamExecutionRequest, team: Team) -> TeamExecutionPlan:
+    plan = deterministic_plan(request)
+    check_plan(plan, team)
+    return plan
+
+
+def deterministic_plan(request: TeamExecutionRequest) -> TeamExecutionPlan:
+    """A plan without a model: one step for each role, each building on the one before; without roles, one step."""
+    if not request.roles:
+        steps: tuple[TeamStep, ...] = (TeamStep(id="goal", description=request.goal),)
+        return TeamExecutionPlan(steps=steps, source="deterministic")
+    made: list[TeamStep] = []
+    for number, role in enumerate(request.roles, 1):
+        before = (made[-1].id,) if made else ()
+        description = role.instructions.strip() or f"Do the part of the {role.name}."
+        made.append(TeamStep(id=f"{number}-{role.name}", description=description, role=role, depends_on=before))
+    return TeamExecutionPlan(steps=tuple(made), source="deterministic")
+
+
+def read_plan(text: str, request: TeamExecutionRequest) -> TeamExecutionPlan:
+    """The plan in a planner's answer; raises `PlanningFailed` with what is wrong."""
+    found = json_in(text)
+    if found is None:
+        raise PlanningFailed("there is no JSON object in the answer")
+    steps = found.get("steps")
+    if not isinstance(steps, list) or not steps:
+        raise PlanningFailed('"steps" must be a list with at least one step')
+    if len(steps) > MAX_STEPS:
+        raise PlanningFailed(f"there are {len(steps)} steps; at most {MAX_STEPS} are allowed")
+    roles = {role.name: role for role in request.roles}
+    try:
+        return TeamExecutionPlan(steps=tuple(_step(step, roles) for step in steps), source="planner")
+    except ConfigurationError as error:
+        raise PlanningFailed(str(error)) from None
+
+
+def _step(step: Any, roles: dict[str, RoleDefinition]) -> TeamStep:
+    if not isinstance(step, dict):
+        raise PlanningFailed(f"a step must be an object, not {step!r:.80}")
+    role = step.get("role")
+    if role is not None and not (isinstance(role, str) and role in roles):
+        if roles:
+            raise PlanningFailed(f"step {step.get('id')!r}: there is no role {role!r:.80}; use {', '.join(roles)}")
+        role = None
+    needed = step.get("depends_on") or ()
+    if isinstance(needed, str):
+        needed = (needed,)
+    if not isinstance(needed, list | tuple):
+        raise PlanningFailed(f"step {step.get('id')!r}: depends_on must be a list of ids")
+    return TeamStep(
+        id=str(step.get("id", "")),
+        description=step.get("description", ""),
+        role=None if role is None else roles[role],
+        depends_on=tuple(str(name) for name in needed),
+    )
+
+
+def check_plan(plan: TeamExecutionPlan, team: Team) -> None:
+    """Raise `PlanningFailed` when a step has nobody who can do it."""
+    for step in plan.steps:
+        if not candidates(step, team.members):
+            raise PlanningFailed(f"step {step.id!r}: {_nobody(step, team)}")
+
+
+def _nobody(step: TeamStep, team: Team) -> str:
+    capability = step.role.required_capability if step.role is not None else None
+    if step.member is None:
+        return f"no member offers {capability!r}"
+    if step.member not in {member.name for member in team.members}:
+        return f"there is no member {step.member!r}"
+    return f"member {step.member!r} does not offer {capability!r}"
+
+
+def candidates(step: TeamStep, members: tuple[Member, ...]) -> list[Member]:
+    """Who can do a step: the pinned member, or all who offer what its role requires."""
+    capability = step.role.required_capability if step.role is not None else None
+    return [member for member in members if member.offers(capability) and step.member in (None, member.name)]

@@ -1,0 +1,154 @@
+"""One step at work: its attempts, its clock, and every hand that can stop it."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from glidepath.messages import Usage
+from glidepath.outcome import LoopOutcome, PendingCall, RunResult
+from glidepath.teams.journal import StepPast, add_cost
+from glidepath.teams.team import Member, linked
+from glidepath.teams.values import EvaluationVerdict, StepOutcome, StepState, TeamStep, VerdictOutcome
+
+if TYPE_CHECKING:
+    from glidepath.run import CancelToken
+
+__all__ = ["Seat"]
+
+_LANDING = 20.0  # seconds before the end of a step's time at which its member is asked to deliver
+
+
+class Seat:
+    """Everything one step knows about itself while it is at work."""
+
+    def __init__(self, step: TeamStep, team_cancel: CancelToken, past: StepPast | None) -> None:
+        past = past or StepPast()
+        self.step = step
+        self.member: Member | None = None
+        self.token, self._let_go = linked(team_cancel)
+        self.attempts = past.attempts
+        self.verdicts: list[EvaluationVerdict] = list(past.verdicts)
+        self.artifact = past.artifact
+        """What the last attempt delivered."""
+        self.unreviewed = past.unreviewed
+        self.best = past.artifact
+        self.best_score = -1.0
+        self.senior_asked = past.senior
+        self.notes: list[str] = list(past.notes)
+        """What a person said, for the prompts of all further attempts."""
+        self.inbox: list[str] = []
+        """What a person said that no attempt has heard."""
+        self.warnings: list[str] = []
+        self.usage: Usage = past.usage
+        self.cost: Decimal | None = past.cost
+        self.expired = False
+        self.broke = False
+        """The budget has no room for another attempt."""
+        self.stopped: str | None = None
+        self.pending: tuple[PendingCall, ...] = ()
+        self.session_id: str | None = None
+        self.interrupted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deadline: float | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+
+    # --- the clock and the hands --------------------------------------------------------------------------------
+
+    def start_clock(self, seconds: float) -> None:
+        """The step's time runs from its first attempt; shortly before the end its member is asked to deliver."""
+        loop = asyncio.get_running_loop()
+        if self._deadline is None:
+            self._deadline = loop.time() + seconds
+            landing = min(_LANDING, seconds / 4)
+            self._timers = [
+                loop.call_at(self._deadline - landing, self.token.wind_down, "the step's time is nearly up"),
+                loop.call_at(self._deadline, self.expire),
+            ]
+
+    def time_left(self) -> float:
+        """Seconds until the step's time is up."""
+        if self._deadline is None:
+            return 0.0
+        return max(0.0, self._deadline - asyncio.get_running_loop().time())
+
+    def expire(self) -> None:
+        """The step's time is up."""
+        self.expired = True
+        self.interrupt("the step's time is up")
+
+    def stop(self, reason: str) -> None:
+        """A person stops the step."""
+        self.stopped = reason
+        self.interrupt(reason)
+
+    def interrupt(self, reason: str) -> None:
+        """End whatever the step waits for."""
+        self.token.cancel(reason)
+        if not self.interrupted.done():
+            self.interrupted.set_result(None)
+
+    def close(self) -> None:
+        """Nothing of this step is at work any more."""
+        for timer in self._timers:
+            timer.cancel()
+        self._let_go()
+
+    # --- what came of it ----------------------------------------------------------------------------------------
+
+    def take(self, result: RunResult) -> str:
+        """Take in how an attempt ended; what it delivered for review, blank when that is nothing."""
+        self.usage, self.cost = self.usage + result.usage, add_cost(self.cost, result.cost)
+        delivered = result.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) and result.stop_reason != "refusal"
+        self.artifact = result.text if delivered else ""
+        self.unreviewed = bool(self.artifact.strip())
+        self.inbox.clear()  # what came too late for this attempt is in the notes of the next
+        if result.text.strip() and (self.unreviewed or self.best_score < 0):
+            self.best = result.text
+        source = result.cause.source if result.cause is not None else ""
+        self.broke = not result.iterations and source in _BUDGET
+        if result.outcome is LoopOutcome.PAUSED:
+            self.pending, self.session_id = result.pending, result.session_id
+        return self.artifact
+
+    def judged(self, verdict: EvaluationVerdict) -> None:
+        """Take in a verdict on the last artifact."""
+        self.verdicts.append(verdict)
+        self.unreviewed = False
+        if self.artifact.strip() and verdict.score >= self.best_score:
+            self.best, self.best_score = self.artifact, verdict.score
+
+    def outcome(self, state: StepState, reason: str = "", output: str | None = None) -> StepOutcome:
+        """What became of the step."""
+        return StepOutcome(
+            step_id=self.step.id,
+            state=state,
+            output=self.best if output is None else output,
+            attempts=self.attempts,
+            verdicts=tuple(self.verdicts),
+            member=self.member.name if self.member is not None else None,
+            reason=reason,
+            warnings=tuple(dict.fromkeys(self.warnings)),
+            usage=self.usage,
+            cost=self.cost,
+            stopped=self.stopped is not None,
+            pending=self.pending if state is StepState.WAITING else (),
+            session_id=self.session_id if state is StepState.WAITING else None,
+        )
+
+
+_BUDGET = frozenset({"TokenBudgetConstraint", "CostLimitConstraint", "max_tokens", "max_money", "budget"})
+
+
+def refused(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
+    """The coordinator's own verdict on an attempt that nobody needs to review."""
+    outcome: Any = VerdictOutcome.REVIEW_EXCEEDED if exceeded else VerdictOutcome.REVISE
+    return EvaluationVerdict(outcome=outcome, feedback=feedback)
+
+
+def why(result: RunResult) -> str:
+    """How an attempt ended, for people and for the next attempt."""
+    if result.stop_reason == "refusal":
+        return "the member refused"
+    cause = f" ({result.cause.source}: {result.cause.reason})" if result.cause is not None else ""
+    return f"the attempt ended {result.state.name}/{result.outcome.name}{cause}"

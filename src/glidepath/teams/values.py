@@ -1,0 +1,482 @@
+"""What a team is asked, what it plans, what its members deliver, and how it ended: frozen, checked at construction."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from glidepath._wire import Value, field, settle_field
+from glidepath.agent import Agent, Limits
+from glidepath.agent.limits import checked_int, checked_seconds
+from glidepath.errors import ConfigurationError
+from glidepath.messages import Usage
+from glidepath.outcome import PendingCall, RunResult
+
+__all__ = [
+    "DependencyFailure",
+    "EvaluationContext",
+    "EvaluationVerdict",
+    "EvaluatorPreference",
+    "PlannerFailureMode",
+    "RiskProfile",
+    "RoleDefinition",
+    "StepOutcome",
+    "StepState",
+    "TeamConfig",
+    "TeamExecutionPlan",
+    "TeamExecutionRequest",
+    "TeamResourceConstraint",
+    "TeamResult",
+    "TeamStatus",
+    "TeamStep",
+    "VerdictOutcome",
+]
+
+_MAX_NAME = 200
+
+
+class RiskProfile(str, Enum):
+    """What a mistake would cost: decides who reviews, and whether unreviewed work may be used."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class EvaluatorPreference(str, Enum):
+    """Who reviews: AUTO follows the risk profile."""
+
+    AUTO = "auto"
+    SIMPLE = "simple"
+    AGENT = "agent"
+
+
+class PlannerFailureMode(str, Enum):
+    """What happens when no valid plan can be had: fail the team, or go on with the deterministic plan."""
+
+    FAIL_FAST = "fail_fast"
+    FALLBACK = "fallback"
+
+
+class DependencyFailure(str, Enum):
+    """What happens to a step whose dependency did not deliver: it is skipped, or runs without it."""
+
+    BLOCK = "block"
+    RUN_DEGRADED = "run_degraded"
+
+
+class VerdictOutcome(str, Enum):
+    """What a reviewer says. REVIEW_EXCEEDED: no verdict can be had, somebody else must decide."""
+
+    PASS = "pass"  # noqa: S105 - a verdict
+    REVISE = "revise"
+    REVIEW_EXCEEDED = "review_exceeded"
+    AUTO_PASS_WITH_WARNING = "auto_pass_with_warning"  # noqa: S105 - a verdict
+
+
+class StepState(str, Enum):
+    """Where a step stands. The last five are terminal; the legal moves are in `glidepath.teams.board`."""
+
+    PENDING = "pending"
+    IN_FLIGHT = "in_flight"
+    EVALUATING = "evaluating"
+    ESCALATED = "escalated"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    DEGRADED = "degraded"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def delivered(self) -> bool:
+        """True when others may build on the step's output."""
+        return self in (StepState.COMPLETED, StepState.DEGRADED)
+
+    @property
+    def terminal(self) -> bool:
+        """True when the step has ended for good."""
+        return self in _TERMINAL
+
+
+_TERMINAL = frozenset(
+    {StepState.COMPLETED, StepState.DEGRADED, StepState.SKIPPED, StepState.FAILED, StepState.CANCELLED}
+)
+
+
+class TeamStatus(str, Enum):
+    """How a team ended. DEGRADED has an answer; PAUSED can go on."""
+
+    COMPLETED = "completed"
+    DEGRADED = "degraded"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    PAUSED = "paused"
+
+
+# --- checks -------------------------------------------------------------------------------------------------------
+
+
+def check_text(name: str, value: Any, *, blank: bool = False) -> None:
+    """Raise `ConfigurationError` unless `value` is a str that can be sent, and not blank unless that is allowed."""
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be a str, not {type(value).__name__}")
+    if not blank and not value.strip():
+        raise ConfigurationError(f"{name} must not be empty")
+    if "\0" in value:
+        raise ConfigurationError(f"{name} contains a NUL character; remove it")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{name} has a lone surrogate at position {error.start}; remove it") from None
+
+
+def check_name(name: str, value: Any) -> None:
+    """A text that serves as a name: short, and no line breaks."""
+    check_text(name, value)
+    if len(value) > _MAX_NAME or "\n" in value:
+        raise ConfigurationError(f"{name} must be one line of at most {_MAX_NAME} characters, not {value!r:.80}")
+
+
+def check_kind(name: str, value: Any, kind: type) -> None:
+    """Raise `ConfigurationError` unless `value` is of this kind."""
+    if not isinstance(value, kind):
+        hint = f"; use one of {', '.join(str(member) for member in kind)}" if issubclass(kind, Enum) else ""
+        raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r:.80}{hint}")
+
+
+def check_each(name: str, values: Any, kind: type) -> None:
+    """Raise `ConfigurationError` unless `values` is a tuple (or list) of this kind."""
+    if not isinstance(values, tuple | list):
+        raise ConfigurationError(f"{name} must be a tuple of {kind.__name__}, not {values!r:.80}")
+    for value in values:
+        check_kind(f"{name}[...]", value, kind)
+
+
+def as_tuple(value: Value, *names: str) -> None:
+    """Take lists that were given for tuples as tuples, so that the value stays frozen."""
+    for name in names:
+        if type(getattr(value, name)) is list:
+            settle_field(value, name, tuple(getattr(value, name)))
+
+
+# --- what is asked ------------------------------------------------------------------------------------------------
+
+
+class RoleDefinition(Value, frozen=True, kw_only=True):
+    """A part to be played: instructions for whoever plays it, and what they must be able to do.
+
+    `required_capability` must be offered by a member, else planning fails.
+    """
+
+    name: str
+    instructions: str = ""
+    required_capability: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name("RoleDefinition.name", self.name)
+        check_text("RoleDefinition.instructions", self.instructions, blank=True)
+        if self.required_capability is not None:
+            check_name("RoleDefinition.required_capability", self.required_capability)
+
+
+class TeamStep(Value, frozen=True, kw_only=True):
+    """One piece of work: what to do, in which role, after which other steps. `member` pins it to a member by name."""
+
+    id: str
+    description: str
+    role: RoleDefinition | None = None
+    depends_on: tuple[str, ...] = ()
+    member: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name("TeamStep.id", self.id)
+        check_text("TeamStep.description", self.description)
+        if self.role is not None:
+            check_kind("TeamStep.role", self.role, RoleDefinition)
+        as_tuple(self, "depends_on")
+        check_each("TeamStep.depends_on", self.depends_on, str)
+        if self.id in self.depends_on:
+            raise ConfigurationError(f"TeamStep.depends_on: step {self.id!r} depends on itself")
+        if len(set(self.depends_on)) < len(self.depends_on):
+            raise ConfigurationError(f"TeamStep.depends_on: step {self.id!r} names a dependency twice")
+        if self.member is not None:
+            check_name("TeamStep.member", self.member)
+
+
+class TeamExecutionPlan(Value, frozen=True, kw_only=True):
+    """The steps of a piece of work: at least one, unique ids, known dependencies, no cycle. `source`: who made it."""
+
+    steps: tuple[TeamStep, ...]
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        as_tuple(self, "steps")
+        check_each("TeamExecutionPlan.steps", self.steps, TeamStep)
+        check_name("TeamExecutionPlan.source", self.source)
+        if not self.steps:
+            raise ConfigurationError("TeamExecutionPlan.steps must not be empty: a plan has at least one step")
+        ids = [step.id for step in self.steps]
+        for step_id in ids:
+            if ids.count(step_id) > 1:
+                raise ConfigurationError(f"TeamExecutionPlan.steps: two steps have the id {step_id!r}")
+        for step in self.steps:
+            for needed in step.depends_on:
+                if needed not in ids:
+                    raise ConfigurationError(
+                        f"TeamExecutionPlan.steps: step {step.id!r} depends on {needed!r}, which is not a step"
+                    )
+        stuck = _cycle(self.steps)
+        if stuck:
+            raise ConfigurationError(f"TeamExecutionPlan.steps: these steps wait for each other: {', '.join(stuck)}")
+
+    def step(self, step_id: str) -> TeamStep:
+        """The step with this id; raises KeyError."""
+        for step in self.steps:
+            if step.id == step_id:
+                return step
+        raise KeyError(step_id)
+
+
+def _cycle(steps: Iterable[TeamStep]) -> list[str]:
+    """The ids of the steps that can never start; empty when the graph has no cycle."""
+    waiting = {step.id: set(step.depends_on) for step in steps}
+    while ready := [step_id for step_id, needed in waiting.items() if not needed]:
+        for step_id in ready:
+            del waiting[step_id]
+        for needed in waiting.values():
+            needed.difference_update(ready)
+    return list(waiting)
+
+
+class TeamResourceConstraint(Value, frozen=True, kw_only=True):
+    """What the whole team may use; absent means unlimited. Enforced by the team's budget, not advice."""
+
+    max_total_tokens: int | None = None
+    max_cost: Decimal | str | int | None = None
+    max_duration: float | None = None
+    max_parallel_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_total_tokens", "max_parallel_steps"):
+            checked_int(f"TeamResourceConstraint.{name}", getattr(self, name))
+        checked_seconds("TeamResourceConstraint.max_duration", self.max_duration)
+        try:
+            Limits(max_cost=self.max_cost)
+        except ConfigurationError as error:
+            raise ConfigurationError(str(error).replace("Limits.", "TeamResourceConstraint.")) from None
+
+
+class TeamConfig(Value, frozen=True, kw_only=True):
+    """How carefully a team works, and within which bounds.
+
+    `max_feedback_rounds` is the total number of attempts at a step. `step_timeout` bounds one step with all its
+    attempts and reviews, `evaluator_timeout` one review. `auto_pass` lets an evaluator's AUTO_PASS_WITH_WARNING count,
+    at LOW only.
+    """
+
+    risk_profile: RiskProfile = RiskProfile.MEDIUM
+    max_feedback_rounds: int = 3
+    team_timeout: float = 600.0
+    step_timeout: float = 300.0
+    evaluator_timeout: float = 60.0
+    evaluator_preference: EvaluatorPreference = EvaluatorPreference.AUTO
+    planner_failure_mode: PlannerFailureMode = PlannerFailureMode.FAIL_FAST
+    dependency_failure: DependencyFailure = DependencyFailure.BLOCK
+    auto_pass: bool = False
+    resource_constraint: TeamResourceConstraint = TeamResourceConstraint()
+
+    def __post_init__(self) -> None:
+        check_kind("TeamConfig.risk_profile", self.risk_profile, RiskProfile)
+        check_kind("TeamConfig.evaluator_preference", self.evaluator_preference, EvaluatorPreference)
+        check_kind("TeamConfig.planner_failure_mode", self.planner_failure_mode, PlannerFailureMode)
+        check_kind("TeamConfig.dependency_failure", self.dependency_failure, DependencyFailure)
+        check_kind("TeamConfig.resource_constraint", self.resource_constraint, TeamResourceConstraint)
+        check_kind("TeamConfig.auto_pass", self.auto_pass, bool)
+        for name in ("max_feedback_rounds", "team_timeout", "step_timeout", "evaluator_timeout"):
+            if getattr(self, name) is None:
+                raise ConfigurationError(f"TeamConfig.{name} must be a number, not None")
+        checked_int("TeamConfig.max_feedback_rounds", self.max_feedback_rounds)
+        for name in ("team_timeout", "step_timeout", "evaluator_timeout"):
+            checked_seconds(f"TeamConfig.{name}", getattr(self, name))
+        if self.auto_pass and self.risk_profile is not RiskProfile.LOW:
+            raise ConfigurationError("TeamConfig.auto_pass is for risk_profile=RiskProfile.LOW only; leave it out")
+
+    @property
+    def time_limit(self) -> float:
+        """Seconds the whole team has: the lesser of `team_timeout` and the constraint's `max_duration`."""
+        duration = self.resource_constraint.max_duration
+        return self.team_timeout if duration is None else min(self.team_timeout, duration)
+
+
+def _request_id() -> str:
+    return f"request_{os.urandom(8).hex()}"
+
+
+class TeamExecutionRequest(Value, frozen=True, kw_only=True):
+    """A goal for a team. With `plan` nothing is planned; with `plan_only` nothing else is done."""
+
+    goal: str
+    id: str = field(default_factory=_request_id)
+    roles: tuple[RoleDefinition, ...] = ()
+    context: Mapping[str, str] = {}
+    plan: TeamExecutionPlan | None = None
+    plan_only: bool = False
+    config: TeamConfig = TeamConfig()
+
+    def __post_init__(self) -> None:
+        check_text("TeamExecutionRequest.goal", self.goal)
+        check_name("TeamExecutionRequest.id", self.id)
+        as_tuple(self, "roles")
+        check_each("TeamExecutionRequest.roles", self.roles, RoleDefinition)
+        names = [role.name for role in self.roles]
+        if len(set(names)) < len(names):
+            raise ConfigurationError("TeamExecutionRequest.roles: two roles have the same name")
+        if not isinstance(self.context, Mapping):
+            raise ConfigurationError(f"TeamExecutionRequest.context must map names to texts, not {self.context!r:.80}")
+        for name, text in self.context.items():
+            check_name("TeamExecutionRequest.context: a name", name)
+            check_text(f"TeamExecutionRequest.context[{name!r}]", text, blank=True)
+        if self.plan is not None:
+            check_kind("TeamExecutionRequest.plan", self.plan, TeamExecutionPlan)
+        check_kind("TeamExecutionRequest.plan_only", self.plan_only, bool)
+        check_kind("TeamExecutionRequest.config", self.config, TeamConfig)
+
+
+# --- review -------------------------------------------------------------------------------------------------------
+
+
+class EvaluationVerdict(Value, frozen=True, kw_only=True):
+    """What a reviewer says about one artifact. `score` is from 0 to 1."""
+
+    outcome: VerdictOutcome
+    score: float = 0.0
+    feedback: str = ""
+    suggestions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_kind("EvaluationVerdict.outcome", self.outcome, VerdictOutcome)
+        number = isinstance(self.score, int | float) and not isinstance(self.score, bool)
+        if not number or not math.isfinite(self.score) or not 0 <= self.score <= 1:
+            raise ConfigurationError(f"EvaluationVerdict.score must be a number from 0 to 1, not {self.score!r:.80}")
+        if not isinstance(self.feedback, str):
+            raise ConfigurationError(f"EvaluationVerdict.feedback must be a str, not {type(self.feedback).__name__}")
+        as_tuple(self, "suggestions")
+        check_each("EvaluationVerdict.suggestions", self.suggestions, str)
+
+    @property
+    def passed(self) -> bool:
+        """True for PASS and AUTO_PASS_WITH_WARNING."""
+        return self.outcome in (VerdictOutcome.PASS, VerdictOutcome.AUTO_PASS_WITH_WARNING)
+
+
+class EvaluationContext(Value, frozen=True, kw_only=True):
+    """One artifact to be judged. `attempt` counts from 1; `prior_verdicts` are of earlier attempts, oldest first.
+
+    A judge that asks a model does so through `ask`, so that the team pays and a cancel reaches it. Outside a team it
+    is None.
+    """
+
+    step: TeamStep
+    artifact: str
+    attempt: int = 1
+    prior_verdicts: tuple[EvaluationVerdict, ...] = ()
+    config: TeamConfig = TeamConfig()
+    goal: str = ""
+    ask: Callable[[Agent, str], Awaitable[RunResult]] | None = None
+
+    def __post_init__(self) -> None:
+        check_kind("EvaluationContext.step", self.step, TeamStep)
+        if not isinstance(self.artifact, str):
+            raise ConfigurationError(f"EvaluationContext.artifact must be a str, not {type(self.artifact).__name__}")
+        if self.attempt is None:
+            raise ConfigurationError("EvaluationContext.attempt must be a whole number, not None")
+        checked_int("EvaluationContext.attempt", self.attempt)
+        as_tuple(self, "prior_verdicts")
+        check_each("EvaluationContext.prior_verdicts", self.prior_verdicts, EvaluationVerdict)
+        check_kind("EvaluationContext.config", self.config, TeamConfig)
+
+
+# --- how it ended -------------------------------------------------------------------------------------------------
+
+
+class StepOutcome(Value, frozen=True, kw_only=True):
+    """What became of one step. `output` is kept in every state; only COMPLETED and DEGRADED are handed on."""
+
+    step_id: str
+    state: StepState
+    output: str = ""
+    attempts: int = 0
+    verdicts: tuple[EvaluationVerdict, ...] = ()
+    member: str | None = None
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+    usage: Usage = Usage()
+    cost: Decimal | None = None
+    stopped: bool = False
+    """A person stopped this step."""
+    pending: tuple[PendingCall, ...] = ()
+    """WAITING: what a person must decide."""
+    session_id: str | None = None
+    """WAITING: the session of the run that waits."""
+
+    def __post_init__(self) -> None:
+        check_name("StepOutcome.step_id", self.step_id)
+        check_kind("StepOutcome.state", self.state, StepState)
+        checked_int("StepOutcome.attempts", self.attempts, least=0)
+
+    @property
+    def verdict(self) -> EvaluationVerdict | None:
+        """The last verdict, if there was one."""
+        return self.verdicts[-1] if self.verdicts else None
+
+
+class TeamResult(Value, frozen=True, kw_only=True):
+    """How a team ended, what it produced, and what it cost. Returned on every path.
+
+    `step_outcomes` has one entry for each step of the plan, in plan order. `usage` and `cost` include planning and
+    judges.
+    """
+
+    request: TeamExecutionRequest
+    team: str
+    status: TeamStatus
+    plan: TeamExecutionPlan | None = None
+    step_outcomes: tuple[StepOutcome, ...] = ()
+    final_output: str = ""
+    reason: str = ""
+    duration: float = 0.0
+    warnings: tuple[str, ...] = ()
+    usage: Usage = Usage()
+    cost: Decimal | None = None
+    sequence: int = 0
+    """The number of the last event, so that a paused team goes on counting where it stopped."""
+
+    def __post_init__(self) -> None:
+        check_kind("TeamResult.request", self.request, TeamExecutionRequest)
+        check_kind("TeamResult.status", self.status, TeamStatus)
+        as_tuple(self, "step_outcomes", "warnings")
+        check_each("TeamResult.step_outcomes", self.step_outcomes, StepOutcome)
+        check_each("TeamResult.warnings", self.warnings, str)
+        if self.plan is not None:
+            check_kind("TeamResult.plan", self.plan, TeamExecutionPlan)
+            planned = [step.id for step in self.plan.steps]
+            if [outcome.step_id for outcome in self.step_outcomes] != planned:
+                raise ConfigurationError("TeamResult.step_outcomes must have one entry for each step, in plan order")
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request."""
+        return self.request.id
+
+    def outcome(self, step_id: str) -> StepOutcome:
+        """What became of a step; raises KeyError."""
+        for outcome in self.step_outcomes:
+            if outcome.step_id == step_id:
+                return outcome
+        raise KeyError(step_id)
