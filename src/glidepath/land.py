@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["close_out", "delivered", "failed", "land", "paused", "refuse_cut_calls", "take"]
 
+NO_ANSWER = "No answer was written."
 _SHOWN = 300
 RESEND = "Not executed: your reply was cut off inside this tool call. Send it again, smaller."
 
@@ -230,7 +231,7 @@ def summary(run: Run) -> str:
     """What ran and what it last returned, told without a model."""
     turns = "1 model turn" if run.iterations == 1 else f"{run.iterations} model turns"
     calls = "1 tool call" if run.tool_calls == 1 else f"{run.tool_calls} tool calls"
-    lines = [f"No answer was written. The run made {turns} and {calls}."]
+    lines = [f"{NO_ANSWER} The run made {turns} and {calls}."]
     last = [message for message in run.messages[-8:] if type(message) is ToolResultMessage][-3:]
     for message in last:
         text = " ".join(message.text.split())

@@ -5,7 +5,6 @@ import asyncio
 from glidepath import Agent, Limits
 from glidepath.teams import (
     EvaluationVerdict,
-    Member,
     Team,
     TeamConfig,
     TeamExecutionPlan,
@@ -18,8 +17,10 @@ from glidepath.testing import ScriptedModel
 
 ROOMY = Limits(max_iterations=50)
 PASS = EvaluationVerdict(outcome=VerdictOutcome.PASS, score=1.0)
-REVISE = EvaluationVerdict(outcome=VerdictOutcome.REVISE, score=0.4, feedback="more detail", suggestions=("add
-figures",)) EXCEEDED = EvaluationVerdict(outcome=VerdictOutcome.REVIEW_EXCEEDED, feedback="beyond me")
+REVISE = EvaluationVerdict(
+    outcome=VerdictOutcome.REVISE, score=0.4, feedback="more detail", suggestions=("add figures",)
+)
+EXCEEDED = EvaluationVerdict(outcome=VerdictOutcome.REVIEW_EXCEEDED, feedback="beyond me")
 AUTO = EvaluationVerdict(outcome=VerdictOutcome.AUTO_PASS_WITH_WARNING, score=0.5, feedback="unseen")
 
 
@@ -29,22 +30,24 @@ def model(*turns, **more):
 
 def agent(*turns, name="member", limits=ROOMY, tools=(), **more):
     """An agent whose model follows a script; one turn that is a function or a str is repeated for ever."""
-    scripted = ScriptedModel(name=f"{name}-model", **more).forever(turns[0]) if len(turns) == 1 else ScriptedModel(
-        turns, name=f"{name}-model", **more
+    scripted = (
+        ScriptedModel(name=f"{name}-model", **more).forever(turns[0])
+        if len(turns) == 1
+        else ScriptedModel(turns, name=f"{name}-model", **more)
     )
     return Agent(model=scripted, limits=limits, agent_name=name, tools=tools)
 
 
-def step(id, *depends_on, **more):
-    return TeamStep(id=id, description=f"do {id}", depends_on=depends_on, **more)
+def step(name, *depends_on, **more):
+    return TeamStep(id=name, description=f"do {name}", depends_on=depends_on, **more)
 
 
 def plan(*steps):
     return TeamExecutionPlan(steps=steps)
 
 
-def request(*steps, goal="the goal", id=None, plan_only=False, roles=(), context=None, **config):
-    more = {} if id is None else {"id": id}
+def request(*steps, goal="the goal", request_id=None, plan_only=False, roles=(), context=None, **config):
+    more = {} if request_id is None else {"id": request_id}
     return TeamExecutionRequest(
         goal=goal,
         plan=plan(*steps) if steps else None,

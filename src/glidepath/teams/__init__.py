@@ -21,7 +21,6 @@ from glidepath.teams.events import (
     TeamTimeout,
 )
 from glidepath.teams.expert import ExpertTeamCoordinator
-from glidepath.teams.journal import FileTeamJournal, MemoryTeamJournal, TeamJournal
 from glidepath.teams.spi import EvaluationStrategy, TeamCoordinator
 from glidepath.teams.team import Member, Team
 from glidepath.teams.values import (
@@ -56,10 +55,8 @@ __all__ = [
     "EvaluationVerdict",
     "EvaluatorPreference",
     "ExpertTeamCoordinator",
-    "FileTeamJournal",
     "Handoff",
     "Member",
-    "MemoryTeamJournal",
     "PlanReady",
     "PlannerFailureMode",
     "RiskProfile",
@@ -80,7 +77,6 @@ __all__ = [
     "TeamExecutionPlan",
     "TeamExecutionRequest",
     "TeamFailed",
-    "TeamJournal",
     "TeamPaused",
     "TeamResourceConstraint",
     "TeamResult",

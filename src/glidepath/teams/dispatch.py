@@ -29,8 +29,7 @@ class DefaultTaskDispatchCoordinator:
 
     async def execute(self, request: TeamExecutionRequest, team: Team) -> TeamResult:
         """Carry out the request."""
-        execution = Execution(request, team, type(self).__name__)
-        return await conduct(execution, team, _Dispatch(execution).run)
+        return await conduct(request, team, type(self).__name__, lambda execution: _Dispatch(execution).run)
 
 
 class _Dispatch:
@@ -83,7 +82,7 @@ class _Dispatch:
                 else refused(f"{why(result)}; try again")
             )
             tired = seat.attempts >= execution.config.max_feedback_rounds
-            if not (tired or seat.expired or seat.broke or execution.winding_down):
+            if not (tired or seat.expired or seat.broke):
                 return None
         reason = seat.verdicts[-1].feedback.removesuffix("; try again") if seat.verdicts else "no attempt is left"
         usable = execution.config.risk_profile is RiskProfile.LOW and seat.best.strip()

@@ -250,8 +250,11 @@ _SILENT = object()
 
 
 async def _evaluated(strategy: Any, context: EvaluationContext) -> Any:
-    answer = strategy.evaluate(context)
-    return await answer if inspect.isawaitable(answer) else answer
+    try:
+        answer = strategy.evaluate(context)
+        return await answer if inspect.isawaitable(answer) else answer
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # or the whole loop would end with it
+        raise RuntimeError(f"it raised {type(error).__name__}") from error
 
 
 async def _stopped(task: asyncio.Task[Any], on_stop: Callable[[], None] | None) -> object:

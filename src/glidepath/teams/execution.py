@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -10,12 +11,14 @@ from glidepath._wire import replace
 from glidepath.agent import Agent
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.teams.board import Board
+from glidepath.teams.bond import linked, newly_spent
 from glidepath.teams.events import PlanReady, StepAssigned, StepAttempted, StepCompleted, TeamStarted, ending
+from glidepath.teams.journal import less
 from glidepath.teams.planner import PlanningFailed, make_plan
 from glidepath.teams.prompts import step_prompt
 from glidepath.teams.seat import Seat
 from glidepath.teams.supervise import wait_for_all
-from glidepath.teams.team import Member, Team, linked
+from glidepath.teams.team import Member, Team
 from glidepath.teams.values import (
     StepOutcome,
     StepState,
@@ -28,18 +31,23 @@ from glidepath.teams.values import (
 
 __all__ = ["Execution", "conduct"]
 
+Body: TypeAlias = Callable[[], Awaitable[None]]
+Start: TypeAlias = Callable[["Execution"], Body]
 Perform: TypeAlias = Callable[[Seat], Awaitable[StepOutcome | None]]
 Pick: TypeAlias = Callable[[TeamStep], Member | None]
 PATIENCE = 5.0
+LANDING = 20.0
 
 
-async def conduct(execution: Execution, team: Team, body: Callable[[], Awaitable[None]]) -> TeamResult:
-    """Carry out an execution; lets go of the team when the execution itself has bound it."""
+async def conduct(request: TeamExecutionRequest, team: Team, name: str, start: Start) -> TeamResult:
+    """Carry out an execution; lets go of the team when it was bound here."""
+    bound = await team.bound(request)
     try:
-        return await execution.conduct(body)
+        execution = Execution(request, bound, name)
+        return await execution.conduct(start(execution))
     finally:
-        if execution.team is not team:
-            await execution.team.close()
+        if bound is not team:
+            await bound.close()
 
 
 class Execution:
@@ -48,22 +56,24 @@ class Execution:
     def __init__(self, request: TeamExecutionRequest, team: Team, coordinator: str) -> None:
         self.request = request
         self.config = request.config
-        self.team = team.bound(request)
+        self.team = team
         self.coordinator = coordinator
         self.board: Board | None = None
         self.seats: dict[str, Seat] = {}
         self.warnings: list[str] = []
-        self.failure = ""
-        self.winding_down = ""
+        self.closing: tuple[TeamStatus, str] | None = None
+        """Nothing new is begun any more, and how the team ends if that cuts something short."""
         self.halted: tuple[TeamStatus, str] | None = None
         self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.team.bond.channel.on_failure = self._journal_failed
 
     # --- from beginning to end ----------------------------------------------------------------------------------
 
-    async def conduct(self, body: Callable[[], Awaitable[None]]) -> TeamResult:
+    async def conduct(self, body: Body) -> TeamResult:
         """Announce, do, clean up, conclude, announce."""
         team = self.team
         names = tuple(member.name for member in team.members)
@@ -72,7 +82,7 @@ class Execution:
                 request=self.request, coordinator=self.coordinator, members=names, resumed=team.past is not None
             )
         )
-        timer = self._loop.call_at(team.bond.deadline, self.halt, TeamStatus.TIMEOUT, "the team's time is up")
+        timers = self._start_clock()
         team.cancel.subscribe(self._hear)
         cancelled: asyncio.CancelledError | None = None
         try:
@@ -81,11 +91,12 @@ class Execution:
             cancelled = stop
             self.halt(TeamStatus.CANCELLED, "the caller's task was cancelled")
         except PlanningFailed as failed:
-            self.failure = str(failed)
+            self.halt(*(self.closing or (TeamStatus.FAILED, str(failed))))
         except Exception as defect:
-            self.failure = f"internal: {type(defect).__name__}: {defect}"
+            self.halt(TeamStatus.FAILED, f"internal: {type(defect).__name__}: {defect}")
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             team.cancel.unsubscribe(self._hear)
         await self._drain()
         result = self._conclude()
@@ -94,8 +105,26 @@ class Execution:
             raise cancelled
         return result
 
+    def _start_clock(self) -> tuple[asyncio.TimerHandle, ...]:
+        """Shortly before the team's time is up its members land, and nothing new is begun."""
+        deadline, limit = self.team.bond.deadline, self.config.time_limit
+        landing = min(LANDING, limit / 4)
+        return (
+            self._loop.call_at(deadline - landing, self._close_down, TeamStatus.TIMEOUT, "the team's time is up"),
+            self._loop.call_at(deadline, self.halt, TeamStatus.TIMEOUT, "the team's time is up"),
+        )
+
+    def _close_down(self, status: TeamStatus, reason: str) -> None:
+        """Let what is running deliver, and begin nothing new."""
+        if self.closing is None:
+            self.closing = (status, reason)
+        self._changed.set()
+
     def _hear(self, what: str, reason: str) -> None:
         """The team's token spoke, from whatever thread."""
+        if threading.get_ident() == self._thread:
+            self._heard(what, reason)
+            return
         try:
             self._loop.call_soon_threadsafe(self._heard, what, reason)
         except RuntimeError:  # the loop is closed: there is nothing left to stop
@@ -105,8 +134,11 @@ class Execution:
         if what == "cancel":
             self.halt(TeamStatus.CANCELLED, reason or "cancelled")
         else:
-            self.winding_down = reason or "asked to finish up"
-            self._changed.set()
+            self._close_down(TeamStatus.CANCELLED, reason or "asked to finish up")
+
+    def _journal_failed(self, why: str) -> None:
+        """What is not on record is not done."""
+        self.halt(TeamStatus.FAILED, f"the journal cannot be written: {why}")
 
     def halt(self, status: TeamStatus, reason: str) -> None:
         """Stop everything; the first reason counts."""
@@ -134,15 +166,12 @@ class Execution:
 
     def _conclude(self) -> TeamResult:
         team, board = self.team, self.board
-        status, reason = TeamStatus.FAILED, self.failure
-        if self.failure:
-            self._close_open_steps(self.failure)
-        elif self.halted is not None and (board is None or self._close_open_steps(self.halted[1])):
+        if self.halted is not None and (board is None or self._close_open_steps(self.halted[1])):
             status, reason = self.halted
         elif board is None or self.request.plan_only:
             status, reason = TeamStatus.PAUSED, "the plan waits for confirmation"
-        elif self.winding_down and self._close_open_steps(self.winding_down):
-            status, reason = TeamStatus.CANCELLED, self.winding_down
+        elif self.closing is not None and self._close_open_steps(self.closing[1]):
+            status, reason = self.closing
         else:
             status = board.status()
             reason = _reason(board, status)
@@ -176,7 +205,7 @@ class Execution:
                 known = board.outcomes.get(step.id)
                 outcome = StepOutcome(step_id=step.id, state=StepState.CANCELLED, reason=reason)
                 if known is not None:
-                    outcome = replace(known, state=StepState.CANCELLED, reason=reason, pending=(), session_id=None)
+                    outcome = replace(known, state=StepState.CANCELLED, reason=reason, pending=(), paused=None)
                 board.close(outcome)
         return StepState.CANCELLED in board.states.values()
 
@@ -186,7 +215,8 @@ class Execution:
         """Make the plan, or take over that of an earlier execution; False when there is nothing to carry out."""
         past = self.team.past
         plan = past.plan if past is not None else None
-        if plan is None or (past is not None and past.result is not None and not past.outcomes):
+        if plan is None or (past is not None and past.result is not None and past.result.plan != plan):
+            before = self.team.spent
             cancel, let_go = linked(self.team.cancel)
             timer = self._loop.call_later(self.config.step_timeout, cancel.cancel, "planning took too long")
             try:
@@ -199,9 +229,7 @@ class Execution:
                 self.warnings.append(warning)
             if self.halted is not None:
                 return False
-            usage, cost = self.team.spent
-            if past is not None:
-                usage, cost = type(usage)(), None
+            usage, cost = less(self.team.spent, before)
             self.team.emit(PlanReady(plan=plan, usage=usage, cost=cost))
         self._set_up(plan)
         return not self.request.plan_only and self.halted is None
@@ -221,10 +249,10 @@ class Execution:
         """Run whatever is ready, as many at once as allowed, until nothing can go on."""
         assert self.board is not None  # noqa: S101 - planned
         most = self.config.resource_constraint.max_parallel_steps
-        while self.halted is None and not self.failure:
+        while self.halted is None:
             self._skip_blocked()
             self._changed.clear()
-            if not self.winding_down:
+            if self.closing is None:
                 for step in self.board.ready():
                     if most is not None and len(self._tasks) >= most:
                         break
@@ -234,8 +262,6 @@ class Execution:
             if not self._tasks:
                 return
             await self._changed.wait()
-            if self.team.bond.channel.failure is not None:
-                self.failure = f"the journal cannot be written: {self.team.bond.channel.failure}"
 
     def _skip_blocked(self) -> None:
         board = self.board
@@ -267,7 +293,7 @@ class Execution:
         self.team.mailboxes.open(seat.inbox)
         try:
             seat.start_clock(self.config.step_timeout)
-            outcome = await perform(seat)
+            outcome = self.cut_short(seat) or await perform(seat)
             if outcome is None:
                 board.move(seat.step.id, StepState.PENDING)
             else:
@@ -305,12 +331,15 @@ class Execution:
         senior = agent is not None
         upstream = [board.outcomes[name] for name in step.depends_on if name in board.outcomes]
         prompt = step_prompt(self.request, step, upstream, seat.verdicts, seat.artifact or seat.best, seat.notes)
+        seat.inbox.clear()  # the prompt has it
         seat.attempts += 1
         attempt = seat.attempts
         team.emit(StepAssigned(step_id=step.id, attempt=attempt, member=member.name, senior=senior))
         steerable = team.mailboxes.steerable(member.agent if agent is None else agent)
-        result = await team.ask(steerable, prompt, cancel=seat.token)
-        artifact = seat.take(result)
+        paused = seat.paused if not senior else None
+        result = await team.ask(steerable, prompt, cancel=seat.token, paused=paused)
+        usage, cost = newly_spent(result, paused)
+        artifact = seat.take(result, usage, cost)
         team.emit(
             StepAttempted(
                 step_id=step.id,
@@ -320,8 +349,8 @@ class Execution:
                 state=result.state.name,
                 outcome=result.outcome.name,
                 artifact=artifact,
-                usage=result.usage,
-                cost=result.cost,
+                usage=usage,
+                cost=cost,
                 senior=senior,
             )
         )
@@ -333,6 +362,8 @@ class Execution:
             return seat.outcome(StepState.SKIPPED, f"stopped: {seat.stopped}")
         if self.halted is not None:
             return seat.outcome(StepState.CANCELLED, self.halted[1])
+        if self.closing is not None and result is not None and not seat.artifact.strip():
+            return seat.outcome(StepState.CANCELLED, self.closing[1])
         if result is not None and result.outcome is LoopOutcome.PAUSED:
             return seat.outcome(StepState.WAITING, "waits for a person", result.text)
         return None

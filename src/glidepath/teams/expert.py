@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from glidepath.agent import Agent
+from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.run import CancelToken
+from glidepath.teams.bond import linked
 from glidepath.teams.evaluate import (
     AgentEvaluationStrategy,
     Review,
@@ -16,12 +18,12 @@ from glidepath.teams.evaluate import (
     review,
 )
 from glidepath.teams.events import EvaluationResult, EvaluationStarted, Handoff, StepSteered
-from glidepath.teams.execution import Execution, conduct
+from glidepath.teams.execution import Body, Execution, conduct
 from glidepath.teams.journal import add_cost
 from glidepath.teams.planner import candidates
 from glidepath.teams.seat import Seat, refused, why
 from glidepath.teams.spi import EvaluationStrategy
-from glidepath.teams.team import Member, Team, linked
+from glidepath.teams.team import Member, Team
 from glidepath.teams.values import (
     EvaluationContext,
     EvaluationVerdict,
@@ -72,26 +74,28 @@ class ExpertTeamCoordinator:
         self.judge = strategy
         self.senior = senior
         self.arbiter = arbiter
-        self._live: dict[tuple[str, str], _Expert] = {}
+        self._live: list[tuple[str, _Expert]] = []
 
     async def execute(self, request: TeamExecutionRequest, team: Team) -> TeamResult:
         """Carry out the request; with `plan_only`, make the plan and pause."""
         chosen = choose_evaluator(request.config, simple=self.evaluator, judge=self.judge)
-        execution = Execution(request, team, type(self).__name__)
-        key = (execution.team.name, request.id)
-        try:
+        if request.config.resource_constraint.max_cost is not None:
             for agent in (self.planner, self.senior, *_agents_of(chosen[0], self.arbiter)):
                 if agent is not None:
-                    execution.team.check_payable(agent)
-            expert = self._live[key] = _Expert(self, execution, *chosen)
-        except BaseException:
-            if execution.team is not team:
-                await execution.team.close()
-            raise
+                    find_price(agent.config, agent.config.model, needed=True)
+        live: list[tuple[str, _Expert]] = []
+
+        def start(execution: Execution) -> Body:
+            expert = _Expert(self, execution, *chosen)
+            live.append((request.id, expert))
+            self._live.append(live[0])
+            return expert.run
+
         try:
-            return await conduct(execution, team, expert.run)
+            return await conduct(request, team, type(self).__name__, start)
         finally:
-            del self._live[key]
+            if live:
+                self._live.remove(live[0])
 
     async def confirm(
         self,
@@ -119,10 +123,8 @@ class ExpertTeamCoordinator:
 
     def _reach(self, request_id: str, step_id: str, act: Callable[[_Expert, Seat], None]) -> bool:
         check_name("request_id", request_id)
-        for (_, live_id), expert in list(self._live.items()):
-            if live_id == request_id:
-                return expert.reach(step_id, act)
-        return False
+        live = [expert for live_id, expert in self._live if live_id == request_id]
+        return any(expert.reach(step_id, act) for expert in live)
 
 
 def _agents_of(*strategies: EvaluationStrategy | None) -> list[Agent]:
@@ -193,7 +195,9 @@ class _Expert:
                 return answer
             if answer.passed:
                 return seat.outcome(StepState.COMPLETED, output=seat.artifact)
-            if answer.outcome is VerdictOutcome.REVIEW_EXCEEDED or seat.broke or self._execution.winding_down:
+            if self._execution.closing is not None:
+                return seat.outcome(StepState.CANCELLED, self._execution.closing[1])
+            if answer.outcome is VerdictOutcome.REVIEW_EXCEEDED or seat.broke:
                 break
         return await self._escalate(seat)
 
@@ -214,8 +218,10 @@ class _Expert:
             if cut is not None:
                 return cut
             verdict = reviewed.verdict
-            if reviewed.interrupted or (seat.expired and not verdict.passed):
+            if reviewed.interrupted or seat.expired:
                 verdict = refused("the step's time is up", exceeded=True)
+            elif verdict.passed and seat.inbox and seat.attempts < execution.config.max_feedback_rounds:
+                verdict = refused("it passed, but the person in charge has said something since: see the notes")
         seat.judged(verdict)
         return verdict
 
@@ -268,7 +274,7 @@ class _Expert:
         execution, parts = self._execution, self._parts
         self._move(seat, StepState.ESCALATED)
         reason = seat.verdicts[-1].feedback if seat.verdicts else "no attempt is left"
-        if parts.senior is not None and not (seat.senior_asked or seat.expired or seat.broke or execution.winding_down):
+        if parts.senior is not None and not (seat.senior_asked or seat.expired or seat.broke):
             seat.senior_asked = True
             self._hand_off(seat, "senior", reason)
             answer = await self._round(seat, parts.senior)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import re
+import asyncio
 from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from decimal import Decimal
-from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from glidepath._wire import Record, Value, WireError
 from glidepath._wire import field as make
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import Usage
+from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.run import Decision
+from glidepath.sessions.chain import link, read, verified
+from glidepath.sessions.owner import LEASE, this_owner
+from glidepath.spi.sessions import Lease, SessionStore
 from glidepath.teams.events import (
     TERMINAL,
     EvaluationResult,
     PlanReady,
-    StepAssigned,
     StepAttempted,
     StepCompleted,
     StepSteered,
@@ -35,92 +39,81 @@ from glidepath.teams.values import (
     TeamStatus,
 )
 
-__all__ = ["FileTeamJournal", "MemoryTeamJournal", "Past", "StepPast", "TeamJournal", "past_of"]
+__all__ = ["Past", "Pen", "StepPast", "past_of"]
+
+_BEAT = LEASE / 3
 
 
-@runtime_checkable
-class TeamJournal(Protocol):
-    """An append-only record of team events, by request.
+class Pen:
+    """One execution's hand on its journal: the lease, kept alive, and the place of the next commit.
 
-    Contract: `append` returns when the record will survive the death of the process; records are read back in the
-    order and with the bytes they were written; a record that was half written when the process died is not read.
-    `append` and `read` raise only `StoreError`. A crash of `append` fails the team: what is not on record is not done.
+    A team's journal is a session of the store, `team:` and the id of the request; every commit is one event.
     """
 
-    def append(self, request_id: str, record: bytes) -> None:
-        """Add one record."""
-        ...
+    def __init__(self, store: SessionStore, lease: Lease) -> None:
+        self._store = store
+        self._lease = lease
+        self._number, self._hash = lease.head, lease.hash
+        self._unwritten: list[Awaitable[None]] = []
+        self._heart: asyncio.Task[None] | None = None
 
-    def read(self, request_id: str) -> list[bytes]:
-        """All records of a request, oldest first; empty for an unknown one."""
-        ...
+    @property
+    def fresh(self) -> bool:
+        """True when nothing has been written yet."""
+        return self._number == 0
 
+    @classmethod
+    async def open(cls, store: SessionStore, request_id: str, *, create: bool) -> Pen:
+        """Become the one who writes; raises `StoreError`: `busy` while another process does, `missing`."""
+        return cls(store, await store.claim(f"team:{request_id}", this_owner(), create=create))
 
-class MemoryTeamJournal:
-    """Keeps records in memory: for tests, and for pausing and going on within one process."""
+    async def read(self) -> Past | None:
+        """What was written before."""
+        entry, commits = await self._store.load(self._lease.session_id)
+        records = [record for commit in verified(commits, head=entry.head, hash_=entry.hash) for record in read(commit)]
+        return past_of([bytes(record.payload) for record in records])
 
-    def __init__(self) -> None:
-        self._records: dict[str, list[bytes]] = defaultdict(list)
+    def write(self, event: TeamEvent, status: str) -> None:
+        """Add an event; raises `StoreError`. What is not written at once is written by `flush`."""
+        commit = link(self._hash, self._number + 1, event.sequence, event.time, [(type(event).__name__, event)])
+        summary = {"kind": "team", "team": event.team, "status": status, "events": event.sequence}
+        written = self._store.append(self._lease, commit, summary=summary)
+        self._number, self._hash = commit.number, commit.hash
+        if written is not None:
+            self._unwritten.append(written)
 
-    def append(self, request_id: str, record: bytes) -> None:
-        """Add one record."""
-        self._records[request_id].append(record)
+    async def flush(self) -> None:
+        """Everything is on record when this returns; raises `StoreError`."""
+        while self._unwritten:
+            await self._unwritten.pop(0)
 
-    def read(self, request_id: str) -> list[bytes]:
-        """All records of a request."""
-        return list(self._records.get(request_id, ()))
+    def keep_alive(self, stop: Callable[[str], None], lost: Callable[[str], None]) -> None:
+        """Renew the lease until `close`; hear of those who ask the team to stop, or have taken it over."""
+        self._heart = asyncio.get_running_loop().create_task(self._beat(stop, lost), name="team journal")
 
-
-class FileTeamJournal:
-    """Keeps records in one file of JSON lines per request, in a folder.
-
-    Written straight to the operating system: safe against the death of the process, not against a power cut.
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
-
-    def append(self, request_id: str, record: bytes) -> None:
-        """Add one line."""
-        path = self._path(request_id)
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    async def _beat(self, stop: Callable[[str], None], lost: Callable[[str], None]) -> None:
+        while True:
+            await asyncio.sleep(_BEAT)
             try:
-                size = os.fstat(handle).st_size
-                if size and os.pread(handle, 1, size - 1) != b"\n":
-                    os.ftruncate(handle, _whole(handle, size))  # the half line of a writer that died
-                line = record + b"\n"
-                if os.write(handle, line) != len(line):
-                    raise StoreError(f"the team journal {path} could not be written: no space left")
-            finally:
-                os.close(handle)
-        except OSError as error:
-            raise StoreError(f"the team journal {path} could not be written: {error}") from error
+                signs = await self._store.beat([self._lease], renew=True)
+            except StoreError:
+                continue  # the next write will say so
+            for sign in signs:
+                if sign.lost:
+                    lost("another process has taken it over")
+                    return
+                if sign.stop is not None:
+                    stop(sign.stop)
 
-    def read(self, request_id: str) -> list[bytes]:
-        """All whole lines."""
-        path = self._path(request_id)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StoreError(f"the team journal {path} could not be read: {error}") from error
-        whole, _, _half = data.rpartition(b"\n")
-        return [line for line in whole.split(b"\n") if line]
-
-    def _path(self, request_id: str) -> Path:
-        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,200}", request_id) or request_id.startswith("."):
-            raise ConfigurationError(
-                f"TeamExecutionRequest.id {request_id!r:.80} cannot be a file name: use letters, digits, _ - and ."
-            )
-        return self._folder / f"{request_id}.jsonl"
-
-
-def _whole(handle: int, size: int) -> int:
-    data = os.pread(handle, size, 0)
-    return data.rfind(b"\n") + 1
+    async def close(self) -> None:
+        """Let go of the journal."""
+        if self._heart is not None:
+            self._heart.cancel()
+            await asyncio.wait({self._heart})
+        with suppress(StoreError):
+            await self.flush()
+        with suppress(StoreError):
+            await self._store.release(self._lease)
 
 
 # --- what a journal says ------------------------------------------------------------------------------------------
@@ -138,6 +131,8 @@ class StepPast(Record):
     notes: list[str] = make(default_factory=list)
     usage: Usage = Usage()
     cost: Decimal | None = None
+    paused: RunResult | None = None
+    """The run that waits for a person."""
 
 
 class Past(Value, frozen=True, kw_only=True):
@@ -151,6 +146,8 @@ class Past(Value, frozen=True, kw_only=True):
     usage: Usage = Usage()
     cost: Decimal | None = None
     sequence: int = 0
+    decisions: Mapping[str, Decision] = make(default_factory=dict)
+    """What a person decided meanwhile about the calls that waited."""
     result: TeamResult | None = None
     """The result of the last execution, when it ended."""
 
@@ -158,10 +155,22 @@ class Past(Value, frozen=True, kw_only=True):
     def of_result(cls, result: TeamResult) -> Past:
         """What a result says about its own past."""
         done = tuple(outcome for outcome in result.step_outcomes if outcome.state.terminal)
+        waiting = {
+            outcome.step_id: StepPast(
+                attempts=max(0, outcome.attempts - 1),  # the one that waits does not count
+                verdicts=list(outcome.verdicts),
+                usage=outcome.usage,
+                cost=outcome.cost,
+                paused=outcome.paused,
+            )
+            for outcome in result.step_outcomes
+            if outcome.state is StepState.WAITING
+        }
         return cls(
             request=result.request,
             plan=result.plan,
             outcomes=done,
+            steps=waiting,
             elapsed=result.duration,
             usage=result.usage,
             cost=result.cost,
@@ -220,10 +229,10 @@ class _Fold:
             self._step(self.steps[event.step_id], event)
 
     def _step(self, step: StepPast, event: TeamEvent) -> None:
-        if isinstance(event, StepAssigned):
+        if isinstance(event, StepAttempted):
+            attempt = event.attempt or 0
+            step.attempts = max(step.attempts, attempt - (event.outcome == LoopOutcome.PAUSED.name))
             step.senior = step.senior or event.senior
-        elif isinstance(event, StepAttempted):
-            step.attempts = max(step.attempts, event.attempt or 0)
             step.artifact, step.unreviewed = event.artifact or step.artifact, bool(event.artifact.strip())
             step.usage, step.cost = step.usage + event.usage, add_cost(step.cost, event.cost)
         elif isinstance(event, EvaluationResult):
@@ -238,6 +247,9 @@ class _Fold:
         assert self.request is not None  # noqa: S101 - for the type checker
         if self.result is not None and self.result.status is TeamStatus.PAUSED:
             self.usage, self.cost, self.elapsed = self.result.usage, self.result.cost, self.result.duration
+            for outcome in self.result.step_outcomes:
+                if outcome.state is StepState.WAITING:
+                    self.steps[outcome.step_id].paused = outcome.paused
         for step_id, outcome in list(self.outcomes.items()):
             if outcome.state is StepState.CANCELLED:
                 del self.outcomes[step_id]  # it was stopped, not finished
@@ -259,3 +271,18 @@ def add_cost(first: Decimal | None, second: Decimal | None) -> Decimal | None:
     if first is None or second is None:
         return first if second is None else second
     return first + second
+
+
+def less(after: tuple[Usage, Decimal | None], before: tuple[Usage, Decimal | None]) -> tuple[Usage, Decimal | None]:
+    """What was spent between two moments."""
+    now, then = after[0], before[0]
+    usage = Usage(
+        now.input - then.input,
+        now.output - then.output,
+        now.cache_read - then.cache_read,
+        now.cache_write - then.cache_write,
+        now.reasoning - then.reasoning,
+        now.estimated,
+    )
+    cost = None if after[1] is None else after[1] - (before[1] or 0)
+    return usage, cost

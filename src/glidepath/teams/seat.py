@@ -6,10 +6,12 @@ import asyncio
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from glidepath.land import NO_ANSWER
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome, PendingCall, RunResult
+from glidepath.teams.bond import linked
 from glidepath.teams.journal import StepPast, add_cost
-from glidepath.teams.team import Member, linked
+from glidepath.teams.team import Member
 from glidepath.teams.values import EvaluationVerdict, StepOutcome, StepState, TeamStep, VerdictOutcome
 
 if TYPE_CHECKING:
@@ -48,7 +50,8 @@ class Seat:
         """The budget has no room for another attempt."""
         self.stopped: str | None = None
         self.pending: tuple[PendingCall, ...] = ()
-        self.session_id: str | None = None
+        self.paused: RunResult | None = past.paused
+        """The run that waits for a person, or did."""
         self.interrupted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deadline: float | None = None
         self._timers: list[asyncio.TimerHandle] = []
@@ -96,19 +99,18 @@ class Seat:
 
     # --- what came of it ----------------------------------------------------------------------------------------
 
-    def take(self, result: RunResult) -> str:
+    def take(self, result: RunResult, usage: Usage, cost: Decimal | None) -> str:
         """Take in how an attempt ended; what it delivered for review, blank when that is nothing."""
-        self.usage, self.cost = self.usage + result.usage, add_cost(self.cost, result.cost)
+        self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
         delivered = result.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) and result.stop_reason != "refusal"
         self.artifact = result.text if delivered else ""
         self.unreviewed = bool(self.artifact.strip())
-        self.inbox.clear()  # what came too late for this attempt is in the notes of the next
-        if result.text.strip() and (self.unreviewed or self.best_score < 0):
+        if self.best_score < 0 and (self.unreviewed or _said_something(result)):
             self.best = result.text
         source = result.cause.source if result.cause is not None else ""
         self.broke = not result.iterations and source in _BUDGET
-        if result.outcome is LoopOutcome.PAUSED:
-            self.pending, self.session_id = result.pending, result.session_id
+        self.paused = result if result.outcome is LoopOutcome.PAUSED else None
+        self.pending = result.pending
         return self.artifact
 
     def judged(self, verdict: EvaluationVerdict) -> None:
@@ -133,8 +135,13 @@ class Seat:
             cost=self.cost,
             stopped=self.stopped is not None,
             pending=self.pending if state is StepState.WAITING else (),
-            session_id=self.session_id if state is StepState.WAITING else None,
+            paused=self.paused if state is StepState.WAITING else None,
         )
+
+
+def _said_something(result: RunResult) -> bool:
+    """True when the text is the member's own, and not a summary that was put together for it."""
+    return bool(result.text.strip()) and not (result.partial and result.text.startswith(NO_ANSWER))
 
 
 _BUDGET = frozenset({"TokenBudgetConstraint", "CostLimitConstraint", "max_tokens", "max_money", "budget"})

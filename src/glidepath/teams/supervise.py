@@ -46,7 +46,10 @@ async def supervise(coordinator: TeamCoordinator, request: TeamExecutionRequest,
 
 
 async def _execute(coordinator: TeamCoordinator, request: TeamExecutionRequest, team: Team) -> TeamResult:
-    return await coordinator.execute(request, team)
+    try:
+        return await coordinator.execute(request, team)
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # or the whole loop would end with it
+        raise RuntimeError(f"it raised {type(error).__name__}") from error
 
 
 def _concluded(
@@ -57,8 +60,6 @@ def _concluded(
     error = work.exception() if work.done() and not work.cancelled() else None
     if isinstance(error, ConfigurationError) and not channel.started:
         raise error
-    if error is not None and not isinstance(error, Exception):
-        team.cancel.cancel("the coordinator was ended")
     result = _given(work, request) if error is None else None
     status, reason = TeamStatus.FAILED, ""
     if not work.done() or work.cancelled():

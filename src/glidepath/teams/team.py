@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, replace, settle_field
-from glidepath.agent import Agent, Budget, Limits
+from glidepath.agent import Agent, Budget
 from glidepath.agent.prices import find_price
-from glidepath.errors import ConfigurationError
-from glidepath.events import Event
-from glidepath.ledger import Refusal, pico
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.plugins import Lineup, Observer
-from glidepath.run import CancelToken
+from glidepath.plugins import Lineup
+from glidepath.run import CancelToken, Decision
 from glidepath.spi import Plugin
-from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted, codec
-from glidepath.teams.journal import Past, TeamJournal, add_cost, past_of
+from glidepath.spi.sessions import SessionStore
+from glidepath.teams.bond import Bond, Channel, check_decisions, newly_spent
+from glidepath.teams.events import TeamEvent
+from glidepath.teams.journal import Past, Pen, add_cost
 from glidepath.teams.mailbox import Mailboxes
 from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
 
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from glidepath.teams.spi import TeamCoordinator
 
 __all__ = ["Member", "Team"]
-
-_OBSERVER_PATIENCE = 5.0
-_LEAST_TIME = 0.001
 
 
 class Member(Value, frozen=True, kw_only=True):
@@ -58,9 +54,9 @@ class Member(Value, frozen=True, kw_only=True):
 class Team:
     """Agents that work on one goal: `await Team([...]).run("goal")`.
 
-    A team is immutable and can carry out many requests at once. `plugins` are observers of its events, `journal` keeps
-    them. For one execution a coordinator works with `team.bound(request)`, which has the budget, the cancel token
-    and the clock of that execution.
+    A team is immutable and can carry out many requests at once. `plugins` are observers of its events; with a `store` a
+    team survives the death of its process. For one execution a coordinator works with `team.bound(request)`, which has
+    the budget, the cancel token and the clock of that execution.
     """
 
     def __init__(
@@ -70,23 +66,23 @@ class Team:
         name: str = "team",
         coordinator: TeamCoordinator | None = None,
         plugins: Iterable[Plugin] = (),
-        event_sink: Callable[[TeamEvent], Any] | None = None,
-        journal: TeamJournal | None = None,
+        event_sink: Callable[[Any], Any] | None = None,
+        store: SessionStore | None = None,
     ) -> None:
         check_name("Team.name", name)
         if event_sink is not None and (not callable(event_sink) or asyncio.iscoroutinefunction(event_sink)):
             raise ConfigurationError("Team.event_sink must be a plain function; use a Plugin for an async observer")
-        if journal is not None and not isinstance(journal, TeamJournal):
-            raise ConfigurationError(f"Team.journal must have append() and read(), not {journal!r:.80}")
+        if store is not None and not isinstance(store, SessionStore):
+            raise ConfigurationError(f"Team.store must be a session store, such as SqliteStore, not {store!r:.80}")
         self.name = name
         self.members = _members(members)
         self.coordinator = coordinator
         if coordinator is not None:
             check_coordinator(coordinator)
-        self.journal = journal
+        self.store = store
         self.event_sink = event_sink
         self._lineup = _observing(plugins)
-        self._in_flight: dict[str, Channel] = {}
+        self._in_flight: dict[str, Channel | None] = {}
         self._mailboxes = Mailboxes()
         self._bond: Bond | None = None
 
@@ -102,12 +98,18 @@ class Team:
 
     # --- one execution ----------------------------------------------------------------------------------------
 
-    def bound(
-        self, request: TeamExecutionRequest, *, cancel: CancelToken | None = None, past: Past | None = None
+    async def bound(
+        self,
+        request: TeamExecutionRequest,
+        *,
+        cancel: CancelToken | None = None,
+        past: Past | None = None,
+        pen: Pen | None = None,
     ) -> Team:
         """This team for one execution of a request; itself, when it is bound to it already.
 
-        Raises `ConfigurationError` when the request is in flight, or money is limited and a member has no price.
+        Raises `ConfigurationError` when the request is in flight, or money is limited and a member has no price, and
+        `StoreError` when the journal cannot be opened.
         """
         if not isinstance(request, TeamExecutionRequest):
             raise ConfigurationError(f"request must be a TeamExecutionRequest, not {type(request).__name__}")
@@ -119,15 +121,31 @@ class Team:
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
         if request.id in self._in_flight:
             raise ConfigurationError(f"request {request.id!r} is in flight; wait for it or use another id")
-        team = Team.__new__(Team)
-        team.__dict__.update(self.__dict__)
-        bond = Bond(request, cancel, past)
-        team._bond = bond  # noqa: SLF001 - its own
-        for member in self.members:
-            team.check_payable(member.agent)
-        bond.channel = Channel(team, request, past)
-        self._in_flight[request.id] = bond.channel
+        if request.config.resource_constraint.max_cost is not None:
+            for member in self.members:
+                find_price(member.agent.config, member.agent.config.model, needed=True)
+        self._in_flight[request.id] = None
+        try:
+            if pen is None and self.store is not None:
+                pen = await self._new_journal(request.id)
+            team = Team.__new__(Team)
+            team.__dict__.update(self.__dict__)
+            bond = team._bond = Bond(request, cancel, past)  # noqa: SLF001 - its own
+            bond.channel = self._in_flight[request.id] = Channel(team, request, past, pen)
+        except BaseException:
+            del self._in_flight[request.id]
+            raise
+        if pen is not None:
+            pen.keep_alive(bond.cancel.cancel, bond.channel.fail)
         return team
+
+    async def _new_journal(self, request_id: str) -> Pen:
+        assert self.store is not None  # noqa: S101 - asked for only then
+        pen = await Pen.open(self.store, request_id, create=True)
+        if pen.fresh:
+            return pen
+        await pen.close()
+        raise ConfigurationError(f"the store knows request {request_id!r} already: use resume(), or another id")
 
     @property
     def bond(self) -> Bond:
@@ -169,7 +187,11 @@ class Team:
     def check_payable(self, agent: Agent) -> None:
         """Raise `ConfigurationError` when money is limited and this agent's model has no known price."""
         if self.request.config.resource_constraint.max_cost is not None:
-            find_price(agent.config, needed=True)
+            find_price(agent.config, agent.config.model, needed=True)
+
+    def observers(self) -> tuple[tuple[str, Plugin], ...]:
+        """The plugins that watch one execution."""
+        return self._lineup.for_run().observers
 
     def emit(self, event: TeamEvent) -> None:
         """Publish an event: number it, write it to the journal, show it to the observers.
@@ -187,23 +209,40 @@ class Team:
             raise ConfigurationError("this team is not bound to a request: begin with team = team.bound(request)")
         channel.emit(event)
 
-    async def ask(self, agent: Agent, prompt: str, *, cancel: CancelToken | None = None) -> RunResult:
-        """Run an agent on the team's budget and within its time; always a result. `cancel` should follow the team's."""
+    async def ask(
+        self,
+        agent: Agent,
+        prompt: str,
+        *,
+        cancel: CancelToken | None = None,
+        paused: RunResult | None = None,
+    ) -> RunResult:
+        """Run an agent on the team's budget and within its time; always a result. `cancel` should follow the team's.
+
+        `paused` goes on with a run that waited for a person, with what was decided about it, instead of a new one.
+        """
         bond = self.bond
+        token = cancel or bond.cancel
         try:
-            result = await agent.run(prompt, parent=bond.budget, cancel=cancel or bond.cancel)
+            await bond.channel.flush()  # what was said before is on record before anything is done
+            if paused is None:
+                result = await agent.run(prompt, parent=bond.budget, cancel=token)
+            else:
+                pending = {waiting.call.id for waiting in paused.pending}
+                decisions = {call: said for call, said in bond.decisions.items() if call in pending}
+                result = await agent.resume(paused, decisions=decisions, parent=bond.budget, cancel=token)
         except Exception as error:
             result = _crashed(error)
-        bond.usage = bond.usage + result.usage
-        bond.cost = add_cost(bond.cost, result.cost)
+        usage, cost = newly_spent(result, paused)
+        bond.usage, bond.cost = bond.usage + usage, add_cost(bond.cost, cost)
         return result
 
     async def close(self) -> None:
         """The execution is over: let slow observers finish, and let go of the request."""
         bond = self.bond
         bond.let_go()
-        self._in_flight.pop(bond.request.id, None)
         await bond.channel.close()
+        self._in_flight.pop(bond.request.id, None)
 
     # --- the front door ---------------------------------------------------------------------------------------
 
@@ -227,32 +266,61 @@ class Team:
         self,
         what: str | TeamResult,
         *,
+        decisions: Mapping[str, Decision] | None = None,
         plan: TeamExecutionPlan | None = None,
         coordinator: TeamCoordinator | None = None,
         cancel: CancelToken | None = None,
     ) -> TeamResult:
-        """Go on with a request: a paused result, or the id of one in the journal. Finished steps are not run again.
+        """Go on with a request: a paused result, or the id of one in the store. Finished steps are not run again.
 
-        What has ended is returned as it ended. `plan` replaces the plan of a request that was only planned.
+        What has ended is returned as it ended. `decisions` say what becomes of the calls that wait for a person.
+        `plan` replaces the plan of a request that was only planned. Raises also `StoreError`, of kind `busy` while
+        another process has the request.
         """
-        past = Past.of_result(what) if isinstance(what, TeamResult) else self._recall(what)
-        if past.result is not None and past.result.status is not TeamStatus.PAUSED:
-            return past.result
-        if plan is not None:
-            if past.outcomes or past.steps:
-                raise ConfigurationError("plan can be replaced only before the first step has run")
-            past = replace(past, plan=plan)
-        request = replace(past.request, plan_only=past.request.plan_only and past.result is None)
-        return await self._supervised(request, coordinator, cancel, past)
-
-    def _recall(self, request_id: Any) -> Past:
+        if not isinstance(what, str | TeamResult):
+            raise ConfigurationError(f"resume takes a TeamResult or a request id, not {type(what).__name__}")
+        if plan is not None and not isinstance(plan, TeamExecutionPlan):
+            raise ConfigurationError(f"plan must be a TeamExecutionPlan, not {type(plan).__name__}")
+        if isinstance(what, TeamResult) and what.status is not TeamStatus.PAUSED:
+            return what
+        request_id = what if isinstance(what, str) else what.request_id
         check_name("request id", request_id)
-        if self.journal is None:
-            raise ConfigurationError("this team has no journal: pass Team(journal=...), or a paused TeamResult")
-        past = past_of(self.journal.read(request_id))
-        if past is None:
-            raise ConfigurationError(f"the journal knows no request {request_id!r}")
-        return past
+        if request_id in self._in_flight:
+            raise ConfigurationError(f"request {request_id!r} is in flight; wait for it")
+        pen, past = await self._recall(what, request_id)
+        try:
+            if past.result is not None and past.result.status is not TeamStatus.PAUSED:
+                return past.result
+            if plan is not None and (past.outcomes or past.steps):
+                raise ConfigurationError("plan can be replaced only before the first step has run")
+            past = replace(past, plan=plan or past.plan, decisions=check_decisions(decisions, past))
+            request = replace(past.request, plan_only=past.request.plan_only and past.result is None)
+            written, pen = pen, None
+            return await self._supervised(request, coordinator, cancel, past, written)
+        finally:
+            if pen is not None:
+                await pen.close()
+
+    async def _recall(self, what: str | TeamResult, request_id: str) -> tuple[Pen | None, Past]:
+        """Who writes the journal from now on, and what happened before."""
+        if self.store is None:
+            if isinstance(what, str):
+                raise ConfigurationError("this team has no store: pass Team(store=...), or a paused TeamResult")
+            return None, Past.of_result(what)
+        try:
+            pen = await Pen.open(self.store, request_id, create=not isinstance(what, str))
+        except StoreError as error:
+            if error.kind == "missing":
+                raise ConfigurationError(f"the store knows no request {request_id!r}") from None
+            raise
+        try:
+            past = await pen.read()
+            if past is None and isinstance(what, str):
+                raise ConfigurationError(f"request {request_id!r} had not begun: run it again")
+        except BaseException:
+            await pen.close()
+            raise
+        return pen, past or Past.of_result(what)  # type: ignore[arg-type]
 
     async def _supervised(
         self,
@@ -260,145 +328,23 @@ class Team:
         coordinator: TeamCoordinator | None,
         cancel: CancelToken | None,
         past: Past | None,
+        pen: Pen | None = None,
     ) -> TeamResult:
         from glidepath.teams.dispatch import DefaultTaskDispatchCoordinator
         from glidepath.teams.supervise import supervise
 
         chosen = coordinator or self.coordinator or DefaultTaskDispatchCoordinator()
-        check_coordinator(chosen)
-        team = self.bound(request, cancel=cancel, past=past)
+        try:
+            check_coordinator(chosen)
+            team = await self.bound(request, cancel=cancel, past=past, pen=pen)
+        except BaseException:
+            if pen is not None:
+                await pen.close()
+            raise
         try:
             return await supervise(chosen, request, team)
         finally:
             await team.close()
-
-
-class Bond:
-    """What belongs to one execution: its budget, its cancel token, what it spent."""
-
-    def __init__(self, request: TeamExecutionRequest, cancel: CancelToken | None, past: Past | None) -> None:
-        self.request = request
-        self.past = past
-        self.usage = past.usage if past is not None else Usage()
-        self.cost = past.cost if past is not None else None
-        self.cancel, self.let_go = linked(cancel)
-        self.channel: Channel
-        constraint, config = request.config.resource_constraint, request.config
-        elapsed = past.elapsed if past is not None else 0.0
-        limits = Limits(
-            max_tokens=constraint.max_total_tokens,
-            max_cost=constraint.max_cost,
-            timeout=max(_LEAST_TIME, config.time_limit - elapsed),
-        )
-        self.budget = Budget(limits)
-        self.began = asyncio.get_running_loop().time()
-        self.deadline = self.budget.deadline(self.began)
-        self.elapsed_before = elapsed
-        if past is not None:
-            self._charge(past)
-
-    def _charge(self, past: Past) -> None:
-        """What was spent before is spent."""
-        reservation = self.budget.meter.reserve(0, 0, turns=0)
-        if not isinstance(reservation, Refusal):
-            money = 0 if past.cost is None else pico(past.cost, field="cost")
-            reservation.settle(past.usage.total, money)
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the beginning, those of earlier executions included."""
-        return self.elapsed_before + asyncio.get_running_loop().time() - self.began
-
-
-class Channel:
-    """The events of one execution: numbered, journalled, shown; in the only legal order."""
-
-    def __init__(self, team: Team, request: TeamExecutionRequest, past: Past | None) -> None:
-        self._team, self._request = team.name, request
-        self._members = tuple(member.name for member in team.members)
-        self._journal = team.journal
-        self._sink = team.event_sink
-        self._encode = codec().encode if team.journal is not None else None
-        self._observers = [Observer(plugin, self._report) for plugin in team._lineup.for_run().observers]  # noqa: SLF001
-        self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "epoch", time.time)
-        self.sequence = past.sequence if past is not None else 0
-        self.resumed = past is not None
-        self.started = False
-        self.ended: TeamEvent | None = None
-        self.failure: str | None = None
-        """Why the journal can no longer be written."""
-        self.warnings: list[str] = []
-        self.plan = past.plan if past is not None else None
-        self.outcomes = {outcome.step_id: outcome for outcome in past.outcomes} if past is not None else {}
-
-    def emit(self, event: TeamEvent) -> None:
-        """Publish one event, or drop it when it has no legal place."""
-        if self.ended is not None:
-            self._warn(f"{event.kind} came after the end and was not published")
-            return
-        if isinstance(event, TeamStarted):
-            if self.started:
-                self._warn("a second TEAM_STARTED was not published")
-                return
-        elif not self.started:
-            self._publish(TeamStarted(request=self._request, members=self._members, resumed=self.resumed))
-        self._publish(event)
-
-    def _publish(self, event: TeamEvent) -> None:
-        self.started = True
-        event = replace(event, run_id=self._request.id, team=self._team, sequence=self.sequence + 1, time=self._now())
-        if self._encode is not None and self._journal is not None and self.failure is None:
-            try:
-                self._journal.append(self._request.id, self._encode(event))
-            except Exception as error:
-                self.failure = f"{type(error).__name__}: {error}"
-                self._warn(f"the journal cannot be written: {self.failure}")
-        self.sequence = event.sequence
-        if isinstance(event, TERMINAL):
-            self.ended = event
-        elif isinstance(event, PlanReady):
-            self.plan = event.plan
-        elif isinstance(event, StepCompleted):
-            self.outcomes[event.outcome.step_id] = event.outcome
-        self._show(event)
-
-    def _show(self, event: Event) -> None:
-        if self._sink is not None:
-            try:
-                self._sink(event)  # type: ignore[arg-type]
-            except Exception as error:
-                self._report("event_sink", f"{type(error).__name__}: {error}", "ignored")
-        for observer in self._observers:
-            observer(event)
-
-    def _report(self, name: str, error: str, effect: str) -> None:
-        self._warn(f"observer {name} failed and was {effect}: {error}")
-
-    def _warn(self, warning: str) -> None:
-        if warning not in self.warnings:
-            self.warnings.append(warning)
-
-    async def close(self) -> None:
-        """Let slow observers finish."""
-        for observer in self._observers:
-            await observer.close(_OBSERVER_PATIENCE)
-
-
-def linked(parent: CancelToken | None) -> tuple[CancelToken, Callable[[], None]]:
-    """A token that follows another one, and how to let go of that."""
-    child = CancelToken()
-    if parent is None:
-        return child, _nothing
-
-    def tell(what: str, reason: str) -> None:
-        (child.cancel if what == "cancel" else child.wind_down)(reason)
-
-    parent.subscribe(tell)
-    return child, lambda: parent.unsubscribe(tell)
-
-
-def _nothing() -> None:
-    """There is nothing to let go of."""
 
 
 def check_coordinator(coordinator: Any) -> None:

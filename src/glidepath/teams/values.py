@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Value, field, settle_field
 from glidepath.agent import Agent, Limits
@@ -35,6 +35,11 @@ __all__ = [
     "TeamStep",
     "VerdictOutcome",
 ]
+
+if TYPE_CHECKING:
+    Money: TypeAlias = Decimal | str | int | None
+else:
+    Money = Decimal | None  # what is kept, and read back
 
 _MAX_NAME = 200
 
@@ -258,7 +263,7 @@ class TeamResourceConstraint(Value, frozen=True, kw_only=True):
     """What the whole team may use; absent means unlimited. Enforced by the team's budget, not advice."""
 
     max_total_tokens: int | None = None
-    max_cost: Decimal | str | int | None = None
+    max_cost: Money = None
     max_duration: float | None = None
     max_parallel_steps: int | None = None
 
@@ -270,6 +275,8 @@ class TeamResourceConstraint(Value, frozen=True, kw_only=True):
             Limits(max_cost=self.max_cost)
         except ConfigurationError as error:
             raise ConfigurationError(str(error).replace("Limits.", "TeamResourceConstraint.")) from None
+        if self.max_cost is not None:
+            settle_field(self, "max_cost", Decimal(self.max_cost))
 
 
 class TeamConfig(Value, frozen=True, kw_only=True):
@@ -422,8 +429,8 @@ class StepOutcome(Value, frozen=True, kw_only=True):
     """A person stopped this step."""
     pending: tuple[PendingCall, ...] = ()
     """WAITING: what a person must decide."""
-    session_id: str | None = None
-    """WAITING: the session of the run that waits."""
+    paused: RunResult | None = None
+    """WAITING: the run that waits, so that it can go on."""
 
     def __post_init__(self) -> None:
         check_name("StepOutcome.step_id", self.step_id)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import EllipsisType
 from typing import ClassVar, TypeVar
 
-from glidepath.events import EVENTS, Event
+from glidepath.events import Event
 from glidepath.spi import Plugin
 from glidepath.testing.compact import compact
 from glidepath.testing.grammar import grammar_errors
@@ -88,7 +88,7 @@ class EventRecorder:
 
 class _Recording(Plugin):
     name = "event_recorder"
-    events: ClassVar[tuple[type[Event], ...] | None] = EVENTS
+    events: ClassVar[tuple[type[Event], ...] | None] = (Event,)
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder

@@ -1,0 +1,190 @@
+"""What belongs to one execution of a team: its budget and clock, its cancel token, its events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.agent import Budget, Limits
+from glidepath.errors import ConfigurationError
+from glidepath.ledger import Refusal, pico
+from glidepath.messages import Usage
+from glidepath.outcome import RunResult
+from glidepath.plugins.observer import Audience, Observer
+from glidepath.run import CancelToken, Decision
+from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted
+from glidepath.teams.journal import Past, Pen, less
+from glidepath.teams.values import TeamExecutionRequest
+
+if TYPE_CHECKING:
+    from glidepath.teams.team import Team
+
+__all__ = ["Bond", "Channel", "check_decisions", "linked", "newly_spent"]
+
+_OBSERVER_PATIENCE = 5.0
+_LEAST_TIME = 0.001
+
+
+class Bond:
+    """What belongs to one execution: its budget, its cancel token, what it spent."""
+
+    def __init__(self, request: TeamExecutionRequest, cancel: CancelToken | None, past: Past | None) -> None:
+        self.request = request
+        self.past = past
+        self.decisions: Mapping[str, Decision] = past.decisions if past is not None else {}
+        self.usage = past.usage if past is not None else Usage()
+        self.cost = past.cost if past is not None else None
+        self.cancel, self.let_go = linked(cancel)
+        self.channel: Channel
+        constraint, config = request.config.resource_constraint, request.config
+        elapsed = past.elapsed if past is not None else 0.0
+        limits = Limits(
+            max_tokens=constraint.max_total_tokens,
+            max_cost=constraint.max_cost,
+            timeout=max(_LEAST_TIME, config.time_limit - elapsed),
+        )
+        self.budget = Budget(limits)
+        self.began = asyncio.get_running_loop().time()
+        self.deadline = self.budget.deadline(self.began)
+        self.elapsed_before = elapsed
+        if past is not None:
+            self._charge(past)
+
+    def _charge(self, past: Past) -> None:
+        """What was spent before is spent."""
+        reservation = self.budget.meter.reserve(0, 0, turns=0)
+        if not isinstance(reservation, Refusal):
+            money = 0 if past.cost is None else pico(past.cost, field="cost")
+            reservation.settle(past.usage.total, money)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning, those of earlier executions included."""
+        return self.elapsed_before + asyncio.get_running_loop().time() - self.began
+
+
+class Channel:
+    """The events of one execution: numbered, journalled, shown; in the only legal order."""
+
+    def __init__(self, team: Team, request: TeamExecutionRequest, past: Past | None, pen: Pen | None) -> None:
+        self._team, self._request = team.name, request
+        self._members = tuple(member.name for member in team.members)
+        self._pen = pen
+        observers = [Observer(name, plugin, self._report) for name, plugin in team.observers()]
+        self._audience = Audience(team.event_sink, observers, self._report)
+        self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "epoch", time.time)
+        self.sequence = past.sequence if past is not None else 0
+        self.resumed = past is not None
+        self.started = False
+        self.ended: TeamEvent | None = None
+        self.failure: str | None = None
+        """Why the journal can no longer be written."""
+        self.on_failure: Callable[[str], None] | None = None
+        self.warnings: list[str] = []
+        self.plan = past.plan if past is not None else None
+        self.outcomes = {outcome.step_id: outcome for outcome in past.outcomes} if past is not None else {}
+
+    def emit(self, event: TeamEvent) -> None:
+        """Publish one event, or drop it when it has no legal place."""
+        if self.ended is not None:
+            self._warn(f"{event.kind} came after the end and was not published")
+            return
+        if isinstance(event, TeamStarted):
+            if self.started:
+                self._warn("a second TEAM_STARTED was not published")
+                return
+        elif not self.started:
+            self._publish(TeamStarted(request=self._request, members=self._members, resumed=self.resumed))
+        self._publish(event)
+
+    def _publish(self, event: TeamEvent) -> None:
+        self.started = True
+        event = replace(event, run_id=self._request.id, team=self._team, sequence=self.sequence + 1, time=self._now())
+        self.sequence = event.sequence
+        if isinstance(event, TERMINAL):
+            self.ended = event
+        elif isinstance(event, PlanReady):
+            self.plan = event.plan
+        elif isinstance(event, StepCompleted):
+            self.outcomes[event.outcome.step_id] = event.outcome
+        if self._pen is not None and self.failure is None:
+            try:
+                self._pen.write(event, event.result.status.value if isinstance(event, TERMINAL) else "running")  # type: ignore[attr-defined]
+            except Exception as error:
+                self.fail(f"{type(error).__name__}: {error}")
+        self._audience(event)
+
+    def fail(self, why: str) -> None:
+        """The journal can no longer be written: the team has to end."""
+        if self.failure is None:
+            self.failure = why
+            self._warn(f"the journal cannot be written: {why}")
+            if self.on_failure is not None:
+                self.on_failure(why)
+
+    async def flush(self) -> None:
+        """Wait until all that was said is on record."""
+        if self._pen is not None and self.failure is None:
+            try:
+                await self._pen.flush()
+            except Exception as error:
+                self.fail(f"{type(error).__name__}: {error}")
+
+    def _report(self, name: str, hook: str, error: str, effect: str) -> None:  # noqa: ARG002 - as observers report
+        self._warn(f"observer {name} failed and was {effect}: {error}")
+
+    def _warn(self, warning: str) -> None:
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    async def close(self) -> None:
+        """Let slow observers finish, and let go of the journal."""
+        try:
+            for observer in self._audience.observers:
+                await observer.close(_OBSERVER_PATIENCE)
+        finally:
+            if self._pen is not None:
+                await self.flush()
+                await self._pen.close()
+
+
+def linked(parent: CancelToken | None) -> tuple[CancelToken, Callable[[], None]]:
+    """A token that follows another one, and how to let go of that."""
+    child = CancelToken()
+    if parent is None:
+        return child, _nothing
+
+    def tell(what: str, reason: str) -> None:
+        (child.cancel if what == "cancel" else child.wind_down)(reason)
+
+    parent.subscribe(tell)
+    return child, lambda: parent.unsubscribe(tell)
+
+
+def newly_spent(result: RunResult, paused: RunResult | None) -> tuple[Usage, Decimal | None]:
+    """What a run used; of one that went on, only what was used since."""
+    if paused is None or result.run_id != paused.run_id:
+        return result.usage, result.cost
+    return less((result.usage, result.cost), (paused.usage, paused.cost))
+
+
+def check_decisions(decisions: Any, past: Past) -> Mapping[str, Decision]:
+    """The decisions, each about a call that waits; raises `ConfigurationError` otherwise."""
+    if decisions is None:
+        return {}
+    if not isinstance(decisions, Mapping) or not all(isinstance(said, Decision) for said in decisions.values()):
+        raise ConfigurationError("decisions must map call ids to approve(), deny(reason) or answer(text)")
+    paused = [step.paused for step in past.steps.values() if step.paused is not None]
+    waiting = [pending.call.id for run in paused for pending in run.pending]
+    for call_id in decisions:
+        if call_id not in waiting:
+            raise ConfigurationError(f"decisions: there is no pending call {call_id!r:.80}; pending are {waiting}")
+    return dict(decisions)
+
+
+def _nothing() -> None:
+    """There is nothing to let go of."""
