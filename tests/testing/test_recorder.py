@@ -104,7 +104,7 @@ def test_as_a_plugin_it_sees_every_kind_of_event():
     recorder = EventRecorder()
     plugin = recorder.as_plugin()
     assert isinstance(plugin, Plugin)
-    assert ev.StreamChunk in plugin.events
+    assert issubclass(ev.StreamChunk, plugin.events)
     assert plugin.inheritable_to_child is None
     assert recorder.as_plugin(children=True).inheritable_to_child is True
     plugin.event_observer(tool_events()[0])
