@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from glidepath._wire import WireError, replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, check_sendable, make_config
+from glidepath.agent.durable import Opening, claimed, reopened, session_of
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.resuming import Target, check_decisions, find
@@ -127,9 +128,10 @@ class Agent:
             return RunStream(partial(self._fly, messages, session, cancel, parent))
         if prompt is not None or session is not None:
             raise ConfigurationError("stream(resume=...) goes on without a new prompt and in its own session")
-        found = find(resume)  # what is wrong is said here, not when the first event is asked for
-        if not isinstance(found, RunResult):
-            check_decisions(decisions, found[0])
+        if self.config.store is None:  # what is wrong is said here, not when the first event is asked for
+            found = find(resume)
+            if not isinstance(found, RunResult):
+                check_decisions(decisions, found[0])
         return RunStream(partial(self._fly_on, resume, decisions, limits, cancel, parent))
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
@@ -158,13 +160,27 @@ class Agent:
         messages = prompt if stream is not None else _as_messages(prompt)  # a stream has looked at it already
         self._check_root(cancel, parent)
         home = _as_session(session)
+        if self.config.store is None:
+            return await self._take_off(messages, home, None, cancel, parent, stream)
+        async with claimed(self.config, home) as opening:
+            return await self._take_off(messages, home, opening, cancel, parent, stream)
+
+    async def _take_off(
+        self,
+        messages: tuple[Message, ...],
+        home: Session,
+        opening: Opening | None,
+        cancel: CancelToken | None,
+        parent: Budget | None,
+        stream: RunStream | None,
+    ) -> RunResult:
         plan = self._plan if parent is None else _priced(self._plan, self.config, parent.meter)
         now = asyncio.get_running_loop().time()
         shared = parent.deadline(now) if parent is not None else inf
         meter = Meter(plan.caps, parent.meter if parent is not None else None)
         watch = _watch(plan, now, shared)
         run = _open(plan, home, messages, meter, watch, None, stream)
-        return await _finish(run, home, messages, cancel)
+        return await _finish(run, home, messages, cancel, opening=opening)
 
     async def _fly_on(
         self,
@@ -175,6 +191,8 @@ class Agent:
         parent: Budget | None,
         stream: RunStream | None,
     ) -> RunResult:
+        if self.config.store is not None:
+            return await self._fly_on_durably(target, decisions, limits, cancel, parent, stream)
         found = find(target)
         if isinstance(found, RunResult):
             return found
@@ -182,6 +200,32 @@ class Agent:
         return await self.carry_on(
             snapshot, home, check_decisions(decisions, snapshot), limits, cancel=cancel, parent=parent, stream=stream
         )
+
+    async def _fly_on_durably(
+        self,
+        target: Target,
+        decisions: Mapping[str, Decision] | None,
+        limits: Limits | None,
+        cancel: CancelToken | None,
+        parent: Budget | None,
+        stream: RunStream | None,
+    ) -> RunResult:
+        """The run as the store has it: a result or a session that was passed only says which."""
+        async with reopened(self.config, session_of(target), decisions, self._plan.tools) as opening:
+            if opening.result is not None:
+                return opening.result
+            if opening.snapshot is None:
+                return await self._take_off((), opening.home, opening, cancel, parent, stream)
+            return await self.carry_on(
+                opening.snapshot,
+                opening.home,
+                opening.decisions,
+                limits,
+                cancel=cancel,
+                parent=parent,
+                stream=stream,
+                opening=opening,
+            )
 
     async def carry_on(
         self,
@@ -193,6 +237,7 @@ class Agent:
         cancel: CancelToken | None = None,
         parent: Budget | None = None,
         stream: RunStream | None = None,
+        opening: Opening | None = None,
     ) -> RunResult:
         """Go on with a run from its snapshot, in a session that has its messages and the state of its guards."""
         config, plan = self.config, self._plan
@@ -212,7 +257,7 @@ class Agent:
         restore_meter(meter, snapshot)
         watch = _watch(plan, now, parent.deadline(now) if parent is not None else inf, snapshot.elapsed)
         run = _open(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
-        return await _finish(run, home, (), cancel)
+        return await _finish(run, home, (), cancel, opening=opening)
 
     async def fly_child(self, prompt: Any, *, parent: Run, limits: Limits | None, cancel: CancelToken) -> RunResult:
         """Run as a child of another run: on its budget, within its time, under its guards."""
@@ -398,19 +443,25 @@ async def _finish(
     cancel: CancelToken | None,
     *,
     refusal: Refusal | None = None,
+    opening: Opening | None = None,
 ) -> RunResult:
     """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned."""
     try:
+        refused = None if refusal is None else _refused(refusal)
+        if opening is not None:
+            refused = opening.attend(run) or refused
         run.start()
         if cancel is not None:
             cancel.subscribe(run.hear)
         try:
-            ending = await fly(run, messages) if refusal is None else _refused(refusal)
+            ending = await fly(run, messages) if refused is None else refused
         except Exception as defect:
             ending = failure(run, "internal", f"{type(defect).__name__}: {defect}")
         run.settle_up()
         run.passed = last_validations(run)
         result = run.conclude(ending)
+        if run.journal is not None:
+            result = await run.journal.end(result)
         run.emit(RunEnded, result)
         home.close_run(result)
         for observer in run.audience.observers if run.audience is not None else ():

@@ -15,7 +15,7 @@ from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
 from glidepath.plugins import Lineup, PluginNames
-from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, TokenEstimator
+from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, SessionStore, TokenEstimator
 from glidepath.tools import Tool, tool
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ _FLAGS = (
     "plain_text_terminal_fallback_eager",
     "plain_text_terminal_fallback_eager_nudge",
 )
-_NOT_YET = {"store": None, "output_type": None, "plain_text_terminal_fallback_tool": None}
+_NOT_YET = {"output_type": None, "plain_text_terminal_fallback_tool": None}
 
 
 def make_config(**fields: Any) -> LoopConfig:
@@ -211,6 +211,10 @@ def _check_model(field: str, model: Any) -> None:
 
 
 def _check_types(config: LoopConfig) -> None:
+    if config.store is not None and (isinstance(config.store, type) or not isinstance(config.store, SessionStore)):
+        raise ConfigurationError(
+            f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
+        )
     for field, kind in (("limits", Limits), ("guardrails", GuardrailsConfig)):
         if not isinstance(getattr(config, field), kind):
             raise ConfigurationError(f"{field} must be a {kind.__name__}, not {getattr(config, field)!r:.100}")

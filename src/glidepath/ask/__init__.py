@@ -133,6 +133,8 @@ class _Call(Record, eq=False):
             count = await self._count(run.view) if plan.counter is not None and run.meter.limited else None
             booking = await self._book(count)
             view = run.view  # after the booking, which may have compacted it
+        if run.journal is not None:
+            await self._note(booking)
         self.number += 1
         request = run.request
         if (
@@ -217,6 +219,14 @@ class _Call(Record, eq=False):
             reasoning=plan.reasoning,
             extras=plan.extras,
         )
+
+    async def _note(self, booking: Booking) -> None:
+        """With a journal: what the call may cost is on disk before it is made."""
+        try:
+            await self.run.journal.asking(booking)
+        except BaseException:
+            booking.reservation.cancel()
+            raise
 
     async def _count(self, view: Sequence[Message]) -> int | None:
         """The prompt as the model itself counts it, where it can and a budget needs it."""

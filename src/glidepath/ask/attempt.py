@@ -219,7 +219,7 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
     size = attempt.weight()
     if attempt.dead:
         return size, size
-    if size > booking.size and not booking.grow():
+    if size > booking.size and not (booking.grow() and (run.journal is None or await run.journal.grown(booking))):
         attempt.cut = True
         return size, size
     if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:

@@ -77,7 +77,9 @@ def _least(run: Run) -> int:
 
 
 async def board(run: Run) -> None:
-    """A run on somebody else's budget: set aside its landing and its first call, or refuse to start it."""
+    """Take off. On somebody else's budget: set aside the landing and the first call, or refuse to start."""
+    if run.journal is not None:
+        await run.journal.begin()
     meter = run.meter
     if meter.parent is None:
         return

@@ -11,7 +11,7 @@ from glidepath.events import ApprovalRequested, GuardTripped, HookFailed
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.job import ALWAYS_KEPT, Job
+from glidepath.execute.job import ALWAYS_KEPT, MOST_KEPT, Job
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_open_calls", "execute", "finish_batch"]
 
-MAX_RESULT_CHARS = 32_000
 SHARE = 0.35  # of what is left of window and token budget, for one batch
 CHARS_PER_TOKEN = 3
 
@@ -226,6 +225,8 @@ async def _fly(run: Run, jobs: list[Job]) -> None:
             if tool.wants_context or not tool.plain:
                 job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
+        if run.journal is not None:
+            await run.journal.starting(ready)
         await _fly_alone(run, ready[0])
     elif ready:
         alone = run.plan.sequential or any(job.tool.exclusive for job in ready)  # type: ignore[union-attr]
@@ -296,7 +297,7 @@ def _pend(run: Run, job: Job) -> PendingCall:
 
 def _result_budget(run: Run, count: int) -> int:
     """Characters one result may have: a share of what is left in window and budget."""
-    limit = MAX_RESULT_CHARS
+    limit = MOST_KEPT
     left: int | None = None
     if run.plan.context_window is not None:
         left = run.plan.context_window - run.input_tokens()

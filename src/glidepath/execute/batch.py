@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from glidepath.execute.job import Job
-from glidepath.run import Stopped
+from glidepath.run import Stopped, Touchdown
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -30,6 +30,8 @@ class _Batch:
         self.leaving: dict[Job, float] = {}  # asked to stop, and when we let go of it
         self.bell: asyncio.Future[None] = run.watch.loop.create_future()
         self.stopping = False
+        self.landed: list[Job] = []  # ended, and not in the journal yet
+        self.noted = False
 
     def ring(self, _: object = None) -> None:
         """Something happened: a call ended, or reported progress."""
@@ -42,7 +44,7 @@ class _Batch:
         run.ring = self.ring
         try:
             while self.queue or self.flying or self.leaving:
-                self._start()
+                await self._start()
                 if self.flying or self.leaving:
                     await self._wait()
                     self._collect()
@@ -53,15 +55,34 @@ class _Batch:
             run.ring = None
             watch.calm()
 
-    def _start(self) -> None:
+    async def _start(self) -> None:
         run = self.run
-        while self.queue and len(self.flying) + len(self.leaving) < self.width and not self.stopping:
-            job = self.queue.pop()
+        room = self.width - len(self.flying) - len(self.leaving)
+        chosen = [] if self.stopping else [self.queue.pop() for _ in range(min(room, len(self.queue)))]
+        if run.journal is not None and (chosen or self.landed):
+            chosen = await self._note(chosen)
+        for job in chosen:
             timeout = job.timeout(run)
             job.announce(run)
             self.flying[job] = inf if timeout is None else run.time() + timeout
             job.task = run.watch.loop.create_task(_contained(job), name=f"glidepath-tool-{job.call.name}")
             job.task.add_done_callback(self.ring)
+
+    async def _note(self, chosen: list[Job]) -> list[Job]:
+        """With a journal: what has ended and what is about to start is on disk first. Returns what may start."""
+        run = self.run
+        landed, self.landed = self.landed, []
+        queued, self.noted = () if self.noted else tuple(self.queue), True
+        try:
+            await run.journal.starting(chosen, queued, landed)
+        except Touchdown as touchdown:
+            if run.watch.interrupt is None:  # the store has failed: what runs is stopped, and its results are kept
+                run.verdict = touchdown.verdict
+            self._stop_all("cancelled", touchdown.verdict.cause.reason)
+            for job in chosen:
+                job.refuse("cancelled", f"Not started: {touchdown.verdict.cause.reason}.")
+            return []
+        return chosen
 
     async def _wait(self) -> None:
         run = self.run
@@ -79,6 +100,8 @@ class _Batch:
                 self.flying.pop(job, None)
                 self.leaving.pop(job, None)
                 self._land(job)
+                if self.run.journal is not None:
+                    self.landed.append(job)
 
     def _land(self, job: Job) -> None:
         error = job.task.result()  # type: ignore[union-attr]

@@ -19,8 +19,9 @@ from glidepath.tools import Bound, Tool, ToolContext, ToolResult, as_result, tri
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["ALWAYS_KEPT", "Job", "failure"]
+__all__ = ["ALWAYS_KEPT", "MOST_KEPT", "Job", "failure"]
 
+MOST_KEPT = 32_000  # characters of a result at most
 ALWAYS_KEPT = 200  # characters of a result that no budget takes away
 
 
@@ -125,6 +126,14 @@ class Job(Record, eq=False):
         self.started_at = run.time()
         if run.listening:
             run.emit(ToolStarted, self.call.id, self.call.name, self.bound.arguments)  # type: ignore[union-attr]
+
+    def bare_message(self) -> ToolResultMessage:
+        """The result for the journal, as soon as it is there: before the hooks, and before the batch is complete."""
+        limit = None if self.tool is None else self.tool.max_result_chars
+        result = trim_result(self.result, min(limit or MOST_KEPT, MOST_KEPT))  # type: ignore[arg-type]
+        return ToolResultMessage(
+            self.call.id, self.call.name, result.content, result.is_error, self.kind, result.details, result.narration
+        )
 
     def message(self, run: Run, limit: Callable[[], int] | None = None) -> ToolResultMessage:
         """The result as a message, within its size, and the event that goes with it."""

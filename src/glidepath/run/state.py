@@ -94,6 +94,8 @@ class Run(Record, eq=False, kw_only=True):
     state: AgentState = AgentState.IDLE
     spawned: Mapping[str, tuple[Any, ...]] = MappingProxyType({})
     """The children of each tool call that is running."""
+    journal: Any = None
+    """The scribe that writes what happens, when there is a store."""
     ring: Callable[[], None] | None = None
     """Wakes the run when something happened beside it."""
     # guards

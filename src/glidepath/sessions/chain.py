@@ -35,6 +35,7 @@ class Record(Value, frozen=True, array_like=True, gc=False):
 
 
 _records = _wire.decoder(tuple[Record, ...])
+_encode = _wire.encoder(enc_hook=repr)  # what only an application understands is at least readable
 
 
 def chained(before: bytes, number: int, body: bytes) -> bytes:
@@ -44,7 +45,7 @@ def chained(before: bytes, number: int, body: bytes) -> bytes:
 
 def link(before: bytes, number: int, first: int, time: float, items: Iterable[tuple[str, Any]]) -> Commit:
     """The next commit: these kinds and payloads, numbered from `first`."""
-    body = _wire.encode([(sequence, time, *item) for sequence, item in enumerate(items, first)])
+    body = _encode([(sequence, time, *item) for sequence, item in enumerate(items, first)])
     return Commit(number, body, chained(before, number, body))
 
 

@@ -1,15 +1,18 @@
 """A PostgreSQL server for the tests: started from the installed binaries, as a user that is not root."""
 
+import asyncio
 import atexit
 import os
 import pwd
 import shutil
-import signal
 import subprocess
 import tempfile
+import threading
 import time
 from functools import cache
 from pathlib import Path
+
+import asyncpg
 
 SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "listen_addresses=", "shared_buffers=32MB")
 
@@ -55,45 +58,36 @@ def dsn() -> str:
         **keywords,
     )
     options = [part for setting in SETTINGS for part in ("-c", setting)]
-    log = (home / "log").open("wb")
-    server = subprocess.Popen(
-        [tools / "postgres", "-D", data, "-k", home, *options],
-        cwd=home,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        **keywords,
-    )
-    owner = os.getpid()
-
-    def stop():
-        if os.getpid() == owner:
-            server.send_signal(signal.SIGINT)  # at once, whoever is connected
-            server.wait(20)
-            log.close()
-            shutil.rmtree(home, ignore_errors=True)
-
-    atexit.register(stop)
+    log = home / "log"
+    log.touch()
+    ours, theirs = os.pipe()  # closed by whatever ends this process: then the server goes, too
+    script = f"""( "$@" >>{log} 2>&1 & server=$!
+      read _ <&{ours}; kill -INT $server; wait $server; rm -rf {home} ) >/dev/null 2>&1 &"""
+    command = [tools / "postgres", "-D", data, "-k", home, *options]
+    if user is not None:
+        os.chown(log, user.pw_uid, user.pw_gid)
+    # not a child of this process: other tests count those
+    subprocess.run(["sh", "-c", script, "sh", *command], cwd=home, check=True, pass_fds=(ours,), **keywords)
+    os.close(ours)
+    atexit.register(os.close, theirs)
     until = time.monotonic() + 60
-    while b"ready to accept connections" not in (home / "log").read_bytes():
-        if server.poll() is not None or time.monotonic() > until:
-            raise RuntimeError((home / "log").read_text())
+    while b"ready to accept connections" not in log.read_bytes():
+        if b"FATAL" in log.read_bytes() or time.monotonic() > until:
+            raise RuntimeError(log.read_text())
         time.sleep(0.05)
     return f"postgresql://postgres@/postgres?host={home}"
 
 
-def fresh_database() -> str:
-    """The address of an empty database on that server."""
-    import asyncio
-
-    import asyncpg
-
+def fresh_schema() -> str:
+    """The address of an empty schema on that server."""
     name = f"t{os.urandom(6).hex()}"
 
-    async def create():
+    async def create() -> None:
         connection = await asyncpg.connect(dsn())
-        await connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        await connection.execute(f"CREATE SCHEMA {name}")
         await connection.close()
 
-    asyncio.run(create())
-    return dsn().replace("/postgres?", f"/{name}?")
+    thread = threading.Thread(target=lambda: asyncio.run(create()))  # a loop may run in this one
+    thread.start()
+    thread.join()
+    return f"{dsn()}&options=-csearch_path%3D{name}"

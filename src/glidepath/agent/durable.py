@@ -1,0 +1,217 @@
+"""Runs with a store: claim the session, read its journal, and give the run a scribe."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import Record
+from glidepath.agent.resuming import check_decisions
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.messages import ToolCall, UnknownMessage
+from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
+from glidepath.run import Decision, Ending, snapshot_of
+from glidepath.sessions import Session
+from glidepath.sessions.archive import read_journal
+from glidepath.sessions.fold import Folded
+from glidepath.sessions.owner import this_owner
+from glidepath.sessions.recover import abandon, charged, known_results, verdicts
+from glidepath.sessions.scribe import Scribe
+
+if TYPE_CHECKING:
+    from glidepath.agent.config import LoopConfig
+    from glidepath.run import Run
+
+__all__ = ["Opening", "claimed", "reopened", "session_of"]
+
+
+def session_of(target: Any) -> str:
+    """The session to resume."""
+    if isinstance(target, str) and target.strip():
+        return target
+    if isinstance(target, Session):
+        return target.id
+    if isinstance(target, RunResult):
+        return target.session_id
+    raise ConfigurationError(f"resume takes a session id, a RunResult or a Session, not {target!r:.100}")
+
+
+class Opening(Record, kw_only=True):
+    """A session that was claimed: where the run lives and what is in the journal already."""
+
+    home: Session
+    scribe: Scribe | None = None
+    error: StoreError | None = None
+    written: int = 0
+    base: Snapshot | None = None
+    tail: frozenset[str] = frozenset()
+    unknown: tuple[ToolCall, ...] = ()
+    result: RunResult | None = None
+    """The run is done already."""
+    snapshot: Snapshot | None = None
+    decisions: Mapping[str, Decision] = {}
+    decided: Mapping[str, Decision] = {}
+    """Those of a person, which the journal keeps."""
+
+    def attend(self, run: Run) -> Ending | None:
+        """Give the run its scribe; how it ends at once, when the store has failed."""
+        scribe = self.scribe
+        if scribe is None:
+            return _store_failure(self.error)
+        if self.unknown:
+            run.unknown_effects = (*run.unknown_effects, *self.unknown)
+        if run.resumed is None and self.written != len(run.messages):  # what was in the session was repaired
+            whole = [_raw(message) for message in run.messages]
+            if scribe.number or self.written:
+                scribe.ahead.append(("transcript", whole))
+                self.written = len(run.messages)
+        scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
+        scribe.decisions = dict(self.decided)
+        run.journal = scribe
+        return None
+
+
+def _raw(message: Any) -> Any:
+    from glidepath._wire import Raw
+
+    return Raw(message.raw) if type(message) is UnknownMessage else message
+
+
+def _store_failure(error: StoreError | None) -> Ending:
+    """The store could not be opened: the run ends before it begins."""
+    kind = getattr(error, "kind", "unavailable")
+    cause = StopCause(source="store", action="fail", reason=str(error), metrics={"kind": kind})
+    return Ending(
+        state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, text=f"Not started: {error}", partial=True
+    )
+
+
+@asynccontextmanager
+async def claimed(
+    config: LoopConfig, home: Session, *, store: Any = None, parent: dict[str, str] | None = None
+) -> AsyncIterator[Opening]:
+    """Claim a session for a new run, made when there is none; the lease is given back at the end."""
+    opening = Opening(home=home)
+    try:
+        await _claim(config, opening, store or config.store, parent)
+    except StoreError as error:
+        opening.error = error
+    try:
+        yield opening
+    finally:
+        if opening.scribe is not None:
+            await opening.scribe.release()
+
+
+async def _claim(config: LoopConfig, opening: Opening, store: Any, parent: dict[str, str] | None) -> None:
+    home = opening.home
+    lease = await store.claim(home.id, this_owner())
+    scribe = Scribe(store, lease, durability=config.durability, parent=parent)
+    try:
+        if lease.head:
+            _move_in(home, await _folded(store, home.id), scribe, opening)
+    except BaseException:
+        await scribe.release()
+        raise
+    opening.scribe = scribe
+
+
+async def _folded(store: Any, session_id: str) -> Folded:
+    return (await read_journal(store, session_id)).folded
+
+
+def _move_in(home: Session, folded: Folded, scribe: Scribe, opening: Opening) -> None:
+    """The session as the journal has it; a run that crashed there is closed."""
+    scribe.sequence = folded.sequence
+    opening.written = len(folded.messages)
+    if folded.fields and folded.result is None:
+        known = known_results(folded)
+        if known:
+            scribe.ahead.append(("placed", known))
+        ended, results, opening.unknown = abandon(folded)
+        scribe.ahead += [("message", result) for result in results]
+        scribe.ahead.append(("ended", ended))
+        folded.session.close_run(ended)
+        opening.written = len(folded.messages)
+    kept, snapshot = folded.session, folded.snapshot
+    home.messages[:] = kept.messages
+    home.totals, home.state, home.version, home.last = kept.totals, kept.state, kept.version, kept.last
+    if snapshot is not None and "guardrails" not in home.metadata:
+        home.metadata["guardrails"] = snapshot.guards
+
+
+@asynccontextmanager
+async def reopened(
+    config: LoopConfig, session_id: str, decisions: Any, tools: Mapping[str, Any], *, store: Any = None
+) -> AsyncIterator[Opening]:
+    """Claim a session to go on with its last run; raises `ConfigurationError` when there is none."""
+    store = store or config.store
+    opening = Opening(home=Session(session_id))
+    try:
+        await _reopen(config, opening, store, decisions, tools)
+    except StoreError as error:
+        if error.kind == "missing":
+            raise ConfigurationError(f"resume({session_id!r:.80}): {error}") from None
+        opening.error = error
+    try:
+        yield opening
+    finally:
+        if opening.scribe is not None:
+            await opening.scribe.release()
+
+
+async def _reopen(config: LoopConfig, opening: Opening, store: Any, decisions: Any, tools: Mapping[str, Any]) -> None:
+    session_id = opening.home.id
+    lease = await store.claim(session_id, this_owner(), create=False)
+    scribe = Scribe(store, lease, durability=config.durability)
+    try:
+        folded = await _folded(store, session_id)
+        _go_on(folded, scribe, opening, decisions, tools)
+    except BaseException:
+        await scribe.release()
+        raise
+    opening.scribe = scribe
+
+
+def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, tools: Mapping[str, Any]) -> None:
+    result = folded.result
+    opening.base = snapshot = folded.snapshot
+    if snapshot is None:
+        raise ConfigurationError(f"session {folded.session.id!r} has no run to resume; start one with run()")
+    scribe.sequence = folded.sequence
+    if folded.opened is not None:
+        scribe.parent = folded.opened.parent
+    if result is not None and result.outcome is LoopOutcome.DONE:
+        opening.result = result
+        return
+    if result is not None:
+        snapshot = snapshot_of(result)
+        opening.decided = opening.decisions = check_decisions(decisions, snapshot)
+    else:
+        known = known_results(folded)
+        if known:
+            scribe.ahead.append(("placed", known))
+        snapshot, found = verdicts(folded, charged(snapshot, folded.reserved), tools)
+        opening.decided = check_decisions(decisions, snapshot)
+        opening.decisions = {**opening.decided, **found}
+    opening.snapshot = snapshot
+    opening.home = home = folded.session
+    home.metadata["guardrails"] = snapshot.guards
+    opening.written = len(home.messages)
+    opening.tail = _tail(folded)
+
+
+def _tail(folded: Folded) -> frozenset[str]:
+    """The results of the last batch, when some of its calls have none: those will be put between them."""
+    from glidepath.messages import ToolResultMessage
+    from glidepath.sessions.recover import open_calls
+
+    if not open_calls(folded):
+        return frozenset()
+    tail = []
+    for message in reversed(folded.messages):
+        if type(message) is not ToolResultMessage:
+            break
+        tail.append(message.call_id)
+    return frozenset(tail)

@@ -1,0 +1,52 @@
+"""What changed between two states: small, whatever the size of what stayed the same.
+
+A patch of plain data is `["=", value]` (replaced), `["{", {key: patch}, [removed keys]]` (a dict) or
+`["[", dropped, [added]]` (a list that lost its first items and got new ones at its end).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["apply", "diff"]
+
+
+def diff(old: Any, new: Any) -> list[Any] | None:
+    """The patch that makes `new` of `old`; None when they are equal."""
+    if old.__class__ is new.__class__:
+        if old == new:
+            return None
+        if old.__class__ is dict:
+            return _dicts(old, new)
+        if old.__class__ is list or old.__class__ is tuple:
+            for dropped in range(len(old) + 1):
+                kept = len(old) - dropped
+                if old[dropped:] == new[:kept]:
+                    return ["[", dropped, list(new[kept:])]
+    return ["=", new]
+
+
+def _dicts(old: dict[str, Any], new: dict[str, Any]) -> list[Any]:
+    changed = {}
+    for key, value in new.items():
+        patch = diff(old[key], value) if key in old else ["=", value]
+        if patch is not None:
+            changed[key] = patch
+    return ["{", changed, [key for key in old if key not in new]]
+
+
+def apply(old: Any, patch: Any) -> Any:
+    """What the patch makes of `old`; raises ValueError or TypeError when it is none, or does not fit."""
+    kind, *rest = patch
+    if kind == "=":
+        return rest[0]
+    if kind == "{":
+        changed, removed = rest
+        made = {key: value for key, value in (old or {}).items() if key not in removed}
+        for key, inner in changed.items():
+            made[key] = apply(made.get(key), inner)
+        return made
+    if kind == "[":
+        dropped, added = rest
+        return [*(old or [])[dropped:], *added]
+    raise ValueError(f"{kind!r} is no patch")

@@ -1,0 +1,250 @@
+"""Reading a journal: from its records to the state of the session and of its last run.
+
+`fold(journal)` is the live state at the moment of the last commit. Every record is a fact about the run; nothing is
+worked out a second time, so that a journal means the same whatever the configuration it is read with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from glidepath import _wire
+from glidepath._wire import Value, WireError
+from glidepath.errors import StoreError
+from glidepath.messages import AssistantMessage, Message, ToolResultMessage, codec, placed
+from glidepath.outcome import RunResult, Snapshot
+from glidepath.run.decisions import Decision
+from glidepath.sessions.chain import Record, check_schema, read
+from glidepath.sessions.changes import apply
+from glidepath.sessions.session import Session
+from glidepath.spi.sessions import Commit
+
+__all__ = ["Began", "Child", "Folded", "Intent", "Opened", "Reserved", "fold"]
+
+
+class Opened(Value, frozen=True, kw_only=True):
+    """The first record: what wrote this journal, and under which call of which run, when it is a child's."""
+
+    schema: int
+    session_id: str
+    version: str = ""
+    parent: dict[str, str] | None = None
+
+
+class Began(Value, frozen=True, kw_only=True):
+    """A run began, or went on (`resumed`) with what a person had decided."""
+
+    run_id: str
+    agent: str = ""
+    model: str = ""
+    resumed: bool = False
+    first_new: int = 0
+    decisions: Mapping[str, Decision] = {}
+
+
+class Intent(Value, frozen=True, kw_only=True):
+    """A call is about to start. From here on it may have taken effect."""
+
+    call_id: str
+    key: str
+    tool: str
+    arguments: dict[str, Any]
+    idempotent: bool = False
+
+
+class Reserved(Value, frozen=True, kw_only=True):
+    """A model call is about to start: what it may use at worst."""
+
+    input: int
+    output: int
+    tokens: int
+    money: int = 0
+
+
+class Child(Value, frozen=True, kw_only=True):
+    """A call started a child, which has a journal of its own."""
+
+    call_id: str
+    session_id: str
+    agent: str = ""
+
+
+class Folded:
+    """The state at the end of a journal."""
+
+    def __init__(self, session_id: str = "") -> None:
+        self.session = Session(session_id or None)
+        self.opened: Opened | None = None
+        self.began: Began | None = None
+        self.sequence = 0
+        self.time = 0.0
+        self.fields: dict[str, Any] = {}
+        self.result: RunResult | None = None
+        """How the last run ended; None when it did not."""
+        self.reserved: Reserved | None = None
+        """The model call that was in flight."""
+        self.intents: dict[str, Intent] = {}
+        self.results: dict[str, ToolResultMessage] = {}
+        """Results of the last batch that were not in the transcript yet."""
+        self.queued: tuple[str, ...] = ()
+        """Calls of the last batch that were counted and had not started."""
+        self.decisions: dict[str, Decision] = {}
+        self.children: list[Child] = []
+        self.unread: list[str] = []
+        """Kinds of records that this version does not know."""
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The last run as it stood; None when there was none."""
+        if not self.fields:
+            return None
+        try:
+            return _wire.convert(self.fields, Snapshot)  # type: ignore[no-any-return]
+        except WireError as error:
+            raise StoreError(f"the state of the last run cannot be read: {error}", kind="damaged") from None
+
+    @property
+    def messages(self) -> list[Message]:
+        """The transcript."""
+        return self.session.messages
+
+    def take(self, records: Iterable[Record]) -> None:
+        """One more commit."""
+        self.reserved = None
+        for record in records:
+            reader = _READERS.get(record.kind)
+            self.sequence, self.time = record.sequence, record.time
+            if reader is None:
+                self.unread.append(record.kind)
+                continue
+            try:
+                reader(self, bytes(record.payload))
+            except (WireError, ValueError, TypeError, KeyError, IndexError) as error:
+                what = f"record {record.sequence} ({record.kind}) cannot be read: {error}"
+                raise StoreError(what, kind="damaged") from None
+
+    # --- one method for each kind -----------------------------------------------------------------------------
+
+    def on_open(self, data: bytes) -> None:
+        """The session is new."""
+        check_schema(_wire.decode(data, dict[str, Any]).get("schema"))
+        self.opened = _wire.decode(data, Opened)
+        self.session.id = self.opened.session_id
+
+    def on_begin(self, data: bytes) -> None:
+        """A run begins, or goes on."""
+        self.began = began = _wire.decode(data, Began)
+        if not began.resumed:
+            self.fields, self.decisions, self.children = {}, {}, []
+            self._new_batch()
+        self.result = None
+        self.decisions.update(began.decisions)
+
+    def _new_batch(self) -> None:
+        self.intents, self.results, self.queued = {}, {}, ()
+
+    def on_message(self, data: bytes) -> None:
+        """The transcript grows."""
+        self.add(codec.decode(data))
+
+    def add(self, message: Message) -> None:
+        """One more message; a result goes where it belongs."""
+        messages = self.messages
+        if type(message) is ToolResultMessage:
+            self.results.pop(message.call_id, None)
+            self.intents.pop(message.call_id, None)
+            messages.insert(_where(messages, message), message)
+            return
+        if type(message) is AssistantMessage:
+            self._new_batch()
+        messages.append(message)
+
+    def on_rewrite(self, data: bytes) -> None:
+        """The transcript was repaired."""
+        self.messages[:] = [codec.decode(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
+
+    def on_intend(self, data: bytes) -> None:
+        """A call may take effect from here on."""
+        intent = _wire.decode(data, Intent)
+        self.intents[intent.call_id] = intent
+        self.queued = tuple(call_id for call_id in self.queued if call_id != intent.call_id)
+
+    def on_queue(self, data: bytes) -> None:
+        """Calls that are counted and wait for their turn."""
+        self.queued = tuple(_wire.decode(data, list[str]))
+
+    def on_finish(self, data: bytes) -> None:
+        """One of several calls has ended."""
+        result: Any = codec.decode(data)
+        self.results[result.call_id] = result
+
+    def on_place(self, data: bytes) -> None:
+        """Results that are known join the transcript."""
+        for call_id in _wire.decode(data, list[str]):
+            self.add(self.results[call_id])
+
+    def on_state(self, data: bytes) -> None:
+        """What changed in the state of the run."""
+        changed = _wire.decode(data, dict[str, Any])
+        for name, patch in changed.items():
+            if name == "text" and patch is True:
+                self.fields["text"] = next(m.text for m in reversed(self.messages) if type(m) is AssistantMessage)
+            else:
+                self.fields[name] = apply(self.fields.get(name), patch)
+
+    def on_reserve(self, data: bytes) -> None:
+        """A model call may cost so much."""
+        self.reserved = _wire.decode(data, Reserved)
+
+    def on_spawn(self, data: bytes) -> None:
+        """A call has a child."""
+        self.children.append(_wire.decode(data, Child))
+
+    def on_end(self, data: bytes) -> None:
+        """The run is over."""
+        result = _wire.decode(data, RunResult)
+        messages = tuple(self.messages)
+        first = self.fields.get("first_new", 0)
+        self.result = _wire.replace(result, messages=messages, new_messages=messages[first:])
+        self.session.close_run(self.result)
+
+
+_READERS: dict[str, Callable[[Folded, bytes], None]] = {
+    "opened": Folded.on_open,
+    "began": Folded.on_begin,
+    "message": Folded.on_message,
+    "transcript": Folded.on_rewrite,
+    "intent": Folded.on_intend,
+    "queued": Folded.on_queue,
+    "result": Folded.on_finish,
+    "placed": Folded.on_place,
+    "state": Folded.on_state,
+    "reserved": Folded.on_reserve,
+    "child": Folded.on_spawn,
+    "ended": Folded.on_end,
+}
+
+
+def _where(messages: list[Message], result: ToolResultMessage) -> int:
+    """The place of a result: in the order of the calls of its reply, which is nearly always the end."""
+    results: list[ToolResultMessage] = []
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if type(message) is ToolResultMessage:
+            results.insert(0, message)
+        elif type(message) is AssistantMessage:
+            if any(call.id == result.call_id for call in message.tool_calls):
+                return place + 1 + placed(message, results, result).index(result)
+            break
+        else:
+            break
+    return len(messages)
+
+
+def fold(commits: Iterable[Commit], session_id: str = "") -> Folded:
+    """The state at the end of these commits, which are verified already; raises `StoreError`."""
+    folded = Folded(session_id)
+    for commit in commits:
+        folded.take(read(commit))
+    return folded

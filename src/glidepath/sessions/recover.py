@@ -1,0 +1,117 @@
+"""After a crash: what of the last run is known, what may have happened, and what had not begun.
+
+A call with a result is done. A call with an intent and no result may have taken effect: it runs again only when it is
+idempotent, with the same key; any other is reported as unknown. A call without an intent had not begun. A model call
+that was in flight is charged at its worst case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from glidepath._wire import replace
+from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage
+from glidepath.outcome import AgentState, Charge, LoopOutcome, RunResult, Snapshot, StopCause, dollars
+from glidepath.run.decisions import Decision
+from glidepath.sessions.fold import Folded, Reserved
+
+__all__ = ["UNKNOWN", "abandon", "charged", "known_results", "open_calls", "verdicts"]
+
+UNKNOWN = "Outcome unknown: the run was interrupted while this call was in flight. Check before you repeat it."
+NOT_BEGUN = "Not executed: the run was interrupted before this call began."
+
+
+def open_calls(folded: Folded) -> tuple[ToolCall, ...]:
+    """The calls of the last reply that have no result."""
+    answered: set[str] = set()
+    for message in reversed(folded.messages):
+        if type(message) is ToolResultMessage:
+            answered.add(message.call_id)
+        elif type(message) is AssistantMessage:
+            return tuple([call for call in message.tool_calls if call.id not in answered])
+        else:
+            break
+    return ()
+
+
+def known_results(folded: Folded) -> list[str]:
+    """Put the results that are known into the transcript, in their order; returns the ids of their calls."""
+    known = list(folded.results)
+    for call_id in known:
+        folded.add(folded.results[call_id])
+    return known
+
+
+def charged(snapshot: Snapshot, reserved: Reserved | None) -> Snapshot:
+    """The state with the model call that was in flight paid for, at its worst case."""
+    if reserved is None:
+        return snapshot
+    spent = snapshot.spent
+    usage = spent.usage + Usage(reserved.input, reserved.tokens - reserved.input, estimated=True)
+    return replace(
+        snapshot,
+        tokens=snapshot.tokens + reserved.tokens,
+        picodollars=snapshot.picodollars + reserved.money,
+        spent=Charge(calls=spent.calls + 1, usage=usage, picodollars=spent.picodollars + reserved.money),
+    )
+
+
+def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> tuple[Snapshot, dict[str, Decision]]:
+    """What becomes of the calls without a result, and the state without those that will be counted again."""
+    decisions: dict[str, Decision] = {}
+    again = metered = 0
+    for call in open_calls(folded):
+        intent, tool = folded.intents.get(call.id), tools.get(call.name)
+        if intent is None:
+            counted = call.id in folded.queued
+            if call.id in folded.decisions:
+                decisions[call.id] = folded.decisions[call.id]
+        else:
+            counted = intent.idempotent and tool is not None and bool(tool.idempotent)
+            decisions[call.id] = (
+                Decision(kind="approve", arguments=intent.arguments) if counted else Decision(kind="unknown")
+            )
+        again += counted
+        metered += counted and (tool is None or bool(tool.counts_toward_limit))
+    if again:
+        snapshot = replace(
+            snapshot,
+            tool_calls=max(0, snapshot.tool_calls - again),
+            metered_tool_calls=max(0, snapshot.metered_tool_calls - metered),
+        )
+    return snapshot, decisions
+
+
+def abandon(folded: Folded) -> tuple[RunResult, list[ToolResultMessage], tuple[ToolCall, ...]]:
+    """Close a run that crashed and is not resumed: how it ended, the results its calls get, and the unknown effects."""
+    snapshot: Any = charged(folded.snapshot, folded.reserved)  # type: ignore[arg-type]
+    results, unknown = [], []
+    for call in open_calls(folded):
+        begun = call.id in folded.intents
+        if begun:
+            unknown.append(call)
+        kind, text = ("unknown_effect", UNKNOWN) if begun else ("interrupted", NOT_BEGUN)
+        results.append(ToolResultMessage(call.id, call.name, text, is_error=True, kind=kind))
+    for result in results:
+        folded.add(result)
+    usage, money = snapshot.spent.usage, snapshot.spent.picodollars
+    for charge in snapshot.children_spent.values():
+        usage, money = usage + charge.usage, money + charge.picodollars
+    ended = RunResult(
+        run_id=snapshot.run_id,
+        session_id=folded.session.id,
+        state=AgentState.ERROR,
+        outcome=LoopOutcome.FAILED,
+        cause=StopCause(source="crash", action="fail", reason="the process ended before the run did"),
+        text=snapshot.text,
+        partial=True,
+        usage=usage,
+        cost=dollars(money) if money else None,
+        iterations=snapshot.iterations,
+        tool_calls=snapshot.tool_calls,
+        landing_calls=snapshot.landing_calls,
+        elapsed=snapshot.elapsed,
+        unknown_effects=(*snapshot.unknown_effects, *unknown),
+    )
+    return ended, results, tuple(unknown)

@@ -1,0 +1,406 @@
+"""The scribe: writes one run's journal while the run flies. Intent before the effect, result after it.
+
+A commit has what came since the last one: messages, what changed in the state of the run, and then why it is made now:
+a model call is about to start and may cost so much; tool calls are about to start; one of several calls has ended; the
+run is over. Without a store there is no scribe, and none of this happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import Raw, replace
+from glidepath.errors import StoreError
+from glidepath.events import SessionSaved
+from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage
+from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
+from glidepath.run import Interrupt, Signal, Touchdown, Verdict
+from glidepath.run.snapshot import take_snapshot
+from glidepath.sessions.chain import SCHEMA, link
+from glidepath.sessions.changes import diff
+from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved
+from glidepath.spi.sessions import Commit, Lease, SessionStore
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["BEAT", "Scribe"]
+
+BEAT = 0.5  # seconds between two looks at the stop flag
+RENEW = 6  # beats between two renewals of the lease
+Items = list[tuple[str, Any]]
+_FIELDS = Snapshot.__struct_fields__
+_EMPTY = Snapshot(run_id="")
+
+
+class Scribe:
+    """Holds the lease of one session and writes what one run does."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        lease: Lease,
+        *,
+        durability: str = "sync",
+        sequence: int = 0,
+        version: str = "",
+        parent: dict[str, str] | None = None,
+    ) -> None:
+        self.store = store
+        self.lease = lease
+        self.durability = durability
+        self.number = lease.head
+        self.hash = lease.hash
+        self.sequence = sequence
+        self.version = version
+        self.parent = parent
+        self.base: Snapshot = _EMPTY
+        self.written = 0  # messages of the transcript that are in the journal
+        self.tail: frozenset[str] = frozenset()  # results among them to which others of their batch may be added
+        self.decisions: dict[str, Any] = {}
+        self.broken: StoreError | None = None
+        self.ahead: Items = []  # records that wait for the first commit
+        self.held: list[tuple[Commit, Any]] = []  # commits that wait for the end, with durability "exit"
+        self._filed: dict[str, ToolResultMessage] = {}
+        self._flying: asyncio.Task[None] | None = None
+        self._run: Any = None
+        self._heart: asyncio.Task[None] | None = None
+
+    # --- the beginning ----------------------------------------------------------------------------------------
+
+    def attend(
+        self, run: Run, *, written: int, base: Snapshot | None = None, tail: frozenset[str] = frozenset()
+    ) -> None:
+        """Follow this run. `written` messages and the state `base` are in the journal already."""
+        self._run = run
+        self.written = written
+        self.base = base or _EMPTY
+        self.tail = tail
+        self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-heartbeat")
+
+    async def begin(self) -> None:
+        """The run begins, or goes on: its first commit, with the task in it."""
+        run = self._run
+        plan = run.plan
+        if not self.number:
+            opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=self.version, parent=self.parent)
+            self.ahead.insert(0, ("opened", opened))
+        began = Began(
+            run_id=run.run_id,
+            agent=plan.agent_name,
+            model=plan.model_name,
+            resumed=run.resumed is not None,
+            first_new=run.first_new,
+            decisions=self.decisions,
+        )
+        items = [*self.ahead, ("began", began)]
+        self.ahead = []
+        await self._write(items, [], summary=self._summary(run.state.value, None))
+
+    # --- in the middle ----------------------------------------------------------------------------------------
+
+    async def asking(self, booking: Any) -> None:
+        """A model call is about to start."""
+        reservation = booking.reservation
+        reserved = Reserved(
+            input=booking.input,
+            output=max(0, reservation.tokens - booking.input),
+            tokens=reservation.tokens,
+            money=reservation.money,
+        )
+        await self._write([], [("reserved", reserved)])
+        self._stop_if_asked()
+
+    async def grown(self, booking: Any) -> bool:
+        """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
+        try:
+            await self.asking(booking)
+        except Touchdown:
+            return False
+        return True
+
+    async def starting(self, jobs: Sequence[Any], queued: Sequence[Any] = (), done: Sequence[Any] = ()) -> None:
+        """These calls are about to start; `queued` will later, `done` have just got their results."""
+        run = self._run
+        items: Items = []
+        for job in done:
+            message = job.bare_message()
+            self._filed[message.call_id] = message
+            items.append(("result", message))
+        if queued:
+            items.append(("queued", [job.call.id for job in queued]))
+        for job in jobs:
+            call = job.call
+            items.append(
+                (
+                    "intent",
+                    Intent(
+                        call_id=call.id,
+                        key=f"{run.run_id}:{call.id}",
+                        tool=call.name,
+                        arguments=job.bound.arguments,
+                        idempotent=job.tool.idempotent,
+                    ),
+                )
+            )
+        await self._write([], items)
+        if jobs:
+            self._stop_if_asked()
+
+    async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
+        """A call is about to start a child with a journal of its own."""
+        await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
+
+    def _stop_if_asked(self) -> None:
+        """While the commit was written the run may have been stopped: then nothing new begins."""
+        run = self._run
+        if run.watch.interrupt is not None:
+            raise run.interrupted()
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    async def end(self, result: RunResult) -> RunResult:
+        """The run is over: its last commit. When that fails, the result says so, and keeps its text."""
+        kept = replace(result, messages=(), new_messages=(), children=tuple(map(_bare, result.children)))
+        kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot))
+        try:
+            if self.broken is None:
+                await self._write([], [("ended", kept)], summary=self._summary(result.state.value, result), last=True)
+        except Touchdown:
+            pass
+        if self.broken is None:
+            return result
+        return self._failed(result, self.broken)
+
+    def _failed(self, result: RunResult, error: StoreError) -> RunResult:
+        run = self._run
+        cause = _cause(error)
+        run.state = AgentState.ERROR
+        run.result = replace(
+            result,
+            state=AgentState.ERROR,
+            outcome=LoopOutcome.FAILED,
+            cause=cause if result.cause is None or result.cause.source != "store" else result.cause,
+        )
+        return run.result  # type: ignore[no-any-return]
+
+    async def release(self) -> None:
+        """Stop looking after the lease and give it back. Never fails: a lease that is not given back runs out."""
+        heart, self._heart = self._heart, None
+        if heart is not None:
+            heart.cancel()
+            await asyncio.wait([heart])
+        task = asyncio.get_running_loop().create_task(self._give_back(), name="glidepath-release")
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:  # it goes on after the lease is given back
+                await asyncio.wait([task])
+                raise
+
+    async def _give_back(self) -> None:
+        with suppress(StoreError):
+            await self.store.release(self.lease)
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    async def _write(self, first: Items, last_items: Items, *, summary: Any = None, last: bool = False) -> None:
+        """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails."""
+        while self._flying is not None:  # one after the other: children write through their parent's scribe, too
+            await self._see_through(self._flying)
+        if self.broken is not None:
+            raise _down(self.broken)
+        run = self._run
+        try:
+            snapshot = take_snapshot(run)
+            items = [*first, *self._new_messages(), ("state", self._changes(snapshot)), *last_items]
+            commit = _linked(self.hash, self.number + 1, self.sequence + 1, round(run.now(), 3), items)
+            later = self._append(commit, summary, last=last)
+        except Exception as error:
+            self._break(error)
+        else:
+            self.number, self.hash = commit.number, commit.hash
+            self.sequence += len(items)
+            self.base = snapshot
+            self.written = len(run.messages)
+            if later is not None:
+                self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
+                await self._see_through(task)
+        if self.broken is not None:
+            raise _down(self.broken)
+        if run.listening and not last:
+            run.emit(SessionSaved, run.session_id, self.sequence)
+
+    def _append(self, commit: Commit, summary: Any, *, last: bool) -> Awaitable[None] | None:
+        if self.durability == "exit":
+            self.held.append((commit, summary))
+            return self._write_held() if last else None
+        durability = "full" if last and self.durability == "async" else self.durability
+        return self.store.append(self.lease, commit, summary=summary, durability=durability)
+
+    def _break(self, error: BaseException) -> None:
+        """The store failed: nothing more is written, and the run comes down."""
+        if not isinstance(error, StoreError):  # which it must not; its run must not fall for it
+            broken = StoreError(f"the session store failed: {type(error).__name__}: {error}")
+            broken.__cause__ = error
+            error = broken
+        self.broken = error
+
+    async def _land(self, later: Awaitable[None]) -> None:
+        """Wait for the store, in a task that no interrupt of the run reaches."""
+        try:
+            await later
+        except (Exception, asyncio.CancelledError) as error:
+            self._break(error)
+        finally:
+            self._flying = None
+
+    async def _write_held(self) -> None:
+        held, self.held = self.held, []
+        for commit, summary in held:
+            later = self.store.append(self.lease, commit, summary=summary, durability="sync")
+            if later is not None:
+                await later
+
+    async def _see_through(self, task: asyncio.Task[None]) -> None:
+        """Wait until it is written, whoever interrupts the run meanwhile: half a commit is no use to anybody."""
+        watch = self._run.watch
+        if asyncio.current_task() is not watch.task:
+            await asyncio.wait([task])
+            return
+        while not task.done():
+            bell: asyncio.Future[None] = watch.loop.create_future()
+
+            def ring(_: object, bell: asyncio.Future[None] = bell) -> None:
+                if not bell.done():
+                    bell.set_result(None)
+
+            task.add_done_callback(ring)
+            try:
+                await watch.wait(bell)
+            except asyncio.CancelledError:
+                continue  # the interrupt is noted: what would come next does not begin
+            finally:
+                task.remove_done_callback(ring)
+
+    def _new_messages(self) -> Items:
+        messages = self._run.messages
+        if self.tail:
+            recent = messages[self.written - len(self.tail) :]
+            fresh = [one for one in recent if type(one) is not ToolResultMessage or one.call_id not in self.tail]
+            if len(recent) - len(fresh) != len(self.tail):
+                raise StoreError("the transcript was changed while its run was in flight", kind="conflict")
+            results = [one.call_id for one in fresh if type(one) is ToolResultMessage]
+            self.tail = self.tail.union(results) if len(results) == len(fresh) else frozenset()
+        else:
+            fresh = messages[self.written :]
+        filed = self._filed
+        if not filed:
+            return [("message", _writable(message)) for message in fresh]
+        items: Items = []
+        for message in fresh:
+            if type(message) is ToolResultMessage and filed.pop(message.call_id, None) == message:
+                items.append(("placed", [message.call_id]))
+            else:
+                items.append(("message", _writable(message)))
+        return items
+
+    def _changes(self, snapshot: Snapshot) -> dict[str, Any]:
+        """What differs from the state in the journal."""
+        base = self.base
+        changed: dict[str, Any] = {}
+        for name in _FIELDS:
+            old, new = getattr(base, name), getattr(snapshot, name)
+            if old is not new:
+                if name == "text" and new and old != new and new == _last_reply(self._run):
+                    changed[name] = True
+                    continue
+                patch = diff(old, new) if name != "children" else _more_children(old, new)
+                if patch is not None:
+                    changed[name] = patch
+        return changed
+
+    def _summary(self, state: str, result: RunResult | None) -> dict[str, Any]:
+        run = self._run
+        cost = run.cost()
+        task = next((m.text for m in run.messages[run.first_new :] if m.role == "user"), "")
+        return {
+            "state": state,
+            "outcome": None if result is None else result.outcome.value,
+            "run_id": run.run_id,
+            "agent": run.plan.agent_name,
+            "model": run.plan.model_name,
+            "task": task[:200],
+            "iterations": run.iterations,
+            "messages": len(run.messages),
+            "tokens": run.meter.tokens,
+            "cost": None if cost is None else str(cost),
+            "parent": self.parent,
+        }
+
+    # --- the heartbeat ----------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """Keep the lease, and look for a stop that was asked for in another process."""
+        watch = self._run.watch
+        beats, seen = 0, self.number
+        while True:
+            await asyncio.sleep(BEAT)
+            beats += 1
+            if self.number != seen:
+                beats, seen = 0, self.number  # a commit renews it as well
+            try:
+                signs = await self.store.beat([self.lease], renew=beats % RENEW == RENEW - 1)
+            except Exception:  # noqa: S112 - the next commit will say what is wrong with the store
+                continue
+            for sign in signs:
+                if sign.lost:
+                    watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", "another owner has taken the session"))
+                elif sign.stop is not None:
+                    reason = sign.stop or "a stop was asked for in the store"
+                    watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
+
+
+def _last_reply(run: Any) -> str | None:
+    """The text of the last reply in the transcript: what the best text so far nearly always is."""
+    return next((message.text for message in reversed(run.messages) if type(message) is AssistantMessage), None)
+
+
+def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:
+    """Children are only added; each has a journal of its own, so that its transcript is left out here."""
+    return ["[", 0, [_bare(child) for child in new[len(old) :]]] if len(new) > len(old) else None
+
+
+def _linked(before: bytes, number: int, first: int, now: float, items: Items) -> Commit:
+    try:
+        return link(before, number, first, now, items)
+    except Exception as error:
+        what = f"the run has something that cannot be written: {type(error).__name__}: {error}"
+        raise StoreError(what, kind="unavailable") from error
+
+
+def _writable(message: Message) -> Any:
+    return Raw(message.raw) if type(message) is UnknownMessage else message
+
+
+def _bare(result: RunResult) -> RunResult:
+    """A child's result without its transcript, which is in a journal of its own."""
+    return replace(
+        result, messages=(), new_messages=(), snapshot=None, children=tuple(map(_bare, result.children)), output=None
+    )
+
+
+def _lean(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, children=tuple(map(_bare, snapshot.children)))
+
+
+def _cause(error: StoreError) -> StopCause:
+    return StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
+
+
+def _down(error: StoreError) -> Touchdown:
+    """The run cannot be kept: it fails, with the text it has."""
+    return Touchdown(Verdict(state=AgentState.ERROR, cause=_cause(error), gentle=False, cut=LoopOutcome.FAILED))

@@ -1,0 +1,58 @@
+"""G13: kill -9 at any instant loses nothing and repeats nothing."""
+
+import os
+
+import pytest
+
+from .flights import campaign_flight, check_flight, short_leg
+from .postgres import fresh_schema
+
+CI = 30
+CAMPAIGN = 500  # for each store
+
+
+def fly_all(server, address, place, seeds):
+    """Fly all seeds; how many processes died, and how many effects are unknown."""
+    deaths = unknown = 0
+    for seed in seeds:
+        happened = campaign_flight(server, seed, address, place)
+        deaths += happened["deaths"]
+        unknown += happened["unknown"]
+    return deaths, unknown
+
+
+@pytest.mark.process
+def test_g13_killed_runs_lose_and_repeat_nothing_on_sqlite(server, tmp_path):
+    deaths, unknown = fly_all(server, str(tmp_path / "sessions.db"), tmp_path, range(CI))
+    assert deaths > CI  # it really was killed
+    assert unknown  # and some of it in the middle of an effect
+
+
+@pytest.mark.process
+def test_g13_killed_runs_lose_and_repeat_nothing_on_postgresql(server, tmp_path):
+    deaths, unknown = fly_all(server, fresh_schema(), tmp_path, range(1000, 1000 + CI))
+    assert deaths > CI
+    assert unknown
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_g13_killed_at_every_write_of_a_short_run(server, tmp_path, when):
+
+    for number in range(1, 14):
+        leg = short_leg(tmp_path, f"{when} {number}")
+        server.fly({**leg, "die_at": number, "when": when})
+        ((status, report),) = server.fly(leg)
+        assert status == 0, (number, report)
+        check_flight(0, leg, report, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+def test_g13_the_whole_campaign(server, tmp_path, store):
+    address = str(tmp_path / "sessions.db") if store == "sqlite" else fresh_schema()
+    first = int(os.environ.get("GLIDEPATH_SEED", "10000"))
+    deaths, unknown = fly_all(server, address, tmp_path, range(first, first + CAMPAIGN))
+    assert deaths > CAMPAIGN
+    assert unknown
