@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeAlias
 
 from glidepath._wire import replace
-from glidepath.agent.config import FIELDS, LoopConfig, make_config
+from glidepath.agent.config import FIELDS, LoopConfig, make_config, with_installed
 from glidepath.agent.inheritance import INHERITANCE, Passed
 from glidepath.agent.knobs import Knobs
 from glidepath.agent.limits import Limits
@@ -142,5 +142,5 @@ def child_builder(config: LoopConfig) -> AgentBuilder:
     for field, passed in INHERITANCE.items():
         if passed is Passed.YES:
             builder._values[field] = getattr(config, field)  # noqa: SLF001 - our own
-    builder._values["plugins"] = Lineup(config.plugins).inheritable()  # noqa: SLF001
+    builder._values["plugins"] = Lineup(with_installed("plugins", config.plugins)).inheritable()  # noqa: SLF001
     return builder

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value
+from glidepath.agent.discovery import GROUPS, installed
 from glidepath.agent.limits import Limits, checked_int, checked_seconds
 from glidepath.errors import ConfigurationError
 from glidepath.events import Event
@@ -90,7 +91,7 @@ class LoopConfig(Value, frozen=True, kw_only=True):
 
     def plugin_names(self) -> PluginNames:
         """The plugins behind each hook, in calling order."""
-        return Lineup(self.plugins).names()
+        return Lineup(with_installed("plugins", self.plugins)).names()
 
     def child_builder(self) -> AgentBuilder:
         """A builder for a child's configuration: all but what is this agent's own; `INHERITANCE` has the table."""
@@ -120,6 +121,9 @@ def make_config(**fields: Any) -> LoopConfig:
     for name in ("tools", "constraints", "plugins", "fallback_models"):
         if name in fields:
             fields[name] = _as_tuple(name, fields[name])
+    for name in GROUPS:
+        if name in fields:
+            fields[name] = with_installed(name, fields[name])
     if "tools" in fields:
         fields["tools"] = tuple(_as_tool(item) for item in fields["tools"])
     fields["model"] = _as_model(fields["model"])
@@ -151,6 +155,13 @@ def _as_tuple(name: str, value: Any) -> tuple[Any, ...]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ConfigurationError(f"{name} must be a list or tuple, not {value!r:.100}")
     return tuple(value)
+
+
+def with_installed(field: str, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The items, those given by name found among what is installed."""
+    if not any(isinstance(item, str) for item in items):
+        return items
+    return tuple(installed(field, item) if isinstance(item, str) else item for item in items)
 
 
 def _as_tool(item: Any) -> Tool:

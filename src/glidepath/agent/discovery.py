@@ -1,0 +1,84 @@
+"""Plugins, constraints and tools of installed packages: available by name, active only when listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from glidepath.errors import ConfigurationError
+from glidepath.spi import Plugin, ResourceConstraint
+from glidepath.tools import Tool, tool
+
+__all__ = ["GROUPS", "available", "installed"]
+
+GROUPS = {"plugins": "glidepath.plugins", "constraints": "glidepath.constraints", "tools": "glidepath.tools"}
+"""The entry-point group behind each field of the configuration that takes names."""
+
+
+def available(field: str) -> dict[str, tuple[Any, ...]]:
+    """The entry points of installed packages for a field, by name; more than one where packages disagree."""
+    from importlib.metadata import entry_points  # slow, and only needed when a name is listed
+
+    found: dict[str, dict[tuple[str, str], Any]] = {}
+    for point in entry_points(group=GROUPS[field]):
+        found.setdefault(point.name, {}).setdefault((_package(point), point.value), point)
+    return {name: tuple(found[name].values()) for name in sorted(found)}
+
+
+def installed(field: str, name: str) -> Any:
+    """The plugin, constraint or tool that an installed package offers under a name.
+
+    Raises `ConfigurationError` when there is none, when two packages offer it, and when it cannot be loaded.
+    """
+    points = available(field)
+    if name not in points:
+        raise ConfigurationError(_unknown(field, name, list(points)))
+    if len(points[name]) > 1:
+        packages = " and ".join(_package(point) for point in points[name])
+        raise ConfigurationError(f"{field}: {packages} both offer {name!r}; uninstall one, or pass the object itself")
+    [point] = points[name]
+    where = f"{field}: {name!r} of package {_package(point)} ({point.value})"
+    try:
+        loaded = point.load()
+        return _MAKERS[field](loaded)
+    except Exception as error:
+        raise ConfigurationError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _package(point: Any) -> str:
+    return point.dist.name if point.dist is not None else "unknown"
+
+
+def _unknown(field: str, name: str, names: list[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    listed = f"installed are: {', '.join(names[:20])}" if names else f"no installed package offers {field}"
+    return f"{field}: there is no {name!r}{hint} ({listed})"
+
+
+def _object(kind: type) -> Callable[[Any], Any]:
+    def make(loaded: Any) -> Any:
+        made = loaded if isinstance(loaded, kind) or not callable(loaded) else loaded()
+        if not isinstance(made, kind):
+            raise TypeError(f"expected a {kind.__name__}, its class, or a function that makes one; got {made!r:.100}")
+        return made
+
+    return make
+
+
+def _tool(loaded: Any) -> Tool:
+    if isinstance(loaded, Tool):
+        return loaded
+    if not callable(loaded) or isinstance(loaded, type):
+        raise TypeError(f"expected a Tool or a function; got {loaded!r:.100}")
+    made: Tool = tool(loaded)
+    return made
+
+
+_MAKERS: dict[str, Callable[[Any], Any]] = {
+    "plugins": _object(Plugin),
+    "constraints": _object(ResourceConstraint),
+    "tools": _tool,
+}

@@ -1,0 +1,120 @@
+"""Gates that come with glidepath: the first turn, an allow or deny list, and a person's approval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar
+
+from glidepath.errors import ConfigurationError
+from glidepath.spi.hooks import Ask, Gate, GateContext, Plugin, ToolCallContext
+
+__all__ = ["ApprovalGate", "OpeningGate", "ToolListGate"]
+
+
+class OpeningGate(Plugin):
+    """Only these tools in the first turn of a run, such as the one that makes a plan.
+
+    A required gate, unless `required=False` makes it give way when nothing would be left. A child's run is not bound
+    by it: it has an opening of its own.
+    """
+
+    inheritable_to_child: ClassVar[bool | None] = False
+
+    def __init__(
+        self,
+        tools: Iterable[str],
+        *,
+        denial_reason: str = "it is not available in the first turn",
+        priority: int = 0,
+        required: bool = True,
+        name: str = "opening_gate",
+    ) -> None:
+        self.name = name
+        self._gate = Gate(
+            allowed=frozenset(_names("OpeningGate", "tools", tools)),
+            denial_reason=denial_reason,
+            priority=priority,
+            required=required,
+        )
+
+    def tool_gate(self, context: GateContext) -> Gate | None:
+        """Narrow the first turn, and have no opinion about the others."""
+        return self._gate if context.iteration == 0 else None
+
+
+class ToolListGate(Plugin):
+    """Only the tools in `allow` (None: all), and none in `deny`; both take names and patterns such as `mail_*`.
+
+    Always required, and inherited by children: what is denied here is denied below.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] = (),
+        denial_reason: str = "it is not allowed here",
+        name: str = "tool_list_gate",
+    ) -> None:
+        self.name = name
+        self._allow = None if allow is None else _names("ToolListGate", "allow", allow)
+        self._deny = _names("ToolListGate", "deny", deny)
+        self._reason = denial_reason
+        if self._allow is None and not self._deny:
+            raise ConfigurationError("ToolListGate needs allow=[...] or deny=[...]: without both it says nothing")
+
+    def tool_gate(self, context: GateContext) -> Gate:
+        """What is allowed and not denied."""
+        allowed = {name for name in context.tools if self._allow is None or _matches(name, self._allow)}
+        allowed = {name for name in allowed if not _matches(name, self._deny)}
+        return Gate(allowed=frozenset(allowed), denial_reason=self._reason)
+
+
+class ApprovalGate(Plugin):
+    """Asks a person before a call of these tools runs: the run pauses until somebody decides.
+
+    `tools` takes names and patterns (None: every tool). `when` narrows it further: a function of `ToolCallContext`
+    that answers whether to ask. One that crashes blocks the call.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[str] | None = None,
+        *,
+        when: Callable[[ToolCallContext], bool] | None = None,
+        reason: str = "",
+        name: str = "approval_gate",
+    ) -> None:
+        if when is not None and not callable(when):
+            raise ConfigurationError(f"ApprovalGate.when must be a function of ToolCallContext, not {when!r:.100}")
+        self.name = name
+        self._tools = None if tools is None else _names("ApprovalGate", "tools", tools)
+        self._when = when
+        self._reason = reason
+
+    def before_tool_call(self, context: ToolCallContext) -> Ask | None:
+        """Ask, if it is one of those calls."""
+        if self._tools is not None and not _matches(context.call.name, self._tools):
+            return None
+        if self._when is not None:
+            answer: Any = self._when(context)
+            if not isinstance(answer, bool):
+                raise TypeError(f"ApprovalGate.when must answer True or False, not {answer!r:.100}")
+            if not answer:
+                return None
+        return Ask(self._reason or f"{context.call.name} needs a person's approval")
+
+
+def _names(owner: str, field: str, given: Any) -> tuple[str, ...]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"{owner}.{field} must be a list of tool names, not {given!r:.100}")
+    names = tuple(given)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"{owner}.{field} must hold names of tools, not {name!r:.100}")
+    return names
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
