@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from decimal import Decimal
@@ -56,6 +57,8 @@ from glidepath.spi.guards import StopGuard
 from glidepath.spi.models import ModelRequest
 
 __all__ = ["Run"]
+
+_log = logging.getLogger("glidepath")
 
 
 def _emit(tell: Any, run_id: str, parent_id: str | None, number: Any, now: Any, kind: Any, *fields: Any) -> None:
@@ -345,7 +348,10 @@ class Run(Record, eq=False, kw_only=True):
         return partial(_emit, self.tell_all, self.run_id, self.parent_id, self.next_number, self.now)
 
     def _hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
-        self.emit(HookFailed, name, hook, error, effect)
+        if self.result is None:
+            self.emit(HookFailed, name, hook, error, effect)
+        else:  # nothing is said after the last event
+            _log.warning("%s: %s of %r failed after the end: %s; %s", self.run_id, hook, name, error, effect)
 
     def enter(self, state: AgentState) -> None:
         """Go to another state; an illegal step is a defect of ours and is refused."""
