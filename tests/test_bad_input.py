@@ -101,7 +101,7 @@ AGENT = each(
     ("extras", [7, "x", [1]]),
     ("max_output_tokens_recovery", [3, "double", MaxTokensRecovery]),
     ("empty_outcome_retry_budget", COUNTS),
-    ("plain_text_terminal_fallback_tool", ["echo", 7]),
+    ("plain_text_terminal_fallback_tool", ["echo", "nobody", "", 7]),
     ("plain_text_terminal_fallback_eager", FLAGS),
     ("plain_text_terminal_fallback_eager_nudge", FLAGS),
     ("graceful_turn_limit_message_provider", ["wrap up", 7]),

@@ -13,6 +13,8 @@ from glidepath.execute import answer_open_calls
 from glidepath.judge import witness
 from glidepath.messages import StopReason, ToolResultMessage, visible
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
+from glidepath.plaintext import NAME as FALLBACK
+from glidepath.plaintext import nudge, speak, take_as_call
 from glidepath.run import Ending, Signal, Touchdown, Verdict
 from glidepath.spi import Recovery, Stop
 
@@ -35,6 +37,8 @@ def take(run: Run, reply: Reply) -> None:
     run.keep_text(run.plan.stitch([*run.parts, reply.text]) if run.parts else reply.text)
     if reply.calls and run.parts:
         run.parts = ()  # it went on to work: what it writes from now on is another text
+    if run.plan.fallback is not None:
+        _look_for_delivery(run, reply)
     run.add(reply.message, reply.size)
     if reply.cut:
         tokens, _ = run.meter.room_for(None, now=True)
@@ -44,6 +48,17 @@ def take(run: Run, reply: Reply) -> None:
             reason="the budget ran out while the model was writing",
         )
         raise Touchdown(Verdict(state=AgentState.BUDGET_EXCEEDED, cause=cause))
+
+
+def _look_for_delivery(run: Run, reply: Reply) -> None:
+    """Plain text may stand for a call of the fallback tool: then the call is part of the reply."""
+    if reply.calls:
+        run.plain_text = (0, "")
+    elif not reply.truncated and not reply.refused and not reply.cut:
+        budget = run.plan.empty_outcome_budget
+        run.reply = message = take_as_call(run, reply.message, may_nudge=budget is None or run.empty_outcomes < budget)
+        if message is not reply.message:
+            reply.message, reply.size = message, None
 
 
 # --- the model stopped by itself --------------------------------------------------------------------------------
@@ -70,10 +85,14 @@ async def close_out(run: Run, reply: Reply) -> Ending | None:
     budget = run.plan.empty_outcome_budget
     if reply.refused:
         answer_open_calls(run, "skipped", "Not executed: the reply was a refusal.")
+    spoken = run.open_calls() if run.plan.fallback is not None else ()
+    if spoken:
+        speak(run, spoken[0])
+    if spoken or reply.refused:
         return delivered(run)
     if budget is not None and run.empty_outcomes >= budget:
         return failure(run, "empty_outcome", f"no tool was called {run.empty_outcomes + 1} times in a row")
-    recovery = _rescue(run, reply)
+    recovery = _rescue(run, reply) or _ask_for_call(run, reply)
     if recovery is not None and recovery.fail is not None:
         return failure(run, recovery.reason, recovery.fail)
     if recovery is not None:
@@ -89,6 +108,14 @@ async def close_out(run: Run, reply: Reply) -> Ending | None:
     if not reply.truncated:
         run.parts = ()
     return None
+
+
+def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
+    """Ask for the call of the fallback tool, where that is wanted and has not been in vain."""
+    if run.plan.fallback is None or reply.truncated or run.verdict is not None:
+        return None
+    message = nudge(run)
+    return None if message is None else Recovery(reason=FALLBACK, message=message)
 
 
 def _rescue(run: Run, reply: Reply) -> Recovery | None:

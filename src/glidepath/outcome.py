@@ -253,6 +253,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     cut_calls_refused: bool = False
     last_error: bool = False
     rescued: bool = False
+    plain_text: tuple[int, str] = (0, "")
     elapsed: float = 0.0
     next_event: int = 1
     # spend
@@ -264,6 +265,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     descendants: int = 0
     tokens: int = 0
     picodollars: int = 0
+    behind: int = 0
     on_budget: bool = False
     """It spent from a budget above its own, and may not go on without one."""
     # coming down

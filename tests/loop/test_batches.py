@@ -549,7 +549,7 @@ async def test_aliases_are_repaired_by_the_policy():
 
 @pytest.mark.parametrize("answer", [(), [1], None, ValueError])
 @virtual
-async def test_a_policy_that_answers_nonsense_is_ignored_and_reported(answer):
+async def test_g9_a_policy_that_answers_nonsense_keeps_the_calls_from_running(answer):
     class Odd(ProtocolPolicy):
         def normalize_tool_calls(self, calls, tool_names):
             if answer is ValueError:
@@ -558,7 +558,7 @@ async def test_a_policy_that_answers_nonsense_is_ignored_and_reported(answer):
 
     shop = Workshop()
     result, recorder = await fly([call("a"), "done"], [shop.tool("a")], protocol_policy=Odd())
-    assert results(result)[0].text == "a"
+    assert (kinds(result), shop.log) == (["policy_failed"], [])
     assert recorder.one(HookFailed).plugin == "protocol_policy"
 
 

@@ -48,6 +48,8 @@ FIELDS = {
     "cut_calls_refused": st.booleans(),
     "last_error": st.booleans(),
     "rescued": st.booleans(),
+    "plain_text": st.tuples(count, text),
+    "behind": count,
     "elapsed": st.floats(0, 1e9),
     "next_event": count,
     "spent": charges,

@@ -18,7 +18,7 @@ from glidepath.guards import LANDING_NOTICE, GracefulTurnLimit, make_guards, sti
 from glidepath.ledger import Caps
 from glidepath.plugins import Lineup
 from glidepath.resilience import model_breaker
-from glidepath.run import Plan, Times
+from glidepath.run import Fallback, Plan, Times
 from glidepath.spi import Plugin, ProtocolPolicy
 
 __all__ = ["assemble"]
@@ -89,6 +89,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         max_parallel=config.max_parallel_tools,
         policy=policy,
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
+        fallback=_fallback(config, policy),
         constraints=(*_built_in(config), *_parts(config.constraints)),
         built_in=len(_built_in(config)),
         custom=config.constraints,
@@ -108,6 +109,20 @@ def _terminal(config: LoopConfig, policy: ProtocolPolicy) -> frozenset[str]:
     if isinstance(named, str) or not isinstance(named, Collection) or not all(isinstance(name, str) for name in named):
         raise ConfigurationError(f"protocol_policy.terminal_tool_names must be a set of names, not {named!r:.100}")
     return frozenset({tool.name for tool in config.tools if tool.terminal} | set(named))
+
+
+def _fallback(config: LoopConfig, policy: ProtocolPolicy) -> Fallback | None:
+    """The tool that plain text is taken for; it must be one that delivers."""
+    name = config.plain_text_terminal_fallback_tool
+    eager, nudge = config.plain_text_terminal_fallback_eager, config.plain_text_terminal_fallback_eager_nudge
+    if name is None:
+        return None
+    if name not in _terminal(config, policy) or name not in {tool.name for tool in config.tools}:
+        raise ConfigurationError(
+            f"plain_text_terminal_fallback_tool={name!r:.100} must be the name of one of the tools, and that tool must "
+            "end the run: give it terminal=True, or name it in protocol_policy.terminal_tool_names"
+        )
+    return Fallback(name, eager, nudge and eager)
 
 
 def _own_caps(config: LoopConfig) -> Caps:

@@ -108,7 +108,7 @@ _FLAGS = (
     "plain_text_terminal_fallback_eager",
     "plain_text_terminal_fallback_eager_nudge",
 )
-_NOT_YET = {"output_type": None, "plain_text_terminal_fallback_tool": None}
+_NOT_YET = {"output_type": None}
 
 
 def make_config(**fields: Any) -> LoopConfig:

@@ -49,7 +49,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         _learn(run, step)
         if run.watch.interrupt is not None:
             raise run.interrupted()
-        done = _votes(jobs) if not run.pending else _put_off(run, jobs)
+        done = _votes(jobs, plan.terminal_tools) if not run.pending else _put_off(run, jobs)
     run.state = AgentState.RUNNING
     return done
 
@@ -364,11 +364,11 @@ def _change(job: Job, name: str, decision: AfterDecision) -> None:
         job.kind = (job.kind or name) if decision.is_error else None
 
 
-def _votes(jobs: Sequence[Job]) -> bool:
+def _votes(jobs: Sequence[Job], terminal: frozenset[str]) -> bool:
     """A terminal tool succeeded, or all tools that vote have voted to end the run."""
     for job in jobs:
-        if job.result is not None and (job.result.terminate or job.tool is None or job.tool.terminal):
-            return _count_votes(jobs)
+        if job.result is not None and (job.result.terminate or job.tool is None or job.call.name in terminal):
+            return _count_votes(jobs, terminal)
     return False
 
 
@@ -381,7 +381,7 @@ def _put_off(run: Run, jobs: Sequence[Job]) -> bool:
             continue
         if tool is None:
             unanimous = False
-        elif tool.terminal and not result.is_error:
+        elif job.call.name in run.plan.terminal_tools and not result.is_error:
             terminal = True
         elif tool.votes_on_termination:
             voted = voted or result.terminate
@@ -396,7 +396,7 @@ def _carried(run: Run) -> bool:
     return terminal or (voted and unanimous)
 
 
-def _count_votes(jobs: Sequence[Job]) -> bool:
+def _count_votes(jobs: Sequence[Job], terminal: frozenset[str]) -> bool:
     voted = False
     unanimous = True
     for job in jobs:
@@ -404,7 +404,7 @@ def _count_votes(jobs: Sequence[Job]) -> bool:
         if tool is None or result is None:
             unanimous = False
             continue
-        if tool.terminal and not result.is_error:
+        if job.call.name in terminal and not result.is_error:
             return True
         if tool.votes_on_termination:
             voted = voted or result.terminate

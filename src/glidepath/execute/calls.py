@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.events import HookFailed
 from glidepath.execute.job import Job
@@ -30,7 +31,10 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
     """A job for every call, in order; those that cannot run have their result already."""
     plan, allowed = run.plan, run.allowed
     if not plan.plain_policy:
-        calls = _normalized(run, calls)
+        repaired = _normalized(run, calls)
+        if repaired is None:
+            return _unreadable(run, calls)
+        calls = repaired
     jobs = []
     for call in calls:
         job = Job(call, plan.tools.get(call.name))
@@ -81,16 +85,30 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
     _cap_run(run, [job for job in jobs if job.waits_for is None])
 
 
-def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
-    """The policy's repair of aliased names, one for one; anything else it does is ignored."""
+def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | None:
+    """The policy's repair of aliased names, one for one, made on a copy; None when it cannot be trusted."""
+    copies = tuple([replace(call, arguments=_wire.loads(_wire.encode(call.arguments))) for call in calls])
     try:
-        repaired = tuple(run.plan.policy.normalize_tool_calls(tuple(calls), frozenset(run.plan.tools)))
+        repaired = tuple(run.plan.policy.normalize_tool_calls(copies, frozenset(run.plan.tools)))
         if len(repaired) != len(calls) or not all(isinstance(call, ToolCall) for call in repaired):
             raise TypeError("normalize_tool_calls must return one call for each call")
+        if not all(isinstance(new.name, str) and isinstance(new.arguments, dict) for new in repaired):
+            raise TypeError("normalize_tool_calls must keep names texts and arguments dicts")
     except Exception as error:
-        run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", f"{type(error).__name__}: {error}", "ignored")
-        return calls
-    return [replace(call, name=new.name, arguments=new.stored) for call, new in zip(calls, repaired, strict=True)]
+        why = f"{type(error).__name__}: {error}"
+        run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", why, "the calls do not run")
+        return None
+    return [
+        replace(call, name=clean(new.name), arguments=new.stored) for call, new in zip(calls, repaired, strict=True)
+    ]
+
+
+def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
+    """The policy failed: nobody knows which tools were meant, so none runs."""
+    jobs = [Job(call, run.plan.tools.get(call.name)) for call in calls]
+    for job in jobs:
+        job.refuse("policy_failed", "Not executed: the protocol policy of this application failed to read the call.")
+    return jobs
 
 
 def _turn_away(run: Run, job: Job) -> None:
@@ -114,8 +132,8 @@ def _hidden(run: Run, name: str, shown: list[str]) -> str:
     except Exception as error:
         run.emit(HookFailed, "protocol_policy", "hidden_tool_error", f"{type(error).__name__}: {error}", "default text")
         text = None
-    if isinstance(text, str):
-        return text
+    if isinstance(text, str) and text:
+        return clean(text)
     reason = run.denials.get(name)
     message = unknown_tool_message(name, shown, hidden=True)
     return f"{message} Reason: {reason}." if reason else message

@@ -4,7 +4,7 @@ from glidepath.outcome import Snapshot, Verdict
 from glidepath.run.cancel import CancelToken
 from glidepath.run.decisions import Decision, answer, approve, deny
 from glidepath.run.hooks import HookFault, Opinion, opinion, report
-from glidepath.run.plan import Ending, Escalation, Plan, Route, SoftLimit, Times, Touchdown
+from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLimit, Times, Touchdown
 from glidepath.run.snapshot import Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
@@ -16,6 +16,7 @@ __all__ = [
     "Decision",
     "Ending",
     "Escalation",
+    "Fallback",
     "HookFault",
     "Interrupt",
     "LetGo",

@@ -24,7 +24,7 @@ from glidepath.spi import (
 )
 from glidepath.tools import Tool
 
-__all__ = ["Ending", "Escalation", "Plan", "SoftLimit", "Times", "Touchdown", "Verdict"]
+__all__ = ["Ending", "Escalation", "Fallback", "Plan", "SoftLimit", "Times", "Touchdown", "Verdict"]
 
 
 class SoftLimit(Protocol):
@@ -69,6 +69,14 @@ class Route:
 
     def __init__(self) -> None:
         self.plans: tuple[Plan, ...] = ()
+
+
+class Fallback(Value, frozen=True):
+    """The delivery tool that plain text is taken for: on terminal turns, on every turn (`eager`), or after asking."""
+
+    tool: str
+    eager: bool = False
+    nudge: bool = False
 
 
 class Plan(Value, frozen=True, kw_only=True):
@@ -128,6 +136,7 @@ class Plan(Value, frozen=True, kw_only=True):
     max_parallel: int
     policy: ProtocolPolicy
     plain_policy: bool
+    fallback: Fallback | None
     constraints: tuple[ResourceConstraint, ...]
     built_in: int
     """How many of the constraints are ours; they come first."""

@@ -60,6 +60,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         cut_calls_refused=run.cut_calls_refused,
         last_error=run.last_error,
         rescued=run.rescued,
+        plain_text=run.plain_text,
         elapsed=run.elapsed(),
         next_event=number,
         spent=spent.pop(_configured(run)).charge(),
@@ -70,6 +71,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         descendants=meter.descendants,
         tokens=meter.tokens,
         picodollars=meter.money,
+        behind=meter.tree.behind,
         on_budget=meter.parent is not None,
         verdict=run.verdict,
         notice=run.notice,
@@ -122,6 +124,8 @@ def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
     meter.descendants = snapshot.descendants
     meter.tokens = snapshot.tokens
     meter.money = snapshot.picodollars
+    if meter.parent is None:
+        meter.tree.behind = snapshot.behind
     meter.set_wires()
 
 
@@ -158,7 +162,7 @@ def restore(run: Run, resumed: Resumption) -> None:
     run.money = run.account.money + sum(account.money for account in others)
     run.count_from(snapshot.next_event)
     if snapshot.outcome in (None, LoopOutcome.PAUSED):
-        for name in ("empty_outcomes", "cut_calls_refused", "rescued", "parts"):
+        for name in ("empty_outcomes", "cut_calls_refused", "rescued", "plain_text", "parts"):
             setattr(run, name, getattr(snapshot, name))
         for name in ("verdict", "notice", "wind_down", "final_turn", "work_withdrawn"):
             setattr(run, name, getattr(snapshot, name))

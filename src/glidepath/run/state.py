@@ -149,6 +149,8 @@ class Run(Record, eq=False, kw_only=True):
     cut_calls_refused: bool = False
     last_error: bool = False
     rescued: bool = False
+    plain_text: tuple[int, str] = (0, "")
+    """How often it was asked for a call instead of plain text, and the text that is kept meanwhile."""
     # the turn
     checkpoint: str = "pre_flight"
     turn_open: bool = False

@@ -12,10 +12,13 @@ __all__ = ["ProtocolPolicy"]
 class ProtocolPolicy:
     """How a conversation is conducted. The default names no tool.
 
-    Contract: methods are synchronous and pure. One that raises is taken as the default answer and reported.
+    Contract: methods are synchronous, pure and quick; what they are given is a copy. One that raises or answers
+    nonsense is reported as `HookFailed`. Where it had to find words, ours are used. Where it had to repair calls, none
+    of them runs, and the model is told: nobody knows which tools were meant.
     """
 
     terminal_tool_names: frozenset[str] = frozenset()
+    """Tools that deliver, beside those with `terminal=True`: they stay when work is withdrawn, and a success ends."""
 
     def plain_text_recovery_prompt(self, text: str, tool_name: str) -> str:  # noqa: ARG002 - part of the port
         """What to tell a model that answered in plain text where a tool was expected."""

@@ -1,0 +1,113 @@
+"""Plain text where a delivery tool was expected: taken for that tool's call, at once or after asking for the call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.events import GuardTripped, HookFailed, ToolEnded
+from glidepath.messages import StopReason, ToolCall, ToolResultMessage, visible
+from glidepath.tools.text import clean
+
+if TYPE_CHECKING:
+    from glidepath.messages import AssistantMessage
+    from glidepath.run import Run
+
+__all__ = ["is_question", "nudge", "speak", "take_as_call"]
+
+NAME = "plain_text_fallback"
+MAX_NUDGES = 2
+_USUAL = ("text", "answer", "message", "content", "result", "summary", "output")
+
+
+def take_as_call(run: Run, reply: AssistantMessage, *, may_nudge: bool) -> AssistantMessage:
+    """The reply with a call of the fallback tool added, when its text is to be taken for one; else the reply itself.
+
+    Its text is in `run.text` already. What was kept of an earlier reply goes first: the first text that asks nothing.
+    """
+    fallback: Any = run.plan.fallback
+    allowed = frozenset(run.plan.tools) if run.allowed is None else run.allowed
+    if fallback.tool not in allowed or not visible(reply.text):
+        return reply
+    nudges, kept = run.plain_text
+    if not kept and not is_question(run.text):
+        kept = run.text
+    run.plain_text = (nudges, kept)
+    narrowed = allowed <= run.plan.terminal_tools
+    if not narrowed and not fallback.eager:
+        return reply
+    if not narrowed and fallback.nudge and nudges < MAX_NUDGES and may_nudge:
+        return reply
+    if not kept:
+        return reply  # it only ever asked back: that is for a person to answer
+    run.keep_text(kept)
+    call = ToolCall(_fresh_id(run), fallback.tool, {_parameter(run.plan.tools[fallback.tool].spec.parameters): kept})
+    return replace(reply, blocks=(*reply.blocks, call), stop_reason=StopReason.TOOL_USE)
+
+
+def speak(run: Run, call: ToolCall) -> None:
+    """The kept text becomes the result of the call: the tool itself is not run."""
+    message = ToolResultMessage(call.id, call.name, run.text)
+    run.emit(GuardTripped, NAME, "deliver", "plain text was taken for the delivery", (call.name,))
+    run.emit(ToolEnded, call.id, call.name, message)
+    run.add(message)
+    run.results = (message,)
+
+
+def nudge(run: Run) -> str | None:
+    """What to tell a model that wrote plain text instead of calling the tool; None when there is nothing to say."""
+    fallback: Any = run.plan.fallback
+    nudges, kept = run.plain_text
+    if not (fallback.eager and fallback.nudge) or nudges >= MAX_NUDGES or not visible(run.text):
+        return None
+    allowed = run.plan.tools if run.allowed is None else run.allowed
+    if fallback.tool not in allowed:
+        return None
+    run.plain_text = (nudges + 1, kept)
+    run.emit(GuardTripped, NAME, "recover", "plain text instead of a call", (fallback.tool,))
+    return _words(run, fallback.tool)
+
+
+def _words(run: Run, tool: str) -> str:
+    """The policy's words; ours when it has none or fails."""
+    from glidepath.spi import ProtocolPolicy
+
+    try:
+        text: Any = run.plan.policy.plain_text_recovery_prompt(run.text, tool)
+        if not isinstance(text, str) or not visible(text):
+            raise TypeError(f"plain_text_recovery_prompt must return a text, not {text!r:.100}")
+        return clean(text)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        run.emit(HookFailed, "protocol_policy", "plain_text_recovery_prompt", why, "default text")
+        return ProtocolPolicy().plain_text_recovery_prompt(run.text, tool)
+
+
+def is_question(text: str) -> bool:
+    """True when the text ends by asking something."""
+    return text.rstrip(" \t\r\n*_`\"')]}!\u201d\u2019\u00bb").endswith(("?", "\uff1f", "\u061f", "\u2048", "\u203d"))
+
+
+def _fresh_id(run: Run) -> str:
+    call_id = f"plain_text_{run.iterations}"
+    while call_id in run.call_ids:
+        call_id += "_"
+    run.call_ids.add(call_id)
+    return call_id
+
+
+def _parameter(schema: Mapping[str, Any]) -> str:
+    """The parameter the text belongs in: the only one, a required text, or one with a usual name."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    if len(properties) == 1:
+        return next(iter(properties))
+    texts = [name for name, kind in properties.items() if isinstance(kind, Mapping) and kind.get("type") == "string"]
+    required = [name for name in texts if name in schema.get("required", ())]
+    for names in (required, texts):
+        if len(names) == 1:
+            return names[0]
+        for usual in _USUAL:
+            if usual in names:
+                return usual
+    return _USUAL[0]
