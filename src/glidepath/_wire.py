@@ -54,7 +54,18 @@ class Record(msgspec.Struct):
     """A mutable record for what lives only while something happens: made quickly, never written."""
 
 
-_encoder = msgspec.json.Encoder(decimal_format="string")
+def _foreign(value: Any) -> Any:
+    """A model of another library, by duck typing: a run's output may be one."""
+    dump = getattr(type(value), "model_dump", None)
+    try:
+        if dump is not None:
+            return dump(value, mode="json", by_alias=True)
+    except Exception as error:
+        raise TypeError(f"{type(value).__name__} cannot be written as JSON: {error}") from error
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+
+
+_encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=_foreign)
 
 
 def encode(value: object) -> bytes:

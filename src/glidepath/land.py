@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.admit import poll
@@ -17,6 +18,7 @@ from glidepath.plaintext import NAME as FALLBACK
 from glidepath.plaintext import nudge, speak, take_as_call
 from glidepath.run import Ending, Signal, Touchdown, Verdict
 from glidepath.spi import Recovery, Stop
+from glidepath.tools import OutputError
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -72,7 +74,13 @@ def delivered(run: Run) -> Ending:
         cause = StopCause(source="provider", action="refuse", reason="the model refused")
         return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.DONE, cause=cause, text=text)
     outcome = LoopOutcome.DONE if cause is None else LoopOutcome.WRAPPED_UP
-    return Ending(state=AgentState.COMPLETED, outcome=outcome, cause=cause, text=text)
+    output = None
+    if run.plan.output is not None:
+        try:
+            output = _fitted(run)
+        except OutputError as error:
+            return failure(run, "output_type", f"the answer does not fit output_type: {error}")
+    return Ending(state=AgentState.COMPLETED, outcome=outcome, cause=cause, text=text, output=output)
 
 
 def _last_result(run: Run) -> str:
@@ -80,18 +88,38 @@ def _last_result(run: Run) -> str:
     return run.results[-1].text if run.results else ""
 
 
+def _fitted(run: Run) -> Any:
+    """The answer as the type that was asked for: the result of the tool that ended the run, or the text."""
+    output: Any = run.plan.output
+    if run.results:
+        with suppress(OutputError):
+            return output.read(run.results[-1].text)
+    return output.read(run.text)
+
+
+def _ask_again(run: Run) -> bool:
+    """Ask once more for an answer that does not fit its type; False when it fits, or was asked for already."""
+    output = run.plan.output
+    if output is None:
+        return False
+    try:
+        _fitted(run)
+    except OutputError as error:
+        if run.output_repaired:
+            return False
+        run.output_repaired = True
+        run.emit(GuardTripped, "output_type", "recover", str(error))
+        run.later += (("output_repair", "output_type", output.complaint(str(error))),)
+        return True
+    run.output_repaired = False
+    return False
+
+
 async def close_out(run: Run, reply: Reply) -> Ending | None:
     """A reply without tool calls: rescue it, follow it up, or be done. None: the run goes on."""
-    budget = run.plan.empty_outcome_budget
-    if reply.refused:
-        answer_open_calls(run, "skipped", "Not executed: the reply was a refusal.")
-    spoken = run.open_calls() if run.plan.fallback is not None else ()
-    if spoken:
-        speak(run, spoken[0])
-    if spoken or reply.refused:
-        return delivered(run)
-    if budget is not None and run.empty_outcomes >= budget:
-        return failure(run, "empty_outcome", f"no tool was called {run.empty_outcomes + 1} times in a row")
+    ending = _beyond_rescue(run, reply)
+    if ending is not None:
+        return ending
     recovery = _rescue(run, reply) or _ask_for_call(run, reply)
     if recovery is not None and recovery.fail is not None:
         return failure(run, recovery.reason, recovery.fail)
@@ -101,12 +129,29 @@ async def close_out(run: Run, reply: Reply) -> Ending | None:
             run.parts += (reply.text,)
     elif reply.truncated:
         return _cut_off(run, "the answer was still truncated after every recovery")
+    elif _ask_again(run):
+        run.parts = ()
+        return None
     elif not await poll(run, "follow_up"):
         return delivered(run)
     run.empty_outcomes += 1
     run.rescued = True
     if not reply.truncated:
         run.parts = ()
+    return None
+
+
+def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
+    """A refusal, a text that stands for a delivery, or one silent stop too many."""
+    budget = run.plan.empty_outcome_budget
+    if reply.refused:
+        answer_open_calls(run, "skipped", "Not executed: the reply was a refusal.")
+        return delivered(run)
+    if run.plan.fallback is not None and (spoken := run.open_calls()):
+        speak(run, spoken[0])
+        return delivered(run)
+    if budget is not None and run.empty_outcomes >= budget:
+        return failure(run, "empty_outcome", f"no tool was called {run.empty_outcomes + 1} times in a row")
     return None
 
 
@@ -205,7 +250,10 @@ async def land(run: Run, verdict: Verdict) -> Ending:
                 verdict = touchdown.verdict
                 witness(run, verdict)
         if answered:
-            return Ending(state=verdict.state, outcome=LoopOutcome.WRAPPED_UP, cause=verdict.cause, text=run.text)
+            with suppress(OutputError):  # an answer in another format is no answer; its text is kept
+                output = None if run.plan.output is None else _fitted(run)
+                wrapped = LoopOutcome.WRAPPED_UP
+                return Ending(state=verdict.state, outcome=wrapped, cause=verdict.cause, text=run.text, output=output)
     text = run.text or summary(run)
     return Ending(state=verdict.state, outcome=verdict.cut, cause=verdict.cause, text=text, partial=True)
 

@@ -254,6 +254,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     last_error: bool = False
     rescued: bool = False
     plain_text: tuple[int, str] = (0, "")
+    output_repaired: bool = False
     elapsed: float = 0.0
     next_event: int = 1
     # spend

@@ -49,6 +49,7 @@ FIELDS = {
     "last_error": st.booleans(),
     "rescued": st.booleans(),
     "plain_text": st.tuples(count, text),
+    "output_repaired": st.booleans(),
     "behind": count,
     "elapsed": st.floats(0, 1e9),
     "next_event": count,

@@ -20,6 +20,8 @@ from glidepath.plugins import Lineup
 from glidepath.resilience import model_breaker
 from glidepath.run import Fallback, Plan, Times
 from glidepath.spi import Plugin, ProtocolPolicy
+from glidepath.tools import Output
+from glidepath.tools.output import REMINDER
 
 __all__ = ["assemble"]
 
@@ -35,7 +37,9 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
     estimate = guarded(estimator.estimate)
     policy = config.protocol_policy or ProtocolPolicy()
     specs = tuple(tool.spec for tool in config.tools)
-    system_tokens = estimate(config.system_prompt)
+    output = None if config.output_type is None else Output(config.output_type)
+    system_prompt, landing_notice = _with_format(config.system_prompt, output), _reminding(LANDING_NOTICE, output)
+    system_tokens = estimate(system_prompt) + (0 if output is None else estimate(_wire.encode(output.schema).decode()))
     plan = Plan(
         agent_name=config.agent_name,
         model=model,
@@ -45,7 +49,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         health=model_breaker(model),
         route=None,
         position=0,
-        system_prompt=config.system_prompt,
+        system_prompt=system_prompt,
         tools={tool.name: tool for tool in config.tools},
         tool_names=frozenset(tool.name for tool in config.tools),
         specs=specs,
@@ -60,9 +64,9 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         landing_tokens=limits.landing_tokens,
         min_output_tokens=config.min_output_tokens,
         soft_limit=_soft_limit(config),
-        notice=_notice(config),
-        landing_notice=LANDING_NOTICE,
-        landing_notice_tokens=estimate(LANDING_NOTICE) + 8,
+        notice=_notice(config, output),
+        landing_notice=landing_notice,
+        landing_notice_tokens=estimate(landing_notice) + 8,
         price=find_price(config, model, needed=limits.max_cost is not None),
         counter=getattr(model, "count_tokens", None),
         usage_is_billed=getattr(model, "usage_is_billed", False) is True,
@@ -90,6 +94,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         policy=policy,
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
         fallback=_fallback(config, policy),
+        output=output,
         constraints=(*_built_in(config), *_parts(config.constraints)),
         built_in=len(_built_in(config)),
         custom=config.constraints,
@@ -184,9 +189,29 @@ def _soft_limit(config: LoopConfig) -> GracefulTurnLimit | None:
     return limit if limit.enabled and limits.max_iterations > 1 else None
 
 
-def _notice(config: LoopConfig) -> Callable[[], tuple[str, BaseException | None]]:
+def _notice(config: LoopConfig, output: Output | None) -> Callable[[], tuple[str, BaseException | None]]:
     """The words of the wind-down notice: the application's, or ours when it has none or fails."""
-    return GracefulTurnLimit(2, message_provider=config.graceful_turn_limit_message_provider).notice
+    notice = GracefulTurnLimit(2, message_provider=config.graceful_turn_limit_message_provider).notice
+    if output is None:
+        return notice
+
+    def reminding() -> tuple[str, BaseException | None]:
+        text, error = notice()
+        return _reminding(text, output), error
+
+    return reminding
+
+
+def _reminding(notice: str, output: Output | None) -> str:
+    """A notice that asks for an answer asks for it in the format of the answer."""
+    return notice if output is None else f"{notice} {REMINDER}"
+
+
+def _with_format(system_prompt: str, output: Output | None) -> str:
+    """The format in words, for models that cannot be held to it otherwise."""
+    if output is None:
+        return system_prompt
+    return f"{system_prompt}\n\n{output.instructions}" if system_prompt else output.instructions
 
 
 def _near_money(config: LoopConfig) -> int:

@@ -108,7 +108,6 @@ _FLAGS = (
     "plain_text_terminal_fallback_eager",
     "plain_text_terminal_fallback_eager_nudge",
 )
-_NOT_YET = {"output_type": None}
 
 
 def make_config(**fields: Any) -> LoopConfig:
@@ -185,9 +184,6 @@ def check(config: LoopConfig) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ConfigurationError(f"two tools are named {name!r}; give one of them another name")
-    for field, default in _NOT_YET.items():
-        if getattr(config, field) != default:
-            raise ConfigurationError(f"{field} is not available in this version; leave it out")
     for field in ("max_tool_calls_per_turn", "max_output_tokens", "context_window"):
         checked_int(field, getattr(config, field))
     checked_int("empty_outcome_retry_budget", config.empty_outcome_retry_budget, least=0)

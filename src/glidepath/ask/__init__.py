@@ -218,6 +218,7 @@ class _Call(Record, eq=False):
             temperature=plan.temperature,
             reasoning=plan.reasoning,
             extras=plan.extras,
+            output_schema=None if plan.output is None else plan.output.schema,
         )
 
     async def _note(self, booking: Booking) -> None:
@@ -232,7 +233,7 @@ class _Call(Record, eq=False):
         """The prompt as the model itself counts it, where it can and a budget needs it."""
         run = self.run
         count: Any = run.plan.counter
-        request = ModelRequest(system_prompt=run.plan.system_prompt, messages=view, tools=self.tools)
+        request = self._request(view, None)
         try:
             tokens = count(request)
             if hasattr(tokens, "__await__"):

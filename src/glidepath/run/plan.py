@@ -22,7 +22,7 @@ from glidepath.spi import (
     TokenEstimator,
     ToolSpec,
 )
-from glidepath.tools import Tool
+from glidepath.tools import Output, Tool
 
 __all__ = ["Ending", "Escalation", "Fallback", "Plan", "SoftLimit", "Times", "Touchdown", "Verdict"]
 
@@ -137,6 +137,7 @@ class Plan(Value, frozen=True, kw_only=True):
     policy: ProtocolPolicy
     plain_policy: bool
     fallback: Fallback | None
+    output: Output | None
     constraints: tuple[ResourceConstraint, ...]
     built_in: int
     """How many of the constraints are ours; they come first."""

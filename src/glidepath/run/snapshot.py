@@ -61,6 +61,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         last_error=run.last_error,
         rescued=run.rescued,
         plain_text=run.plain_text,
+        output_repaired=run.output_repaired,
         elapsed=run.elapsed(),
         next_event=number,
         spent=spent.pop(_configured(run)).charge(),
@@ -162,7 +163,7 @@ def restore(run: Run, resumed: Resumption) -> None:
     run.money = run.account.money + sum(account.money for account in others)
     run.count_from(snapshot.next_event)
     if snapshot.outcome in (None, LoopOutcome.PAUSED):
-        for name in ("empty_outcomes", "cut_calls_refused", "rescued", "plain_text", "parts"):
+        for name in ("empty_outcomes", "cut_calls_refused", "rescued", "plain_text", "output_repaired", "parts"):
             setattr(run, name, getattr(snapshot, name))
         for name in ("verdict", "notice", "wind_down", "final_turn", "work_withdrawn"):
             setattr(run, name, getattr(snapshot, name))

@@ -151,6 +151,8 @@ class Run(Record, eq=False, kw_only=True):
     rescued: bool = False
     plain_text: tuple[int, str] = (0, "")
     """How often it was asked for a call instead of plain text, and the text that is kept meanwhile."""
+    output_repaired: bool = False
+    """It was asked once for an answer in the right format."""
     # the turn
     checkpoint: str = "pre_flight"
     turn_open: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -41,6 +41,7 @@ class RecordedRequest(Value, frozen=True, kw_only=True):
     tools: tuple[str, ...]
     max_output_tokens: int | None
     tool_choice: str
+    output_schema: Mapping[str, Any] | None = None
 
 
 class ScriptedModel:
@@ -217,6 +218,7 @@ def _snapshot(request: ModelRequest) -> RecordedRequest:
         tools=tuple(tool.name for tool in request.tools),
         max_output_tokens=request.max_output_tokens,
         tool_choice=request.tool_choice,
+        output_schema=request.output_schema,
     )
 
 

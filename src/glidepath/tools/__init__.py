@@ -5,12 +5,15 @@ from glidepath.tools.binding import ArgumentsError, Bound
 from glidepath.tools.context import RecordingContext, ToolContext, ToolHost
 from glidepath.tools.definition import Tool, tool
 from glidepath.tools.options import ToolOptions
+from glidepath.tools.output import Output, OutputError
 from glidepath.tools.results import ToolResult, as_result, trim_result
 from glidepath.tools.text import trim
 
 __all__ = [
     "ArgumentsError",
     "Bound",
+    "Output",
+    "OutputError",
     "RecordingContext",
     "Tool",
     "ToolContext",

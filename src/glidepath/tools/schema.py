@@ -12,6 +12,7 @@ from glidepath.tools.signature import REQUIRED, Parameter
 
 __all__ = [
     "accepts_null",
+    "hoist",
     "nests_defaults",
     "parameters_schema",
     "scalar_type",
@@ -28,7 +29,7 @@ def parameters_schema(struct: Any, parameters: Sequence[Parameter]) -> dict[str,
     hoisted: dict[str, Any] = {}
 
     def hook(kind: Any) -> dict[str, Any]:
-        return _hoist(bridge.describe(kind), kind.__name__, hoisted)
+        return hoist(bridge.describe(kind), kind.__name__, hoisted)
 
     for parameter in parameters:
         _check(parameter)
@@ -69,7 +70,7 @@ def _complete(shown: dict[str, Any], parameter: Parameter) -> None:
         shown["description"] = parameter.description
 
 
-def _hoist(schema: dict[str, Any], name: str, hoisted: dict[str, Any]) -> dict[str, Any]:
+def hoist(schema: dict[str, Any], name: str, hoisted: dict[str, Any]) -> dict[str, Any]:
     """Move a foreign schema's own `$defs` to the root, under names that cannot collide with ours."""
     definitions = schema.pop("$defs", {})
     for key, definition in definitions.items():

@@ -1,0 +1,109 @@
+"""A type that an agent's final answer must fit: its schema, the words that ask for it, and how an answer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from glidepath import _wire
+from glidepath.errors import ConfigurationError
+from glidepath.tools import bridge
+from glidepath.tools.schema import hoist
+from glidepath.tools.text import clean, shorten
+
+__all__ = ["Output", "OutputError"]
+
+REMINDER = "Give it as one JSON object in the format that is asked for, and nothing else."
+_FENCE = "```"
+_MAX_PROBLEM = 800
+
+
+class OutputError(ValueError):
+    """An answer does not fit; the text says why, for the model."""
+
+
+class Output:
+    """Reads answers into one type: a msgspec Struct, dataclass, TypedDict or pydantic model; its JSON is an object."""
+
+    __slots__ = ("_read", "instructions", "schema")
+
+    def __init__(self, kind: Any) -> None:
+        self.schema = _schema(kind)
+        self._read = _wire.decoder(kind, dec_hook=bridge.build)
+        self.instructions = (
+            "Your final answer must be one JSON object that fits the JSON Schema below: no other text, no explanation. "
+            f"Messages in which you call tools are not bound by this.\n{_wire.encode(self.schema).decode()}"
+        )
+
+    def read(self, text: str) -> Any:
+        """The value in an answer; raises `OutputError` and nothing else.
+
+        The answer may be the JSON itself, or have it in a fenced block or among other words.
+        """
+        problem = ""
+        for candidate in _candidates(text):
+            try:
+                value = self._read(candidate)
+                bridge.fill(value)
+                return value
+            except Exception as error:  # whatever a user's own type raises is about this answer
+                problem = problem or _said(error)
+        raise OutputError(problem or "there is no JSON object in it")
+
+    def complaint(self, problem: str) -> str:
+        """What to tell a model whose answer did not fit."""
+        return f"Your answer does not fit the format that is asked for: {problem}. Answer again. {REMINDER}"
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    hoisted: dict[str, Any] = {}
+
+    def hook(part: Any) -> dict[str, Any]:
+        return hoist(bridge.describe(part), part.__name__, hoisted)
+
+    try:
+        if isinstance(kind, str | bytes) or kind is None:
+            raise TypeError("it is no type")
+        (root,), components = _wire.schema_components(kind, schema_hook=hook)
+        _wire.decoder(kind, dec_hook=bridge.build)
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigurationError(
+            f"output_type={kind!r:.100} cannot be asked of a model ({reason}); use a dataclass, a TypedDict, a msgspec "
+            "Struct or a pydantic model"
+        ) from None
+    schema = dict(root)
+    if "$ref" in root:
+        name = root["$ref"].removeprefix("#/$defs/")
+        schema = dict({**components, **hoisted}[name])
+        if not _mentions(name, [schema, *[part for other, part in components.items() if other != name]]):
+            components.pop(name, None)
+    if schema.get("type") != "object":
+        raise ConfigurationError(
+            f"output_type={kind!r:.100} must be an object in JSON: put it into a field of a dataclass, for instance"
+        )
+    if definitions := {**components, **hoisted}:
+        schema["$defs"] = definitions
+    written: dict[str, Any] = _wire.loads(_wire.encode(schema))
+    return written
+
+
+def _mentions(name: str, parts: Any) -> bool:
+    """Whether a type refers to itself, so that its definition must stay."""
+    return f'"#/$defs/{name}"'.encode() in _wire.encode(parts)
+
+
+def _candidates(text: str) -> Iterator[str]:
+    stripped = text.strip().removeprefix("\ufeff")
+    if stripped.startswith("{"):
+        yield stripped
+    fenced = [block.partition("\n")[2].strip() for block in text.split(_FENCE)[1::2]]
+    yield from [block for block in reversed(fenced) if block.startswith("{")]
+    start, end = text.find("{"), text.rfind("}")
+    if 0 <= start < end:
+        yield text[start : end + 1]
+
+
+def _said(error: Exception) -> str:
+    text = str(error) if isinstance(error, _wire.WireError) else f"{type(error).__name__}: {error}"
+    return shorten(clean(text), _MAX_PROBLEM).rstrip(".")
