@@ -1,0 +1,308 @@
+"""A team survives the death of its process: finished steps are not run again, one terminal event in all."""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from glidepath import ConfigurationError
+from glidepath.errors import StoreError
+from glidepath.sessions import MemoryStore, SqliteStore
+from glidepath.sessions.chain import read
+from glidepath.sessions.owner import this_owner
+from glidepath.teams import (
+    DefaultTaskDispatchCoordinator,
+    ExpertTeamCoordinator,
+    StepState,
+    TeamResourceConstraint,
+    TeamStatus,
+)
+from glidepath.teams.events import TERMINAL, StepAssigned, StepCompleted, TeamStarted, codec
+from glidepath.testing import hang, no_leftovers, say, virtual
+
+from .killable import crew as killable_crew
+from .kit import PASS, REVISE, Recorder, Verdicts, agent, request, step, team
+
+SCRIPT = Path(__file__).with_name("killable.py")
+
+
+async def events_of(store, request_id):
+    _, commits = await store.load(f"team:{request_id}")
+    reader = codec()
+    return [reader.decode(bytes(record.payload)) for commit in commits for record in read(commit)]
+
+
+class Dies(BaseException):
+    """The process dies; nothing more is written."""
+
+
+class Frail(MemoryStore):
+    """A store that stops taking anything at the nth event, as if the process had died there."""
+
+    def __init__(self, dies_at=None):
+        super().__init__()
+        self.dies_at = dies_at
+        self.written = 0
+
+    def append(self, lease, commit, **more):
+        self.written += 1
+        if self.dies_at is not None and self.written >= self.dies_at:
+            raise StoreError("the disk is full", kind="full")
+        super().append(lease, commit, **more)
+
+    def revive(self):
+        self.dies_at = None
+        for shelf in self._shelves.values():
+            shelf.entry = type(shelf.entry)(
+                session_id=shelf.entry.session_id, head=shelf.entry.head, hash=shelf.entry.hash
+            )
+
+
+@virtual
+async def test_every_event_is_on_record_in_order():
+    store, seen = MemoryStore(), Recorder()
+    asked = request(step("a"), step("b", "a"))
+    result = await team(agent("ok"), recorder=seen, store=store).run(asked, coordinator=ExpertTeamCoordinator())
+    assert await events_of(store, asked.id) == seen.events
+    assert seen.events[-1].result == result
+    [entry] = await store.entries("team:")
+    assert entry.summary["status"] == "completed"
+    assert entry.owner is None
+
+
+@virtual
+async def test_a_finished_team_is_returned_as_it_ended():
+    store, asked = MemoryStore(), request(step("a"))
+    crew = team(agent("ok"), store=store)
+    result = await crew.run(asked)
+    seen = Recorder()
+    assert await team(agent("never"), store=store, recorder=seen).resume(asked.id) == result
+    assert seen.events == []
+    with pytest.raises(ConfigurationError, match="already"):
+        await crew.run(asked)
+    with pytest.raises(ConfigurationError, match="knows no request"):
+        await crew.resume("request_unknown")
+
+
+@pytest.mark.parametrize("coordinator", [DefaultTaskDispatchCoordinator, ExpertTeamCoordinator])
+@virtual
+async def test_a_team_whose_journal_fails_is_failed_and_spends_no_more(coordinator):
+    store, seen, member = Frail(dies_at=5), Recorder(), agent("ok", first_chunk_delay=1.0)
+    async with no_leftovers():
+        result = await team(member, recorder=seen, store=store).run(
+            request(*(step(name) for name in "abcdef")), coordinator=coordinator()
+        )
+    seen.check(result)
+    assert result.status is TeamStatus.FAILED
+    assert "the disk is full" in result.reason
+    assert member.config.model.calls <= 6
+
+
+@virtual
+async def test_a_store_that_cannot_be_opened_is_an_error_before_anything_happens():
+    store, asked, seen = MemoryStore(), request(step("a")), Recorder()
+    await store.claim(f"team:{asked.id}", this_owner())
+    crew = team(agent("ok"), store=store, recorder=seen)
+    with pytest.raises(StoreError, match=r".") as caught:
+        await crew.run(asked)
+    assert caught.value.kind == "busy"
+    with pytest.raises(StoreError):
+        await crew.resume(asked.id)
+    assert seen.events == []
+    assert crew._in_flight == {}
+
+
+@virtual
+async def test_a_team_can_be_asked_to_stop_through_its_store():
+    store, asked = MemoryStore(), request(step("a"))
+    work = asyncio.create_task(team(agent(hang()), store=store).run(asked))
+    await asyncio.sleep(20)
+    await store.flag(f"team:{asked.id}", "enough")
+    result = await work
+    assert result.status is TeamStatus.CANCELLED
+    assert result.reason == "enough"
+    assert result.duration < 30
+
+
+@virtual
+async def test_a_team_that_was_taken_over_stops():
+    store, asked = MemoryStore(), request(step("a"))
+    async with no_leftovers():
+        work = asyncio.create_task(team(agent(hang()), store=store).run(asked))
+        await asyncio.sleep(20)
+        store._shelves[f"team:{asked.id}"].entry = type(store._shelves[f"team:{asked.id}"].entry)(
+            session_id=f"team:{asked.id}", head=99, token=99
+        )
+        result = await work
+    assert result.status is TeamStatus.FAILED
+    assert "taken it over" in result.reason or "another owner" in result.reason
+
+
+def dying_at(number):
+    """Play a team whose store stops at an event; the team is then resumed with a sound one."""
+
+    @virtual
+    async def play():
+        store, member = Frail(dies_at=number), agent(say("one"), say("two"), say("three"), say("four"))
+        member.config.model.forever("more")
+        asked = request(step("a"), step("b", "a"), resource_constraint=TeamResourceConstraint(max_total_tokens=50_000))
+        evaluator = Verdicts(REVISE, PASS, PASS)
+        await team(member, store=store).run(asked, coordinator=ExpertTeamCoordinator(evaluator=evaluator))
+        store.revive()
+        before = await events_of(store, asked.id)
+        seen = Recorder()
+        crew = team(member, store=store, recorder=seen)
+        if not before:
+            with pytest.raises(ConfigurationError, match="had not begun"):
+                await crew.resume(asked.id)
+            return None
+        result = await crew.resume(asked.id, coordinator=ExpertTeamCoordinator(evaluator=evaluator))
+        after = await events_of(store, asked.id)
+        if seen.events:
+            seen.check(result, after=before[-1].sequence)
+        return result, after
+
+    return play()
+
+
+@pytest.mark.parametrize("number", range(1, 19))
+def test_g1_a_team_goes_on_from_any_event(number):
+    played = dying_at(number)
+    if number == 1:
+        assert played is None
+        return
+    result, events = played
+    assert result.status is TeamStatus.COMPLETED
+    check_story(events)
+    assert result.outcome("a").attempts <= 3
+    assert [outcome.state for outcome in result.step_outcomes] == [StepState.COMPLETED] * 2
+
+
+def check_story(events):
+    """What must hold over all executions of a request together."""
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    assert isinstance(events[0], TeamStarted)
+    assert isinstance(events[-1], TERMINAL)
+    assert sum(isinstance(event, TERMINAL) for event in events) == 1
+    finished = set()
+    for event in events:
+        if isinstance(event, StepAssigned):
+            assert event.step_id not in finished, f"{event.step_id} was run again"
+        elif isinstance(event, StepCompleted):
+            assert event.step_id not in finished
+            finished.add(event.step_id)
+    [plan] = [event.plan for event in events if hasattr(event, "plan")]
+    assert finished == {item.id for item in plan.steps}
+
+
+@virtual
+async def test_what_was_spent_before_the_death_is_not_forgotten():
+    store, asked = Frail(dies_at=7), request(step("a"), step("b", "a"))
+    member = agent("ok")
+    await team(member, store=store).run(asked, coordinator=ExpertTeamCoordinator())
+    store.revive()
+    spent = sum(
+        getattr(event, "usage", say and None).total
+        for event in await events_of(store, asked.id)
+        if hasattr(event, "usage")
+    )
+    assert spent > 0
+    result = await team(member, store=store).resume(asked.id, coordinator=ExpertTeamCoordinator())
+    assert result.usage.total > spent
+
+
+@virtual
+async def test_an_artifact_that_was_not_reviewed_is_reviewed_and_not_made_again():
+    store, asked = Frail(dies_at=5), request(step("a"))
+    member = agent("ok")
+    coordinator = ExpertTeamCoordinator(evaluator=Verdicts(PASS))
+    await team(member, store=store).run(asked, coordinator=coordinator)
+    store.revive()
+    calls = member.config.model.calls
+    assert [event.kind for event in await events_of(store, asked.id)][-1] == "STEP_ATTEMPTED"
+    result = await team(member, store=store).resume(asked.id, coordinator=coordinator)
+    assert result.status is TeamStatus.COMPLETED
+    assert member.config.model.calls == calls
+
+
+@virtual
+async def test_strange_characters_do_not_break_the_journal():
+    store, asked = MemoryStore(), request(step("a"), step("b", "a"))
+    result = await team(agent(say("nul \0 and half \ud800 a pair")), store=store).run(asked)
+    assert result.status is TeamStatus.COMPLETED
+    assert await team(agent("x"), store=store).resume(asked.id) == result
+
+
+# --- real processes -----------------------------------------------------------------------------------------------
+
+
+def start(path, *more):
+    env = {key: value for key, value in os.environ.items() if not key.startswith("COV")}
+    command = [sys.executable, str(SCRIPT), str(path), "request_1", *map(str, more)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def story(path):
+    async def load():
+        store = SqliteStore(path)
+        try:
+            return await events_of(store, "request_1")
+        finally:
+            await store.close()
+
+    return asyncio.run(load())
+
+
+def finish(path):
+    done = start(path)
+    out, err = done.communicate(timeout=60)
+    assert done.returncode == 0, err
+    assert out.startswith("COMPLETED"), out
+    events = story(path)
+    check_story(events)
+    return events
+
+
+@pytest.mark.process
+def test_g13_a_team_killed_at_any_event_is_resumed_without_running_finished_steps_again(tmp_path):
+    path = tmp_path / "store.db"
+    for event, side in ((3, "before"), (6, "after"), (9, "before"), (8, "after")):
+        dead = start(path, event, side)
+        dead.communicate(timeout=60)
+        assert dead.returncode == -signal.SIGKILL
+    events = finish(path)
+    assert sum(isinstance(event, TeamStarted) for event in events) >= 4
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_g13_a_team_killed_at_random_moments_is_resumed(seed, tmp_path):
+    path, chance = tmp_path / "store.db", random.Random(seed)
+    for _ in range(12):
+        child = start(path)
+        time.sleep(0.2 + chance.random() * 0.4)
+        child.kill()
+        child.communicate(timeout=60)
+    finish(path)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("event", range(1, 48))
+def test_g13_a_team_killed_at_each_event_is_resumed(event, side, tmp_path):
+    path = tmp_path / "store.db"
+    dead = start(path, event, side)
+    dead.communicate(timeout=60)
+    finish(path)
+
+
+def test_the_killable_team_can_be_made():
+    assert killable_crew(MemoryStore()).members
