@@ -38,10 +38,6 @@ async def events_of(store, request_id):
     return [reader.decode(bytes(record.payload)) for commit in commits for record in read(commit)]
 
 
-class Dies(BaseException):
-    """The process dies; nothing more is written."""
-
-
 class Frail(MemoryStore):
     """A store that stops taking anything at the nth event, as if the process had died there."""
 
@@ -207,11 +203,7 @@ async def test_what_was_spent_before_the_death_is_not_forgotten():
     member = agent("ok")
     await team(member, store=store).run(asked, coordinator=ExpertTeamCoordinator())
     store.revive()
-    spent = sum(
-        getattr(event, "usage", say and None).total
-        for event in await events_of(store, asked.id)
-        if hasattr(event, "usage")
-    )
+    spent = sum(event.usage.total for event in await events_of(store, asked.id) if hasattr(event, "usage"))
     assert spent > 0
     result = await team(member, store=store).resume(asked.id, coordinator=ExpertTeamCoordinator())
     assert result.usage.total > spent
