@@ -71,3 +71,20 @@ NOT_A_MODEL = 3
 
 def crashes():
     raise OSError("no such thing")
+
+
+def chat():
+    return ScriptedModel(
+        [
+            call("list", path=".").with_text("Let me look around."),
+            say("There is one file:\n\n- `notes.txt`\n\nA **bold** move."),
+            call("shell", command="echo from the shell"),
+            lambda request: say("It says: " + request.messages[-1].text),
+            hang("This will take "),
+        ],
+        price=PRICE,
+    )
+
+
+def demo():
+    return ScriptedModel([call("atlas", city="Lisbon"), say("The atlas says that Lisbon is the capital of Portugal.")])

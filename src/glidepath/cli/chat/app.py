@@ -28,6 +28,7 @@ from glidepath.run import Decision, approve, deny
 __all__ = ["ChatApp"]
 
 _TICK = 0.25
+_LANDING = 3.0
 _RESULT_LINES = 6
 _WIDE = 60
 _STYLE = """
@@ -70,6 +71,7 @@ class ChatApp(App[int]):
         self._waiting: list[str] = []
         self._leaving = False
         self._flight: asyncio.Task[None] | None = None
+        self._goodbye: asyncio.Task[None] | None = None
 
     # --- layout ---------------------------------------------------------------------------------------------------
 
@@ -82,6 +84,7 @@ class ChatApp(App[int]):
     async def on_mount(self) -> None:
         """Say hello, and listen to signals."""
         self._pane.can_focus = False
+        self._pane.anchor()
         self.query_one("#prompt", Input).focus()
         await self._note(f"{self.talk.model}\n{_WELCOME}")
         self.set_interval(_TICK, self._draw)
@@ -110,13 +113,14 @@ class ChatApp(App[int]):
         line = self.talk.idle_line(width)
         if self.talk.busy:
             line = status_line(self.talk.status, width - len(hint), separator=" \u00b7 ")
-        self.query_one("#status", Static).update(Text(line + hint.rjust(width - len(line)) if hint else line))
+        text = Text(line + hint.rjust(width - len(line)) if hint else line)
+        for place in self.query("#status").results(Static):  # none any more when the screen is being closed
+            place.update(text)
 
     async def _add(self, widget: Widget) -> None:
-        stay = not self._pane.is_vertical_scroll_end and self._pane.max_scroll_y > 0
+        if not self.is_running or not self._pane.is_attached:
+            return
         await self._pane.mount(widget)
-        if not stay:
-            self._pane.scroll_end(animate=False)
 
     async def _note(self, text: str, kind: str = "note") -> None:
         await self._add(Static(Text(text), classes=kind, markup=False))
@@ -128,6 +132,7 @@ class ChatApp(App[int]):
         text = event.value.strip()
         event.input.value = ""
         self._leaving = False
+        self._pane.anchor()  # whoever says something wants to see the answer
         if self._asked is not None and not self._asked.done():
             self._asked.set_result(text)
         elif text.startswith("/"):
@@ -140,7 +145,7 @@ class ChatApp(App[int]):
 
     async def _command(self, line: str) -> None:
         if line in ("/quit", "/exit", "/q"):
-            self.action_leave()
+            await self.action_leave()
             return
         await self._note(f"> {line}", "you")
         if line == "/clear" and not self.talk.busy:
@@ -170,10 +175,19 @@ class ChatApp(App[int]):
             self._leaving = True
             await self._note("Ctrl-C again to leave.")
 
-    def action_leave(self) -> None:
+    async def action_leave(self) -> None:
         """Ctrl-D: leave; a turn in flight is stopped."""
-        self.talk.interrupt("left")
-        self.exit(0)
+        await self._leave(0, "left")
+
+    async def _leave(self, code: int, why: str) -> None:
+        """Land what flies, then go: a run that was stopped is over in a moment."""
+        self._waiting.clear()
+        self.talk.interrupt(why)
+        if self._asked is not None and not self._asked.done():
+            self._asked.cancel()
+        if self._flight is not None and not self._flight.done():
+            await asyncio.wait([self._flight], timeout=_LANDING)
+        self.exit(code)
 
     def action_page(self, way: int) -> None:
         """Page up and down in the log."""
@@ -183,8 +197,7 @@ class ChatApp(App[int]):
             self._pane.scroll_page_down(animate=False)
 
     def _terminated(self, number: int) -> None:
-        self.talk.interrupt(signal.Signals(number).name)
-        self.exit(128 + number)
+        self._goodbye = asyncio.create_task(self._leave(128 + number, signal.Signals(number).name))
 
     # --- a turn ---------------------------------------------------------------------------------------------------
 
@@ -236,16 +249,12 @@ class ChatApp(App[int]):
             self._reply = Markdown("", classes="model")
             await self._add(self._reply)
             self._writer = Markdown.get_stream(self._reply)
-        follow = self._pane.is_vertical_scroll_end or self._pane.max_scroll_y == 0
         await self._writer.write("".join(sign for sign in text if sign.isprintable() or sign in "\n\t"))
-        if follow:
-            self._pane.scroll_end(animate=False)
 
     async def _end_reply(self) -> None:
         if self._writer is not None:
             writer, self._writer, self._reply = self._writer, None, None
             await writer.stop()
-            self._pane.scroll_end(animate=False)
 
     async def _open_card(self, event: ToolStarted) -> None:
         await self._end_reply()
@@ -267,7 +276,6 @@ class ChatApp(App[int]):
         text.append("\n" + "\n".join(shown), style="not bold")
         card.update(text)
         card.set_class(event.result.is_error, "failed")
-        self._pane.scroll_end(animate=False)
 
     def _clip(self, text: str) -> str:
         return clip(text, max(self.size.width - 7, 8))
