@@ -45,7 +45,6 @@ RETRYABLE = [
     empty(),
     raw(TextDelta("so"), StreamEnd("error")),
     raw(TextDelta("so"), StreamEnd("aborted")),
-    raw("no delta at all"),
     raw(TextDelta(None)),
 ]
 

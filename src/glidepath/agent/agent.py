@@ -30,7 +30,7 @@ from glidepath.ledger import Amount, Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message, UserMessage, codec
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
-from glidepath.plugins.lineup import Lineup
+from glidepath.plugins import Lineup
 from glidepath.run import CancelToken, Decision, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, restore_meter
 from glidepath.sessions import Session
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
@@ -271,7 +271,7 @@ class Agent:
         plan = _priced(plan, self.config, parent.meter)
         meter = Meter(plan.caps, parent.meter, depth=parent.meter.depth + 1)
         watch = _watch(plan, parent.time(), min(parent.watch.window_at, parent.watch.deadline_at))
-        home = Session()
+        home = Session(_new_id("session", watch.loop))
         run = _open(plan, home, messages, meter, watch, parent.run_id, None)
         refusal = meter.adopt()
         parent.emit(ChildStarted, run.run_id, plan.agent_name, meter.depth)
@@ -381,7 +381,7 @@ def _opened(
     meter.hold_landing(reserve)
     run = Run.open(
         plan,
-        run_id=f"run_{os.urandom(8).hex()}" if resumed is None else resumed.snapshot.run_id,
+        run_id=_new_id("run", watch.loop) if resumed is None else resumed.snapshot.run_id,
         parent_id=parent_id,
         session_id=home.id,
         messages=home.messages,
@@ -397,6 +397,12 @@ def _opened(
         stream.run = run
         watch.ring = stream.ring
     return run
+
+
+def _new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
+    """An id nobody else has; a loop of the simulator has its own, so that the same flight can be flown again."""
+    seeded = getattr(loop, "new_id", None)
+    return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
 
 
 def _landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Amount:

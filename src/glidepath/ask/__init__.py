@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
@@ -370,7 +370,7 @@ class _Call(Record, eq=False):
             raise run.interrupted()
         if not error.retryable or self.retries >= max_retries or self.probing:
             raise error
-        delay = _delay(self.retries, error)
+        delay = _delay(self.retries, error, getattr(run.watch.loop, "random", random.random))
         if delay >= min(run.watch.deadline_at, run.watch.window_at if not self.landing else 1e18) - run.time():
             raise error
         if not run.plan.health.may_retry(run.time()):
@@ -404,14 +404,13 @@ def _touchdown(run: Run) -> Exception:
     return run.interrupted()
 
 
-def _delay(retries: int, error: ModelError) -> float:
+def _delay(retries: int, error: ModelError, chance: Callable[[], float]) -> float:
     """Exponential with full jitter on the upper half; a provider's Retry-After is honoured."""
     grown = min(LONGEST_DELAY, FIRST_DELAY * 2.0**retries)
-    delay = grown / 2 + random.random() * grown / 2  # noqa: S311 - spreading load is not cryptography
     asked: Any = error.retry_after if isinstance(error, RateLimitedError) else None
     if isinstance(asked, int | float) and asked > 0:
-        return float(asked) + random.random() * 0.1 * min(float(asked), 1.0)  # noqa: S311
-    return delay
+        return float(asked) + chance() * 0.1 * min(float(asked), 1.0)
+    return grown / 2 + chance() * grown / 2
 
 
 def _short(error: BaseException) -> str:

@@ -42,6 +42,7 @@ __all__ = ["Attempt", "pump"]
 BREATH = 2048  # bytes after which a stream that never pauses lets its consumer and the event loop do their work
 WIDEST = 4  # bytes of a character at most: text is counted in characters until it is weighed
 LEAST = 4  # bytes a delta counts for at least
+FAR_BEYOND = 16  # bytes for each token of the output cap: no reply within its cap is so long
 CALL_TOKENS = 8  # what a tool call costs beside its arguments
 FAILED = ("error", "aborted")  # stop reasons that are no answer
 LAST_WORDS = 1.0  # seconds a stream may take to close after its terminal event
@@ -63,6 +64,8 @@ class Attempt(Record, gc=False):
     end: StreamEnd | None = None
     cut: bool = False
     """The budget ran out while it streamed."""
+    capped: bool = False
+    """It went on far beyond the output cap that it was sent."""
     dead: bool = False
     """The run has let go of it."""
 
@@ -197,12 +200,12 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
             if size > check_at:
                 attempt.size = size
                 size, check_at = await _weigh(run, attempt, booking)
-                if attempt.cut or attempt.dead:
+                if attempt.cut or attempt.dead or attempt.capped:
                     break
     finally:
         attempt.size = size
         attempt.text = clean("".join(attempt.parts))
-    if attempt.end is None or attempt.cut:
+    if attempt.end is None or attempt.cut or attempt.capped:
         await _close(stream)
     if attempt.cut or attempt.dead:
         return
@@ -219,7 +222,11 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
     size = attempt.weight()
     if attempt.dead:
         return size, size
-    if size > booking.size and not (booking.grow() and (run.journal is None or await run.journal.grown(booking))):
+    if booking.cap is not None and size > booking.cap * FAR_BEYOND:
+        attempt.capped = True
+        attempt.end = StreamEnd("max_tokens")
+        return size, size
+    if size > booking.size and not (booking.grow(size) and (run.journal is None or await run.journal.grown(booking))):
         attempt.cut = True
         return size, size
     if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:

@@ -43,12 +43,13 @@ class Booking(Record, gc=False):
     estimate: int
     size: int
 
-    def grow(self) -> bool:
-        """A reply outgrows its reservation: reserve another slice; False when the ledger refuses."""
-        money = SLICE * self.price.output if self.price is not None else 0
-        if not self.reservation.extend(SLICE, money):
-            return False
-        self.size += SLICE * BYTES_PER_TOKEN
+    def grow(self, size: int) -> bool:
+        """A reply outgrows its reservation: reserve more until `size` bytes fit; False when the ledger refuses."""
+        while self.size < size:
+            money = SLICE * self.price.output if self.price is not None else 0
+            if not self.reservation.extend(SLICE, money):
+                return False
+            self.size += SLICE * BYTES_PER_TOKEN
         return True
 
 

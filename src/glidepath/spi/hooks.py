@@ -11,7 +11,6 @@ from typing import Any, ClassVar, TypeAlias
 from glidepath._wire import Value
 from glidepath.events import Event
 from glidepath.messages import CustomMessage, Message, ToolCall, ToolResultMessage, UserMessage
-from glidepath.stability import UNPROVEN, experimental
 
 __all__ = [
     "HOOKS",
@@ -134,7 +133,6 @@ class Gate(Value, frozen=True, kw_only=True):
 BeforeDecision: TypeAlias = Allow | Replace | Block | Ask | None
 
 
-@experimental(reason=UNPROVEN)
 class Plugin:
     """A plugin overrides the hooks it needs; the others cost nothing.
 
@@ -158,41 +156,33 @@ class Plugin:
         """The plugin that serves a child's runs, or None."""
         return self
 
-    @experimental(reason=UNPROVEN)
     def before_tool_call(self, context: ToolCallContext) -> Any:
         """Judge a call before it runs: Allow, Replace, Block, Ask or None.
 
         The first Block wins. Crash, hang or nonsense: the call is blocked.
         """
 
-    @experimental(reason=UNPROVEN)
     def after_tool_call(self, context: ToolResultContext) -> Any:
         """Look at a result: an AfterDecision or None. Chained. Crash, hang or nonsense: skipped and reported."""
 
-    @experimental(reason=UNPROVEN)
     def context_transform(self, context: TransformContext) -> Any:
         """Give the model another view of the transcript: messages or None. Never kept.
 
         Crash, hang or nonsense: skipped and reported.
         """
 
-    @experimental(reason=UNPROVEN)
     def event_observer(self, event: Event) -> Any:
         """See an event. Can never hurt a run: a crash is reported and, the third time, the observer is removed."""
 
-    @experimental(reason=UNPROVEN)
     def steering(self, context: PollContext) -> Any:
         """Messages for the model, asked before the first call and after every turn. Crash: skipped and reported."""
 
-    @experimental(reason=UNPROVEN)
     def follow_up(self, context: PollContext) -> Any:
         """Messages that keep a finished run going. Crash: skipped and reported."""
 
-    @experimental(reason=UNPROVEN)
     def tool_gate(self, context: GateContext) -> Any:
         """Narrow the tools of a turn: a Gate, a set of names, or None. Crash, hang or nonsense: no tool is allowed."""
 
-    @experimental(reason=UNPROVEN)
     def context_overflow_recovery(self, context: OverflowContext) -> Any:
         """A smaller view after the provider's window overflowed: messages or None. Crash: skipped and reported."""
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from glidepath._wire import Value
-from glidepath.stability import UNPROVEN, experimental
 
 __all__ = ["Commit", "Entry", "Lease", "SessionStore", "Sign"]
 
@@ -63,7 +62,6 @@ class Sign(Value, frozen=True, kw_only=True):
     stop: str | None = None
 
 
-@experimental(reason=UNPROVEN)
 @runtime_checkable
 class SessionStore(Protocol):
     """Keeps the journals of many sessions, for many processes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import random
 import selectors
 import time
 from asyncio import Future, Task
@@ -37,7 +38,7 @@ class VirtualClock:
     raises `VirtualTimeError` and says which tasks wait where.
 
     `limit` bounds the virtual seconds, `max_iterations` the rounds of the loop, and `busy_limit` the real seconds it
-    waits for one wake-up by a thread or process.
+    waits for one wake-up by a thread or process. With a `seed`, run ids and retry delays are the same each time.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class VirtualClock:
         max_iterations: int = 5_000_000,
         real_wait: float = 0.05,
         busy_limit: float = 60.0,
+        seed: int | None = None,
     ) -> None:
         self.limit = limit
         self.max_iterations = max_iterations
         self.real_wait = real_wait
         self.busy_limit = busy_limit
+        self.chance = random.Random(seed)  # noqa: S311 - for tests
         self._start = start
         self._epoch = epoch
         self._time = start
@@ -100,6 +103,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def epoch(self) -> float:
         """The virtual wall-clock time, in seconds since the epoch."""
         return self.clock.now()
+
+    def new_id(self) -> str:
+        """An id for a run: one that comes again with the same seed."""
+        return f"{self.clock.chance.getrandbits(64):016x}"
+
+    def random(self) -> float:
+        """A number from 0 to 1, for jitter: one that comes again with the same seed."""
+        return self.clock.chance.random()
 
     def live_processes(self) -> int:
         """How many processes started by this loop have not been seen to end."""

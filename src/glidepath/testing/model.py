@@ -19,6 +19,7 @@ from glidepath.messages import (
     StreamEnd,
     TextDelta,
     ThinkingDelta,
+    ToolCallDelta,
     Usage,
 )
 from glidepath.spi import ModelRequest
@@ -245,7 +246,7 @@ def _tokens(chars: int) -> int:
 def _length(delta: Delta) -> int:
     if isinstance(delta, TextDelta | ThinkingDelta | ReasoningDelta):
         return len(delta.text)
-    return 0 if isinstance(delta, StreamEnd) else len(delta.name) + len(delta.arguments)
+    return len(delta.name) + len(delta.arguments) if isinstance(delta, ToolCallDelta) else 0
 
 
 def _request_length(request: ModelRequest) -> int:

@@ -1,0 +1,138 @@
+"""The flight simulator: a configuration against a library of misbehaving models and tools, before production does it.
+
+    report = simulate(agent)
+    assert report.ok, report.advice()
+
+The model and the tools are replaced by specimens and by stand-ins with the same schemas; limits, guards, constraints
+and plugins are the real ones. Flights are flown in virtual time and are the same for the same seed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+
+from glidepath._wire import Value, encode
+from glidepath.agent import Agent, Limits, LoopConfig
+from glidepath.errors import ConfigurationError
+from glidepath.sim.findings import Finding, find
+from glidepath.sim.flight import Flight, fly
+from glidepath.testing import ScriptedModel
+from glidepath.testing.specimens import SPECIMENS, Specimen
+from glidepath.tools import tool
+
+__all__ = ["Finding", "Flight", "Report", "default_config", "encode_report", "fly", "simulate"]
+
+MOST_SEEDS = 10_000
+
+
+class Report(Value, frozen=True, kw_only=True):
+    """All flights of one configuration, and what they say about it."""
+
+    flights: tuple[Flight, ...]
+    findings: tuple[Finding, ...]
+    skipped: tuple[str, ...] = ()
+    """Specimens that need tools, which this configuration has none of."""
+    cpu_seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """True when no hole was found; warnings are for people."""
+        return not any(finding.severity == "hole" for finding in self.findings)
+
+    def advice(self) -> str:
+        """The findings as plain text, one paragraph each."""
+        if not self.findings:
+            return "No holes found."
+        return "\n".join(
+            f"{finding.severity.upper()} {finding.code}: {finding.what}. {finding.advice}" for finding in self.findings
+        )
+
+
+def default_config() -> LoopConfig:
+    """What is flown when nobody says otherwise: the defaults of the command line, with two tools."""
+
+    @tool
+    async def search(query: str) -> str:
+        """Search the catalog."""
+        return query
+
+    @tool
+    async def fetch(page: int) -> str:
+        """Fetch one page."""
+        return str(page)
+
+    limits = Limits(max_iterations=50, max_tokens=200_000, max_cost="2.00", timeout=1800, max_tool_calls=200)
+    agent = Agent(
+        model=ScriptedModel(name="model", price=("3", "15")), tools=[search, fetch], limits=limits, tool_timeout=120
+    )
+    return agent.config
+
+
+def simulate(
+    subject: Agent | LoopConfig | None = None,
+    *,
+    seeds: int | Iterable[int] = 1,
+    only: Sequence[str] = (),
+    real_time: bool = True,
+    progress: Callable[[int, int, Flight], None] | None = None,
+) -> Report:
+    """Fly a configuration against every specimen, once for each seed.
+
+    `only` takes names or families of specimens. `progress` is told the number of flights done, how many there are,
+    and the last one. Specimens that need real time fly once, and not at all with `real_time=False`.
+    """
+    config = _config(subject)
+    chosen = _chosen(only)
+    skipped = tuple(kind.name for kind in chosen if kind.needs_tools and not config.tools)
+    plan = _plan([kind for kind in chosen if kind.name not in skipped], _seeds(seeds), real_time=real_time)
+    began = time.process_time()
+    flights: list[Flight] = []
+    for kind, seed in plan:
+        flights.append(fly(config, kind, seed))
+        if progress is not None:
+            progress(len(flights), len(plan), flights[-1])
+    cpu = round(time.process_time() - began, 3)
+    return Report(flights=tuple(flights), findings=find(config, flights), skipped=skipped, cpu_seconds=cpu)
+
+
+def encode_report(report: Report) -> str:
+    """The report as JSON."""
+    return encode(report).decode()
+
+
+def _config(subject: object) -> LoopConfig:
+    if subject is None:
+        return default_config()
+    config = subject.config if isinstance(subject, Agent) else subject
+    if not isinstance(config, LoopConfig):
+        raise ConfigurationError(f"simulate takes an Agent or a LoopConfig, not {type(subject).__name__}")
+    return config
+
+
+def _seeds(seeds: object) -> tuple[int, ...]:
+    if isinstance(seeds, int) and not isinstance(seeds, bool) and 1 <= seeds <= MOST_SEEDS:
+        return tuple(range(seeds))
+    if not isinstance(seeds, int | str) and isinstance(seeds, Iterable):
+        given = tuple(seeds)
+        if given and all(type(seed) is int for seed in given):
+            return given
+    raise ConfigurationError(f"seeds must be a number from 1 to {MOST_SEEDS} or some whole numbers, not {seeds!r:.100}")
+
+
+def _chosen(only: Sequence[str]) -> list[type[Specimen]]:
+    if isinstance(only, str):
+        only = (only,)
+    known = {kind.name for kind in SPECIMENS} | {kind.family for kind in SPECIMENS}
+    for name in only:
+        if name not in known:
+            close = get_close_matches(str(name), sorted(known), n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise ConfigurationError(f"only: there is no specimen or family {name!r}{hint}")
+    return [kind for kind in SPECIMENS if not only or kind.name in only or kind.family in only]
+
+
+def _plan(kinds: list[type[Specimen]], seeds: tuple[int, ...], *, real_time: bool) -> list[tuple[type[Specimen], int]]:
+    plan = [(kind, seed) for seed in seeds for kind in kinds if not kind.real_time]
+    return plan + [(kind, seeds[0]) for kind in kinds if kind.real_time and real_time]

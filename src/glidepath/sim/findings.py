@@ -1,0 +1,121 @@
+"""What a set of flights says about a configuration: the holes, and how to close them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from glidepath._wire import Value
+from glidepath.agent import LoopConfig
+from glidepath.sim.flight import Flight
+
+__all__ = ["Finding", "find"]
+
+_DEFECT = "This must not happen with any configuration. Check your plugins and constraints first, then report it."
+
+_ADVICE: Mapping[str, str] = {
+    "over_tokens": f"More tokens were used than limits.max_tokens allows. {_DEFECT}",
+    "over_cost": f"More money was spent than limits.max_cost allows. {_DEFECT}",
+    "over_time": f"The run went on past limits.timeout. {_DEFECT}",
+    "over_turns": f"More turns were taken than limits.max_iterations allows. {_DEFECT}",
+    "over_tool_calls": f"More tools ran than limits.max_tool_calls allows. {_DEFECT}",
+    "runaway_calls": "Nothing bounds the number of model calls. Set limits.max_iterations.",
+    "runaway_tokens": "Nothing bounds the tokens. Set limits.max_tokens, or limits.max_cost with a price.",
+    "runaway_seconds": "Nothing bounds the time. Set limits.timeout, and tool_timeout for tools that may hang.",
+    "runaway_tool_calls": "Nothing bounds the number of tool calls. Set limits.max_tool_calls.",
+    "unbounded_reply": (
+        "One reply can be of any length: nothing caps the output. Set max_output_tokens, limits.max_tokens, or "
+        "limits.max_cost with a price."
+    ),
+    "never_ended": "A run can wait for ever. Set limits.timeout, tool_timeout and stall_timeout.",
+    "raised": f"The run raised instead of returning a result. {_DEFECT}",
+    "left_running": f"Something was still running after the run had ended, and was not listed. {_DEFECT}",
+    "untyped": f"The result does not say how the run ended. {_DEFECT}",
+    "silent_success": f"A run without an answer was reported as DONE. {_DEFECT}",
+    "broken_transcript": f"A tool call has no result, or more than one. {_DEFECT}",
+    "went_on_after_cancel": f"The run went on after it was cancelled. {_DEFECT}",
+    "answer_lost": (
+        "The model had an answer and nobody got it. Leave landing at its default, allow one turn of grace, and keep "
+        "limits.landing_tokens large enough for an answer."
+    ),
+    "unnoticed_loop": (
+        "The model went in circles until a limit ended it. Turn the guards on: guardrails.max_repeated_tool_steps=3 "
+        "and guardrails.max_error_streak=5."
+    ),
+    "tool_without_timeout": (
+        "One tool that hangs uses up all the time of the run. Set tool_timeout, or timeout= on the tool."
+    ),
+    "no_text": "A run ended without any text.",
+    "gate_never_denied": (
+        "This plugin can keep tools back, and in no flight did it do so. If it is a guard, it guards nothing: check "
+        "what it allows. If these flights have nothing for it to deny, ignore this."
+    ),
+    "cost_unknown": "No price is known for this model, so no cost is reported and max_cost cannot be used. Set prices.",
+}
+_WARNINGS = frozenset({"gate_never_denied", "cost_unknown", "no_text"})
+
+
+class Finding(Value, frozen=True, kw_only=True):
+    """One thing that is wrong. A `hole` lets a run escape or lose its answer; a `warning` is for you to judge."""
+
+    code: str
+    severity: str
+    specimens: tuple[str, ...] = ()
+    flights: int = 0
+    what: str
+    advice: str
+
+
+def find(config: LoopConfig, flights: Sequence[Flight]) -> tuple[Finding, ...]:
+    """All findings, the holes first."""
+    refusals = {flight.refused for flight in flights if flight.refused}
+    found = [_refused(config, text, flights) for text in sorted(refusals)]
+    codes = sorted({code for flight in flights for code in flight.problems if code != "refused"})
+    for code in codes:
+        hit = [flight for flight in flights if code in flight.problems]
+        found.append(_finding(code, hit))
+    flown = [flight for flight in flights if not flight.refused]
+    found += _idle_gates(config, flown)
+    if flown and all(flight.cost is None for flight in flown) and config.limits.max_cost is None:
+        found.append(_finding("cost_unknown", ()))
+    return tuple(sorted(found, key=lambda finding: (finding.severity != "hole", finding.code)))
+
+
+def _finding(code: str, flights: Iterable[Flight], what: str = "") -> Finding:
+    hit = list(flights)
+    names = tuple(sorted({flight.specimen for flight in hit}))
+    worst = max(hit, key=lambda flight: (flight.overshoot, flight.tokens), default=None)
+    seen = what
+    if not seen and worst is not None:
+        seen = (
+            f"{len(hit)} of these flights; the worst is {worst.specimen} (seed {worst.seed}): {worst.calls} calls, "
+            f"{worst.tokens} tokens, {worst.seconds:g} s, {worst.outcome or 'no result'}"
+        )
+    return Finding(
+        code=code,
+        severity="warning" if code in _WARNINGS else "hole",
+        specimens=names,
+        flights=len(hit),
+        what=seen or "seen in the configuration",
+        advice=_ADVICE.get(code, _DEFECT),
+    )
+
+
+def _refused(config: LoopConfig, text: str, flights: Sequence[Flight]) -> Finding:
+    hit = [flight for flight in flights if flight.refused == text]
+    unpriced = config.limits.max_cost is not None and "price" in text
+    return Finding(
+        code="unknown_price" if unpriced else "refused",
+        severity="hole",
+        specimens=tuple(sorted({flight.specimen for flight in hit})),
+        flights=len(hit),
+        what="this configuration cannot take off",
+        advice=text[:1].upper() + text[1:],
+    )
+
+
+def _idle_gates(config: LoopConfig, flights: Sequence[Flight]) -> list[Finding]:
+    if not flights or any(flight.gated for flight in flights) or not config.tools:
+        return []
+    names = config.plugin_names()
+    idle = sorted({*names.tool_gate, *names.before_tool_call})
+    return [_finding("gate_never_denied", (), f"plugin {name!r} let every call pass in all flights") for name in idle]

@@ -1,0 +1,266 @@
+"""One flight: a configuration, a specimen and a seed, flown to its end in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+from glidepath._wire import Value, encode, replace
+from glidepath.agent import Agent, LoopConfig
+from glidepath.errors import ConfigurationError
+from glidepath.events import Event, GateApplied, GuardTripped, RunEnded
+from glidepath.outcome import ENDINGS, LoopOutcome, RunResult
+from glidepath.run import approve
+from glidepath.sessions import Session
+from glidepath.sim.world import CEILING, World
+from glidepath.testing import VirtualClock, VirtualTimeError, live_work, transcript_errors, work
+from glidepath.testing.specimens import ANSWER, Specimen
+
+__all__ = ["Flight", "fly"]
+
+PROMPT = "Do the work and report what you found."
+APPROVALS = 25
+REAL_SECONDS = 2.0  # time limits of a flight that cannot be flown in virtual time
+TIME_SLACK = 1.5  # what an abandoned tool may cost beside the deadline
+UNBOUNDED_REPLY = 50_000
+REPEATS = 12
+GUARDS = ("repetition", "error_streak", "withdrawn", "read_only")
+
+
+class Flight(Value, frozen=True, kw_only=True):
+    """How one flight went, by ground truth."""
+
+    specimen: str
+    family: str
+    seed: int
+    contained: bool = False
+    state: str = ""
+    outcome: str = ""
+    cause: str = ""
+    answer: str = "none"
+    """"model": written by the model and whole; "partial": what there was of it; "summary": told by the runtime."""
+    overshoot: float = 0.0
+    """By how much the worst limit was exceeded, as a share of it."""
+    calls: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    cost: Decimal | None = None
+    seconds: float = 0.0
+    problems: tuple[str, ...] = ()
+    refused: str = ""
+    """Why the configuration could not take off."""
+    gated: bool = False
+    """A gate or a hook kept a tool back."""
+    journal: str = ""
+    """A chained hash over every event: the same seed gives the same."""
+
+
+class Trail:
+    """Sees every event of a flight and its children: a chained hash, and what the judge wants to know."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self.result: RunResult | None = None
+        self.ended = 0
+        self.gated = self.noticed = False
+
+    def __call__(self, event: Event) -> None:
+        """Take note of one event."""
+        try:
+            self._hash.update(encode(event))
+        except Exception:  # half a surrogate pair in a chunk cannot be written
+            self._hash.update(repr(event).encode("utf-8", "replace"))
+        if type(event) is RunEnded and event.parent_id is None:
+            self.result = event.result
+            self.ended += 1
+            blocked = [message for message in event.result.messages if getattr(message, "kind", None) == "blocked"]
+            self.gated = self.gated or bool(blocked)
+        elif type(event) is GateApplied:
+            self.gated = True
+        elif type(event) is GuardTripped and event.guard in GUARDS:
+            self.noticed = True
+
+    def digest(self) -> str:
+        """The hash so far."""
+        return self._hash.hexdigest()
+
+
+def fly(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
+    """Fly a configuration against one specimen. Nothing of the user's is called but plugins and constraints."""
+    if kind.real_time:
+        began = time.monotonic()
+        flight: Flight = asyncio.run(_fly(_in_a_hurry(config), kind, seed, lambda: time.monotonic() - began))
+        return replace(flight, journal="")  # real time is never the same twice
+    clock = VirtualClock(limit=CEILING.seconds * 3, max_iterations=2_000_000, seed=seed)
+    try:
+        return clock.run(_fly(config, kind, seed, clock.time))
+    except VirtualTimeError as error:
+        return Flight(
+            specimen=kind.name,
+            family=kind.family,
+            seed=seed,
+            problems=("never_ended",),
+            cause=str(error).partition("\n")[0],
+            seconds=clock.time(),
+        )
+
+
+def _in_a_hurry(config: LoopConfig) -> LoopConfig:
+    timeout = min(REAL_SECONDS, config.limits.timeout or REAL_SECONDS)
+    return replace(config, limits=replace(config.limits, timeout=timeout))
+
+
+async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Callable[[], float]) -> Flight:
+    world = World(config, kind(), Random(seed))  # noqa: S311 - for tests
+    trail = Trail()
+    logs = logging.getLogger("glidepath")
+    quiet, logs.disabled = logs.disabled, True
+    try:
+        try:
+            agent = world.agent = Agent(world.configuration(trail))
+        except ConfigurationError as error:
+            return Flight(specimen=kind.name, family=kind.family, seed=seed, refused=str(error), problems=("refused",))
+        before = work()
+        raised = await _to_the_end(agent, world, trail, seed)
+        seconds = elapsed()
+        left = live_work(before) if trail.result is None or not trail.result.abandoned else []
+        return _judged(config, world, trail, seconds, raised=raised, left=left, seed=seed)
+    finally:
+        logs.disabled = quiet
+
+
+async def _to_the_end(agent: Agent, world: World, trail: Trail, seed: int) -> str:
+    """Fly until there is a result; says what was raised instead of one, if anything was."""
+    world.task = asyncio.create_task(_run(agent, world, seed))
+    beside = [asyncio.create_task(world.specimen.outside(world)), asyncio.create_task(_too_long(world))]
+    raised = ""
+    try:
+        await world.task
+    except asyncio.CancelledError:
+        raised = "" if trail.result is not None else "CancelledError without a result"
+    except BaseException as error:
+        raised = f"{type(error).__name__}: {error}"
+    for task in beside:
+        task.cancel()
+    await asyncio.gather(*beside, return_exceptions=True)
+    return raised
+
+
+async def _run(agent: Agent, world: World, seed: int) -> None:
+    session = Session(f"flight_{seed}")
+    result = await agent.run(PROMPT, session=session, cancel=world.token)
+    for _ in range(APPROVALS):
+        if result.outcome is not LoopOutcome.PAUSED:
+            return
+        decisions = {pending.call.id: approve() for pending in result.pending}
+        result = await agent.resume(result, decisions=decisions, cancel=world.token)
+
+
+async def _too_long(world: World) -> None:
+    await asyncio.sleep(CEILING.seconds)
+    world.runaway = "seconds"
+    world.cancel()
+
+
+# --- judging ------------------------------------------------------------------------------------------------------
+
+
+def _judged(
+    config: LoopConfig, world: World, trail: Trail, seconds: float, *, raised: str, left: list[str], seed: int
+) -> Flight:
+    specimen, result = world.specimen, trail.result
+    over = _overshoot(config, world, result, seconds)
+    problems = [f"over_{name}" for name in over]
+    if world.runaway:
+        problems.append(f"runaway_{world.runaway}")
+    if world.longest_reply > UNBOUNDED_REPLY and config.limits.max_tokens is None and config.limits.max_cost is None:
+        problems.append("unbounded_reply")
+    if raised or result is None:
+        problems.append("raised")
+    if left:
+        problems.append("left_running")
+    if result is not None:
+        problems += _told_wrong(world, trail, result)
+    contained = not any(problem.startswith(("over_", "runaway_", "unbounded_", "left_")) for problem in problems)
+    return Flight(
+        specimen=specimen.name,
+        family=specimen.family,
+        seed=seed,
+        contained=contained and result is not None,
+        state=result.state.name if result is not None else "",
+        outcome=result.outcome.name if result is not None else "",
+        cause=_cause(result) if result is not None else raised,
+        answer=_answer(result),
+        overshoot=max([0.0, *over.values()]),
+        calls=world.calls,
+        tool_calls=world.tools_started,
+        tokens=world.tokens,
+        cost=result.cost if result is not None else None,
+        seconds=round(seconds, 3),
+        problems=tuple(problems),
+        gated=trail.gated,
+        journal=trail.digest(),
+    )
+
+
+def _overshoot(config: LoopConfig, world: World, result: RunResult | None, seconds: float) -> dict[str, float]:
+    """The limits that were really exceeded, and by which share. A tenth of one call is within the promise."""
+    limits = config.limits
+    over = {}
+
+    def compare(name: str, used: float, limit: Any, slack: float = 0.0) -> None:
+        if limit is not None and used > float(limit) + slack:
+            over[name] = used / float(limit) - 1
+
+    compare("tokens", world.tokens, limits.max_tokens, world.largest / 10)
+    compare("time", seconds, limits.timeout if not world.specimen.real_time else None, TIME_SLACK)
+    if result is not None:
+        compare("turns", result.iterations, limits.max_iterations)
+        compare("tool_calls", result.tool_calls, limits.max_tool_calls)
+        compare("cost", float(result.cost or 0), limits.max_cost)
+    return over
+
+
+def _told_wrong(world: World, trail: Trail, result: RunResult) -> list[str]:
+    """What the result does not say as it was."""
+    specimen = world.specimen
+    problems = []
+    answered = ANSWER in result.text
+    delivered = result.outcome is LoopOutcome.DONE
+    if (result.state, result.outcome) not in ENDINGS or trail.ended < 1:
+        problems.append("untyped")
+    if not delivered and result.outcome is not LoopOutcome.PAUSED and result.cause is None:
+        problems.append("untyped")
+    if delivered and result.cause is None and not (answered or specimen.succeeds):
+        problems.append("silent_success")
+    if specimen.answers and not answered and result.outcome is not LoopOutcome.PAUSED:
+        problems.append("answer_lost")
+    if specimen.ends_from_outside and (result.outcome is not LoopOutcome.CANCELLED or world.asked_after_cancel):
+        problems.append("went_on_after_cancel")
+    if specimen.loops and not trail.noticed and result.iterations > REPEATS:
+        problems.append("unnoticed_loop")
+    if result.outcome is not LoopOutcome.PAUSED and transcript_errors(result.messages):
+        problems.append("broken_transcript")
+    if specimen.name == "hanging_tool" and not specimen.real_time and result.state.name == "TIMED_OUT":
+        problems.append("tool_without_timeout")
+    if not result.text.strip():
+        problems.append("no_text")
+    return problems
+
+
+def _answer(result: RunResult | None) -> str:
+    if result is None or not result.text.strip():
+        return "none"
+    if not result.partial:
+        return "model"
+    return "summary" if result.text.startswith("No answer was written.") else "partial"
+
+
+def _cause(result: RunResult) -> str:
+    return "" if result.cause is None else f"{result.cause.source}: {result.cause.reason}"

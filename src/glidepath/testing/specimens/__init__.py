@@ -1,0 +1,27 @@
+"""A library of misbehaving models and tools: what `glidepath sim` flies a configuration against.
+
+Each specimen is a small class whose docstring says what it does. Write your own by subclassing `Specimen`.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from glidepath.testing.specimens import loops, replies, streams, tools
+from glidepath.testing.specimens.arguments import arguments_for
+from glidepath.testing.specimens.specimen import ANSWER, Moment, Outside, Specimen, Tireless
+
+__all__ = ["ANSWER", "SPECIMENS", "Moment", "Outside", "Specimen", "Tireless", "arguments_for"]
+
+
+def _of(module: ModuleType) -> list[type[Specimen]]:
+    return [getattr(module, name) for name in module.__all__]
+
+
+SPECIMENS: tuple[type[Specimen], ...] = tuple(
+    sorted(
+        [kind for module in (loops, replies, streams, tools) for kind in _of(module)],
+        key=lambda kind: (kind.family != "control", kind.family, kind.name),
+    )
+)
+"""All of them, the control first, then by family and name."""

@@ -1,0 +1,112 @@
+"""What a specimen is: a model or a tool that misbehaves in one way, whatever configuration it is flown with."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any, ClassVar, Protocol
+
+from glidepath._wire import Value
+from glidepath.messages import UserMessage
+from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.testing.specimens.arguments import arguments_for
+from glidepath.testing.turns import Turn, call, say
+
+__all__ = ["ANSWER", "Moment", "Outside", "Specimen", "Tireless"]
+
+ANSWER = "ANSWER: this is what I know so far."
+_RECENT = 4
+
+
+class Moment(Value, frozen=True, kw_only=True):
+    """One request that a specimen has to answer. `number` counts the requests of a flight from 1."""
+
+    number: int
+    request: ModelRequest
+    tools: tuple[ToolSpec, ...]
+    """The work tools of the configuration, offered or not."""
+    chance: Random
+
+    @property
+    def told(self) -> bool:
+        """True when the model was told to finish, or has no work tool left to call."""
+        offered = {tool.name for tool in self.request.tools}
+        if self.tools and not any(tool.name in offered for tool in self.tools):
+            return True
+        recent = self.request.messages[-_RECENT:]
+        return any(type(message) is UserMessage and message.reason == "wind_down" for message in recent)
+
+    def call(self, number: int | None = None, *, tool: int = 0) -> Turn:
+        """A valid call of one of the tools; other numbers give other arguments."""
+        if not self.tools:
+            return call("search", query=f"item {number}")
+        spec = self.tools[tool % len(self.tools)]
+        return call(spec.name, arguments_for(spec.parameters, self.number if number is None else number))
+
+
+class Outside(Protocol):
+    """What somebody outside a flight can see and do."""
+
+    streaming: asyncio.Event
+    in_tool: asyncio.Event
+
+    def cancel(self) -> None:
+        """Cancel the run by its token."""
+        ...
+
+    def cancel_task(self) -> None:
+        """Cancel the task the run lives in."""
+        ...
+
+    def wind_down(self) -> None:
+        """Ask the run to finish up."""
+        ...
+
+
+class Specimen:
+    """One way to misbehave. A fresh object for every flight; the docstring's first line says what it does."""
+
+    name: ClassVar[str] = ""
+    family: ClassVar[str] = ""
+    answers: ClassVar[bool] = True
+    """It writes `ANSWER` when it is told to finish, or by itself."""
+    succeeds: ClassVar[bool] = False
+    """It may end DONE: it finishes by itself, with an answer."""
+    loops: ClassVar[bool] = False
+    """It repeats itself without progress, which guards should notice."""
+    needs_tools: ClassVar[bool] = False
+    real_time: ClassVar[bool] = False
+    """It needs real threads or processes, so it cannot fly in virtual time."""
+    extra_tool: ClassVar[str | None] = None
+    """A tool it brings along: "delegate" starts children."""
+    blocking: ClassVar[bool] = False
+    """Its tools are plain functions that block a thread."""
+    ends_from_outside: ClassVar[bool] = False
+    """Somebody stops it: CANCELLED is the right end."""
+
+    def reply(self, moment: Moment) -> Turn:
+        """What the model says."""
+        return say(ANSWER)
+
+    async def work(self, number: int) -> Any:
+        """What a tool does, on its `number`-th call."""
+        return "Nothing new."
+
+    def block(self, number: int) -> Any:
+        """The same for a blocking specimen."""
+        raise NotImplementedError
+
+    async def outside(self, flight: Outside) -> None:
+        """What happens to the run from outside."""
+
+
+class Tireless(Specimen):
+    """Works until it is told to finish, then answers."""
+
+    def reply(self, moment: Moment) -> Turn:
+        """The answer when told, else the next step."""
+        return say(ANSWER) if moment.told else self.step(moment)
+
+    def step(self, moment: Moment) -> Turn:
+        """What it does instead of finishing."""
+        raise NotImplementedError

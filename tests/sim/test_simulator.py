@@ -1,0 +1,272 @@
+"""The simulator: contained by default, holes found where there are holes, the same flight for the same seed."""
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+
+from glidepath import Agent, ConfigurationError, GuardrailsConfig, Limits, Plugin, tool
+from glidepath.sim import Report, encode_report, fly, simulate
+from glidepath.sim.page import page
+from glidepath.spi import Gate
+from glidepath.testing import ScriptedModel
+from glidepath.testing.specimens import ANSWER, SPECIMENS, Specimen
+from glidepath.testing.specimens.loops import ReadsForever, SameCall
+from glidepath.testing.specimens.replies import HugeReply
+from glidepath.testing.specimens.tools import HangingTool, WellBehaved
+from glidepath.testing.turns import say
+
+BOUNDED = {"max_iterations": 20, "max_tokens": 50_000, "timeout": 600}
+
+
+@tool(timeout=30)
+async def lookup(query: str, limit: int = 3) -> str:
+    """Look something up."""
+    raise AssertionError("the real tool must never run")
+
+
+@tool
+async def slow(item: int) -> str:
+    """Take your time."""
+    raise AssertionError("the real tool must never run")
+
+
+def agent(*, model=None, tools=(lookup,), limits=BOUNDED, **settings):
+    chosen = model or ScriptedModel(name="mine", price=("3", "15"))
+    return Agent(model=chosen, tools=tools, limits=Limits(**limits), **settings)
+
+
+def codes(report):
+    return {finding.code for finding in report.findings}
+
+
+# --- the library --------------------------------------------------------------------------------------------------
+
+
+def test_there_are_at_least_forty_specimens_each_named_once_and_described():
+    assert len(SPECIMENS) >= 40
+    assert len({kind.name for kind in SPECIMENS}) == len(SPECIMENS)
+    assert all(kind.__doc__ and kind.family and issubclass(kind, Specimen) for kind in SPECIMENS)
+
+
+def test_the_default_configuration_contains_every_specimen_and_reports_no_silent_success():
+    report = simulate(real_time=False)
+    assert len(report.flights) >= 60
+    assert [flight.specimen for flight in report.flights if not flight.contained] == []
+    assert report.ok, report.advice()
+    assert {flight.answer for flight in report.flights} <= {"model", "partial", "summary"}
+
+
+def test_what_needs_real_threads_flies_in_real_time():
+    report = simulate(agent(), only=["blocking_tool"])
+    (flight,) = report.flights
+    assert flight.contained
+    assert flight.seconds < 5
+    assert report.ok, report.advice()
+
+
+def test_every_answer_a_model_gives_is_handed_over_by_default():
+    giving = {kind.name for kind in SPECIMENS if kind.answers and not kind.real_time}
+    for flight in simulate(real_time=False).flights:
+        assert (flight.specimen in giving) <= ("answer_lost" not in flight.problems), flight.specimen
+
+
+# --- bad configurations -------------------------------------------------------------------------------------------
+
+
+class AlwaysYes(Plugin):
+    """A gate that allows everything."""
+
+    name = "always_yes"
+
+    def tool_gate(self, context):
+        return Gate(allowed=frozenset(context.tools), required=True)
+
+
+NO_GUARDS = GuardrailsConfig(max_repeated_tool_steps=0, max_error_streak=0)
+BAD = {
+    "no output cap": ({"limits": {"max_iterations": 20, "timeout": 600}}, "unbounded_reply"),
+    "unknown price": (
+        {"model": ScriptedModel(name="nobody-knows"), "limits": BOUNDED | {"max_cost": "1"}},
+        "unknown_price",
+    ),
+    "guards off": ({"guardrails": NO_GUARDS}, "unnoticed_loop"),
+    "gate always allows": ({"plugins": [AlwaysYes()]}, "gate_never_denied"),
+    "tool without timeout": ({"tools": [slow]}, "tool_without_timeout"),
+    "no landing": ({"landing": "off"}, "answer_lost"),
+    "no deadline": ({"limits": {"max_iterations": 20, "max_tokens": 50_000}, "tools": [slow]}, "runaway_seconds"),
+    "no turn cap": ({"limits": {"timeout": 600}, "guardrails": NO_GUARDS}, "runaway_calls"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_configuration_is_found_out_and_gets_advice(case):
+    settings, expected = BAD[case]
+    report = simulate(_config(settings), real_time=False)
+    assert expected in codes(report)
+    finding = next(finding for finding in report.findings if finding.code == expected)
+    assert finding.advice
+    assert finding.severity == ("warning" if expected == "gate_never_denied" else "hole")
+    assert report.ok == (expected == "gate_never_denied")
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_the_hole_is_gone_when_the_advice_is_followed(case):
+    _, expected = BAD[case]
+    assert expected not in codes(simulate(agent(tool_timeout=30), real_time=False))
+
+
+def _config(settings):
+    """The configuration as it would be, unchecked: what cannot be built must be reported, not raised."""
+    from glidepath._wire import replace
+
+    limits = Limits(**settings.get("limits", BOUNDED))
+    others = {name: value for name, value in settings.items() if name not in ("limits", "tools", "plugins")}
+    tools = tuple(settings.get("tools", (lookup,)))
+    base = agent(tools=tools).config
+    return replace(base, limits=limits, plugins=tuple(settings.get("plugins", ())), **others)
+
+
+def test_a_gate_that_denies_something_is_no_finding():
+    class NoLookup(Plugin):
+        name = "no_lookup"
+
+        def tool_gate(self, context):
+            return Gate(allowed=frozenset(), required=True, denial_reason="not today")
+
+    assert "gate_never_denied" not in codes(simulate(agent(plugins=[NoLookup()]), only=["control", "loops"]))
+
+
+# --- flights ------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_journal_and_another_seed_another():
+    config = agent().config
+    for kind in SPECIMENS:
+        if not kind.real_time:
+            first, again = fly(config, kind, 7), fly(config, kind, 7)
+            assert first == again, kind.name
+            assert first.journal
+    assert fly(config, WellBehaved, 1).journal != fly(config, WellBehaved, 2).journal
+
+
+def test_tools_are_stand_ins_and_keep_their_schema_and_options():
+    flight = fly(agent().config, HangingTool, 0)
+    assert flight.tool_calls == 1
+    assert 30 <= flight.seconds < 32  # the tool's own timeout
+
+
+def test_a_tool_that_needs_a_person_is_approved_and_goes_on():
+    @tool(requires_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        raise AssertionError("the real tool must never run")
+
+    flight = fly(agent(tools=[pay]).config, WellBehaved, 0)
+    assert (flight.outcome, flight.answer, flight.tool_calls) == ("DONE", "model", 1)
+
+
+def test_ground_truth_is_counted_whatever_the_model_reports():
+    by_name = {kind.name: kind for kind in SPECIMENS}
+    for name in ("zero_usage", "half_usage", "negative_usage", "absurd_usage"):
+        flight = fly(agent().config, by_name[name], 0)
+        assert flight.contained, flight
+        assert 10_000 < flight.tokens <= 55_000
+
+
+def test_a_specimen_of_ones_own_can_be_flown():
+    class Whispers(Specimen):
+        """Whispers."""
+
+        name, family, succeeds = "whispers", "mine", True
+
+        def reply(self, moment):
+            return say(f"({ANSWER})")
+
+    flight = fly(agent().config, Whispers, 0)
+    assert (flight.outcome, flight.problems) == ("DONE", ())
+
+
+def test_without_tools_what_needs_tools_is_listed_and_not_flown():
+    report = simulate(agent(tools=()), real_time=False)
+    assert "same_call" in report.skipped
+    assert {flight.specimen for flight in report.flights}.isdisjoint(report.skipped)
+
+
+def test_progress_is_told_of_every_flight():
+    seen = []
+    simulate(agent(), only=["usage"], seeds=2, progress=lambda done, of, flight: seen.append((done, of, flight.seed)))
+    assert [(done, of) for done, of, _ in seen] == [(number, 12) for number in range(1, 13)]
+    assert {seed for *_, seed in seen} == {0, 1}
+
+
+def test_the_simulator_can_be_used_inside_a_running_loop_of_its_own_thread():
+    async def main():
+        return await asyncio.to_thread(simulate, agent(), only=["control"])
+
+    assert asyncio.run(main()).ok
+
+
+# --- reports ------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_is_written_as_json_and_read_back():
+    from glidepath._wire import decode
+
+    report = simulate(agent(), only=["replies"])
+    again = decode(encode_report(report), Report)
+    assert again == report
+    assert isinstance(again.flights[0].cost, Decimal | None)
+
+
+def test_the_page_shows_every_specimen_and_escapes_what_it_shows():
+    from glidepath._wire import replace
+
+    report = simulate(agent(limits={"max_iterations": 9}), only=["replies", "loops"])
+    flights = (replace(report.flights[0], cause="<script>alert(1)</script>"), *report.flights[1:])
+    text = page(replace(report, flights=flights))
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+    assert all(flight.specimen in text for flight in report.flights)
+    assert "unbounded_reply" in text
+    assert "http" not in text
+
+
+def test_advice_is_plain_text():
+    assert simulate(agent(), only=["control"]).advice() == "No holes found."
+    advice = simulate(agent(limits={"max_iterations": 9}), only=["huge_reply"]).advice()
+    assert advice.startswith("HOLE unbounded_reply: ")
+    assert "max_output_tokens" in advice
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"seeds": 0}, "seeds must be"),
+        ({"seeds": -1}, "seeds must be"),
+        ({"seeds": True}, "seeds must be"),
+        ({"seeds": "three"}, "seeds must be"),
+        ({"seeds": []}, "seeds must be"),
+        ({"only": ["same_cal"]}, "did you mean 'same_call'"),
+        ({"only": ["zzz"]}, "no specimen or family 'zzz'"),
+    ],
+)
+def test_bad_input_is_refused_with_the_field_named(keywords, said):
+    with pytest.raises(ConfigurationError, match=said):
+        simulate(agent(), **keywords)
+
+
+def test_only_an_agent_or_a_config_can_be_simulated():
+    with pytest.raises(ConfigurationError, match="takes an Agent or a LoopConfig, not str"):
+        simulate("my agent")
+
+
+def test_specimens_are_what_they_say():
+    """Spot checks: a specimen that stopped misbehaving would make every configuration look good."""
+    config = agent(guardrails=NO_GUARDS, limits={"max_iterations": 30}, landing="off").config
+    assert fly(config, SameCall, 0).tool_calls > 20
+    assert fly(config, HugeReply, 0).tokens > 90_000
+    assert fly(config, ReadsForever, 0).calls == 26  # it answers at the notice, four turns before the cap
