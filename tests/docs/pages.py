@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 FENCE = re.compile(r"^```(.*)$")
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
 MARK = "\x1e"
-SECONDS = 20
+SECONDS = 60
 
 
 @dataclass

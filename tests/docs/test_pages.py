@@ -12,6 +12,7 @@ from .pages import ROOT, SECONDS, anchors, blocks, links, name, pages, run_block
 PAGES = pages()
 RUNNING = [path for path in PAGES if any(block.info == "python" for block in blocks(path))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+REAL = {"local_agent.py"}  # a real model takes the time it takes
 
 
 @pytest.mark.parametrize("path", RUNNING, ids=name)
@@ -84,7 +85,8 @@ def test_an_example_runs_at_once_and_without_a_key(path, tmp_path):
     assert done.stderr == ""
     wide = [line for line in done.stdout.splitlines() if len(line) > 80]
     assert not wide, "does not fit 80 columns"
-    assert took < 5, f"took {took:.1f} s"  # under a second on a quiet machine
+    if path.name not in REAL:
+        assert took < 5, f"took {took:.1f} s"  # under a second on a quiet machine
 
 
 def test_the_examples_are_all_mentioned():

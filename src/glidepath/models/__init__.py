@@ -12,6 +12,7 @@ from glidepath.spi import Model, ModelRequest, TokenEstimator, ToolSpec
 if TYPE_CHECKING:
     from glidepath.models.anthropic import AnthropicModel
     from glidepath.models.google import GoogleModel
+    from glidepath.models.local import LocalModel, pull
     from glidepath.models.openai_chat import OpenAIChatModel
     from glidepath.models.openai_responses import OpenAIResponsesModel
 
@@ -19,6 +20,7 @@ __all__ = [
     "AnthropicModel",
     "Delta",
     "GoogleModel",
+    "LocalModel",
     "Model",
     "ModelRequest",
     "OpenAIChatModel",
@@ -30,14 +32,17 @@ __all__ = [
     "TokenEstimator",
     "ToolCallDelta",
     "ToolSpec",
+    "pull",
     "resolve",
 ]
 
 _HOMES = {
     "AnthropicModel": "glidepath.models.anthropic",
     "GoogleModel": "glidepath.models.google",
+    "LocalModel": "glidepath.models.local",
     "OpenAIChatModel": "glidepath.models.openai_chat",
     "OpenAIResponsesModel": "glidepath.models.openai_responses",
+    "pull": "glidepath.models.local",
 }
 
 

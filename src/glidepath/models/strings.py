@@ -19,7 +19,7 @@ def resolve(model: str, *, api_key: str | None = None) -> Any:
     if not isinstance(model, str):
         raise ConfigurationError(f"a model string must be a str, not {type(model).__name__}")
     provider, colon, name = model.strip().partition(":")
-    if not colon or not name.strip():
+    if not colon or not (name.strip() or provider.lower() in _NAMELESS):
         raise ConfigurationError(
             f"model {_shown(model)} must be 'provider:name', such as 'openai:gpt-5'{_guess(model)}"
         )
@@ -106,6 +106,8 @@ def _local(name: str, _api_key: str | None) -> Any:
         raise ConfigurationError(f"local models are not available ({error}): pip install 'glidepath[local]'") from None
     return module.LocalModel(name)
 
+
+_NAMELESS = frozenset({"local"})  # these have a model that needs no name
 
 PROVIDERS: Mapping[str, Callable[[str, str | None], Any]] = {
     "anthropic": _anthropic,

@@ -1,0 +1,209 @@
+"""A llama.cpp server in a process of its own: started when it is first needed, gone when we are.
+
+It listens on loopback, on a port the system chooses, and answers only to a key that is made for each start and
+never leaves the two processes. The handle belongs to no event loop: one model serves many loops and threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from glidepath import _wire
+from glidepath._wire import Value
+from glidepath.errors import RejectedError, TransientError
+
+__all__ = ["Address", "LlamaServer", "Settings"]
+
+_SCRIPT = Path(__file__).with_name("_serve.py")
+_FIRST_LOOK, _LAST_LOOK = 0.005, 0.05  # seconds between two looks at a server that is starting
+_DYING = 0.5  # seconds that a process which has crashed may take to be gone
+_LOGGED = 1500  # characters of its log that go into an error
+
+
+class Settings(Value, frozen=True, kw_only=True):
+    """What a server is started with."""
+
+    model: str
+    context_window: int
+    parallel: int
+    threads: int
+    start_timeout: float
+
+
+class Address(Value, frozen=True):
+    """Where a server listens, and the key it asks for."""
+
+    port: int
+    key: str
+
+
+class LlamaServer:
+    """The server of one model object. A dead one is replaced at the next request."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the server's process; None while there is none."""
+        process = self._process
+        return process.pid if process is not None and process.alive() else None
+
+    async def address(self) -> Address:
+        """Where the server listens, once it does; starts it when there is none."""
+        look = _FIRST_LOOK
+        process = await self._examined()
+        while True:
+            try:
+                found = process.address()
+            except Exception:
+                self._discard(process)
+                raise
+            if found is not None:
+                return found
+            if time.monotonic() > process.started_at + self._settings.start_timeout:
+                self._discard(process)
+                raise TransientError(
+                    f"{self._settings.model} was not loaded within {self._settings.start_timeout:g} seconds: "
+                    "raise start_timeout"
+                )
+            await asyncio.sleep(look)
+            look = min(_LAST_LOOK, look * 1.5)
+
+    def doubt(self, address: Address) -> None:
+        """A connection broke: look closely at the process before it is used again."""
+        process = self._process
+        if process is not None and process.listens_at(address):
+            process.doubted_at = time.monotonic()
+
+    async def _examined(self) -> _Process:
+        """The process to use. A crashed one is still dying for a moment after its connections have broken."""
+        process = self._current()
+        while time.monotonic() < process.doubted_at + _DYING:
+            await asyncio.sleep(_FIRST_LOOK)
+            process = self._current()
+        return process
+
+    def close(self) -> None:
+        """End the server's process now; the next request would start another."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            process.end()
+
+    def _current(self) -> _Process:
+        with self._lock:
+            process = self._process
+            if process is not None and process.ours() and process.alive():
+                return process
+            if process is not None:
+                process.end()
+            try:
+                self._process = process = _Process(self._settings)
+            except OSError as error:
+                self._process = None
+                raise TransientError(f"the model server could not be started: {error}") from error
+            return process
+
+    def _discard(self, process: _Process) -> None:
+        with self._lock:
+            if self._process is process:
+                self._process = None
+        process.end()
+
+
+class _Process:
+    """One server process, from its start to its end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._owner = os.getpid()
+        self._key = secrets.token_urlsafe(24)
+        self._model = settings.model
+        self._said = b""
+        self._found: Address | None = None
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
+        self.started_at = time.monotonic()
+        self.doubted_at = 0.0
+        try:
+            self._popen = subprocess.Popen(  # noqa: S603 - our own script
+                [sys.executable, "-P", str(_SCRIPT)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                start_new_session=True,  # Ctrl-C in a terminal is for us: we may still want to land
+            )
+        except BaseException:
+            self._log.close()
+            raise
+        told = {**_wire.plain(settings), "key": self._key, "parent": self._owner, "path": sys.path}
+        stdin, stdout = self._popen.stdin, self._popen.stdout
+        assert stdin is not None  # noqa: S101 - as asked for above
+        assert stdout is not None  # noqa: S101
+        self._stdin, self._stdout = stdin, stdout
+        os.set_blocking(stdout.fileno(), False)
+        with suppress(OSError):  # it is dead already: address() says so
+            stdin.write(_wire.encode(told) + b"\n")
+            stdin.flush()
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def ours(self) -> bool:
+        """False in a process that was forked off the one that started it."""
+        return os.getpid() == self._owner
+
+    def listens_at(self, address: Address) -> bool:
+        return self._found == address
+
+    def alive(self) -> bool:
+        return self._popen.poll() is None
+
+    def address(self) -> Address | None:
+        """Where it listens; None while it loads. Raises when it has failed."""
+        if self._found is not None:
+            return self._found
+        alive = self.alive()  # before reading: what a dead one has said is all there
+        with suppress(BlockingIOError, ValueError):
+            self._said += os.read(self._stdout.fileno(), 1 << 16)
+        if b"\n" in self._said:
+            answer: dict[str, Any] = _wire.loads(self._said.partition(b"\n")[0])
+            if "error" in answer:
+                raise RejectedError(f"llama.cpp cannot load {self._model}: {answer['error']}{self._log_tail()}")
+            self._found = Address(answer["port"], self._key)
+        elif not alive:
+            raise TransientError(f"the model server died while it started{self._log_tail()}")
+        return self._found
+
+    def _log_tail(self) -> str:
+        try:
+            size = self._log.seek(0, os.SEEK_END)
+            self._log.seek(max(0, size - _LOGGED))
+            tail = self._log.read().decode("utf-8", "replace").strip()
+        except (OSError, ValueError):
+            return ""
+        return f"; its log ends:\n{tail}" if tail else ""
+
+    def end(self) -> None:
+        """Kill it, wait for it and close what we hold of it. It has nothing to save."""
+        if self.ours():
+            with suppress(OSError):
+                self._popen.kill()
+            self._popen.wait()
+        else:
+            self._popen.returncode = 0  # not our child: nothing to wait for, and nothing to warn of
+        for stream in (self._stdin, self._stdout, self._log):
+            with suppress(OSError):
+                stream.close()

