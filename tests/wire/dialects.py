@@ -23,6 +23,7 @@ def halves(text: str) -> list[str]:
 
 class Chat:
     name = "openai-chat"
+    odd = "other"
     stops: ClassVar[dict[str, Any]] = {
         "end": "stop",
         "tools": "tool_calls",
@@ -73,6 +74,7 @@ class Chat:
 
 class Responses:
     name = "openai-responses"
+    odd = "max_tokens"  # whatever cut a response, it is cut
     stops: ClassVar[dict[str, Any]] = {
         "end": None,
         "tools": None,
@@ -132,6 +134,7 @@ class Responses:
 
 class Anthropic:
     name = "anthropic"
+    odd = "other"
     stops: ClassVar[dict[str, Any]] = {
         "end": "end_turn",
         "tools": "tool_use",
@@ -183,6 +186,7 @@ class Anthropic:
 
 class Google:
     name = "google"
+    odd = "other"
     stops: ClassVar[dict[str, Any]] = {
         "end": "STOP",
         "tools": "STOP",

@@ -69,9 +69,11 @@ def test_parallel_calls_come_in_fragments_and_join_by_index(dialect):
 
 
 @every
-@pytest.mark.parametrize(("said", "meant"), [("length", "max_tokens"), ("refusal", "refusal"), ("odd", "other")])
+@pytest.mark.parametrize(("said", "meant"), [("length", "max_tokens"), ("refusal", "refusal"), ("odd", None)])
 def test_stop_reasons_have_our_names(dialect, said, meant):
-    assert run(lambda: heard(dialect, Answer([*dialect.text("x"), *dialect.end(said)])))[-1].stop_reason == meant
+    assert run(lambda: heard(dialect, Answer([*dialect.text("x"), *dialect.end(said)])))[-1].stop_reason == (
+        meant or dialect.odd
+    )
 
 
 @every

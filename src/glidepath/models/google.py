@@ -43,7 +43,12 @@ _REFUSALS = (
     "IMAGE_PROHIBITED_CONTENT",
     "IMAGE_RECITATION",
 )
-_REASONS = {"STOP": "end_turn", "MAX_TOKENS": "max_tokens", **dict.fromkeys(_REFUSALS, "refusal")}
+_REASONS = {
+    "STOP": "end_turn",
+    "FUNCTION_CALL": "tool_use",
+    "MAX_TOKENS": "max_tokens",
+    **dict.fromkeys(_REFUSALS, "refusal"),
+}
 _BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
 _LEVELED = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 """Models that take a level of thinking and want signatures back; earlier ones take a budget of tokens."""

@@ -37,6 +37,9 @@ _REASONS = {
     "content_filter": "refusal",
     "end_turn": "end_turn",
     "eos": "end_turn",
+    "error": "error",
+    "insufficient_system_resource": "error",
+    "abort": "aborted",
 }
 
 

@@ -231,7 +231,9 @@ class _Reader:
         usage = response.get("usage")
         stop = "end_turn"
         if response.get("status") == "incomplete" or response.get("incomplete_details"):
-            stop = self._reply.stop((response.get("incomplete_details") or {}).get("reason"), _INCOMPLETE)
+            reason = (response.get("incomplete_details") or {}).get("reason", "max_output_tokens")
+            stop = self._reply.stop(reason, _INCOMPLETE)
+            stop = "max_tokens" if stop == "other" else stop  # whatever cut it, it is cut
         elif self._refused:
             stop = "refusal"
         yield from self._reply.end(stop, None if usage is None else _usage(usage))
