@@ -254,6 +254,16 @@ def test_a_name_that_is_none_is_refused(model, name):
         model(name, api_key="k-0123456789")
 
 
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "headers", [["x"], {"x": 1}, {"x": "a\nb-secret"}, {"": "v"}, {7: "v"}, {"x": "\u00e9-secret"}]
+)
+def test_headers_that_cannot_be_sent_are_refused_and_not_shown(model, headers):
+    with pytest.raises(ConfigurationError, match="headers") as caught:
+        model("some-model", api_key="k-0123456789", headers=headers)
+    assert "secret" not in str(caught.value)
+
+
 def test_openais_key_is_not_sent_to_another_server(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 

@@ -3,9 +3,12 @@
 import base64
 import json
 
+import anthropic
+import openai
 import pytest
 
 from glidepath import Agent, Limits, tool
+from glidepath.errors import RejectedError, TransientError
 from glidepath.messages import (
     AssistantMessage,
     ImageBlock,
@@ -17,10 +20,17 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.models import ModelRequest, ToolSpec
+from glidepath.models import (
+    AnthropicModel,
+    GoogleModel,
+    ModelRequest,
+    OpenAIChatModel,
+    OpenAIResponsesModel,
+    ToolSpec,
+)
 
-from .dialects import DIALECTS, SIGNATURE, Anthropic, Chat, Google, Responses
-from .server import Answer, Wire, run
+from .dialects import DIALECTS, KEY, SIGNATURE, Anthropic, Chat, Google, Responses
+from .server import Answer, Wire, error, run
 
 every = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 PICTURE = b"\x89PNG picture"
@@ -429,7 +439,7 @@ def reasoning_turns():
         responses.say("response.output_item.done", output_index=1, item=call),
         *responses.end(),
     ]
-    replayed = {"type": "function_call", "call_id": "call_a", "name": "look", "arguments": '{"q":"x"}'}
+    replayed = {"type": "function_call", "call_id": "call_a", "name": "look", "arguments": '{"q": "x"}'}
     yield responses, first, lambda body: body["input"][1:3], [item, replayed]
 
     google = Google()
@@ -458,7 +468,7 @@ def reasoning_turns():
         *chat.calls(("call_a", "look", '{"q": "x"}')),
         *chat.end("tools"),
     ]
-    function = {"name": "look", "arguments": '{"q":"x"}'}
+    function = {"name": "look", "arguments": '{"q": "x"}'}
     yield (
         chat,
         first,
@@ -555,3 +565,80 @@ def test_a_schema_with_free_keys_is_sent_as_it_is_and_not_as_strict():
     free = {"type": "object", "additionalProperties": {"type": "integer"}}
     body = body_of(Chat(), ModelRequest(messages=[UserMessage("hi")], output_schema=free))
     assert body["response_format"]["json_schema"] == {"name": "answer", "schema": free, "strict": False}
+
+
+class OldClaude(Anthropic):
+    name = "old-anthropic"
+
+    def model(self, url, **keywords):
+        return AnthropicModel("claude-3-haiku-20240307", base_url=url, api_key=KEY, **keywords)
+
+
+class OldGemini(Google):
+    name = "old-google"
+
+    def model(self, url, **keywords):
+        return GoogleModel("gemini-2.5-flash", base_url=url, api_key=KEY, **keywords)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "tools"), [(OldClaude(), ()), (OldGemini(), (SPEC,))], ids=["claude-3", "gemini-2"]
+)
+def test_a_model_that_cannot_be_held_to_a_schema_is_told_it(dialect, tools):
+    request = ModelRequest(system_prompt="Terse.", messages=[UserMessage("hi")], output_schema=SCHEMA, tools=tools)
+    body = body_of(dialect, request)
+    assert "output_config" not in body
+    assert not body.get("generationConfig")
+    system = json.dumps(body.get("system") or body["systemInstruction"])
+    assert "Terse." in system
+    assert "fits this schema" in system
+    assert "city" in system
+
+
+def test_an_old_gemini_without_tools_is_held_to_the_schema():
+    body = body_of(OldGemini(), ModelRequest(messages=[UserMessage("hi")], output_schema=SCHEMA))
+    assert body["generationConfig"]["responseJsonSchema"] == SCHEMA
+
+
+# --- what cannot be sent --------------------------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize("extras", [{"x": object()}, {"x": float("nan")}, {"x": b"bytes"}, {"x": "\ud800"}])
+def test_extras_that_cannot_be_written_are_rejected_and_never_tried_again(dialect, extras):
+    with pytest.raises(RejectedError):
+        body_of(dialect, ModelRequest(messages=[UserMessage("hi")], extras=extras))
+
+
+@every
+def test_an_image_without_bytes_or_address_is_rejected(dialect):
+    with pytest.raises(RejectedError, match="image"):
+        body_of(dialect, ModelRequest(messages=[UserMessage((ImageBlock("image/png"),))]))
+
+
+@every
+def test_an_image_by_address_is_sent_by_address(dialect):
+    image = ImageBlock("image/png", url="https://example.com/a.png")
+    assert "https://example.com/a.png" in json.dumps(body_of(dialect, ModelRequest(messages=[UserMessage((image,))])))
+
+
+@pytest.mark.parametrize("dialect", [Chat(), Responses(), Anthropic()], ids=lambda dialect: dialect.name)
+def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open(dialect):
+    async def ask():
+        async with Wire([error(503, {}), Answer([*dialect.text("ok"), *dialect.end()])]) as wire:
+            if isinstance(dialect, Anthropic):
+                client = anthropic.AsyncAnthropic(api_key=KEY, base_url=wire.url)
+                model = AnthropicModel("claude-opus-5", client=client)
+            else:
+                client = openai.AsyncOpenAI(api_key=KEY, base_url=f"{wire.url}/v1")
+                made = OpenAIChatModel if isinstance(dialect, Chat) else OpenAIResponsesModel
+                model = made("gpt-test", client=client)
+            with pytest.raises(TransientError):
+                _ = [delta async for delta in model.stream(ModelRequest(messages=[UserMessage("hi")]))]
+            assert len(wire.requests) == 1
+            _ = [delta async for delta in model.stream(ModelRequest(messages=[UserMessage("hi")]))]
+            await model.aclose()
+            assert not client.is_closed()
+            await client.close()
+
+    run(ask)

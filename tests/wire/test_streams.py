@@ -9,9 +9,10 @@ import pytest
 from glidepath.errors import ModelError, RefusedError, RejectedError, TransientError
 from glidepath.messages import StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta, UserMessage
 from glidepath.models import ModelRequest
+from glidepath.models.sse import Events
 from glidepath.testing import no_leftovers
 
-from .dialects import DIALECTS, USED
+from .dialects import DIALECTS, USED, event
 from .server import Answer, Wire, run
 
 REQUEST = ModelRequest(messages=[UserMessage("hello")])
@@ -234,3 +235,51 @@ def test_a_connection_is_used_again_and_closed_when_its_loop_ends(dialect):
         await model.aclose()
 
     run(elsewhere)
+
+
+def test_thoughts_and_text_in_parts_are_told_apart():
+    """As Mistral sends them."""
+    chat = DIALECTS[0]
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "Yes."}]
+    deltas = run(lambda: heard(chat, Answer([chat.chunk({"content": parts}), *chat.end()])))
+    assert deltas[:-1] == [ThinkingDelta("Hm."), TextDelta("Yes.")]
+
+
+@pytest.mark.parametrize("reason", ["error", "insufficient_system_resource", "abort"])
+def test_a_reply_that_the_server_gave_up_is_no_answer(reason):
+    chat = DIALECTS[0]
+    deltas = run(lambda: heard(chat, Answer([*chat.text("half"), chat.chunk({}, reason)])))
+    assert deltas[-1].stop_reason in ("error", "aborted")
+
+
+def test_a_server_that_never_says_done_has_given_its_reason():
+    chat = DIALECTS[0]
+    deltas = run(lambda: heard(chat, Answer([*chat.text("whole"), chat.chunk({}, "stop")])))
+    assert deltas[-1].stop_reason == "end_turn"
+
+
+def test_a_server_that_counts_reasoning_apart_has_it_counted_in():
+    chat = DIALECTS[0]
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 22}
+    usage["completion_tokens_details"] = {"reasoning_tokens": 7}
+    chunk = event({"choices": [], "usage": usage})
+    deltas = run(lambda: heard(chat, Answer([*chat.text("x"), chat.chunk({}, "stop"), chunk])))
+    assert (deltas[-1].usage.output, deltas[-1].usage.reasoning) == (12, 7)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_events_are_the_same_however_their_bytes_are_cut(line_end, size):
+    lines = [": hello", "event: a", "data: {\u00fc", "data:}", "id: 4", "", "", "data:  two", "", "data: tail"]
+    raw = line_end.join(lines).encode()
+    events = Events()
+    found = [pair for start in range(0, len(raw), size) for pair in events.feed(raw[start : start + size])]
+    assert [*found, *events.finish()] == [("a", "{\u00fc\n}"), ("", " two"), ("", "tail")]
+
+
+def test_an_event_without_end_is_given_up():
+    events = Events()
+    for _ in range(64):
+        assert events.feed(b"x" * 1_000_000) == []
+    with pytest.raises(TransientError, match="more than"):
+        events.feed(b"x" * 4_000_000)

@@ -19,9 +19,9 @@ from glidepath.messages import (
     Usage,
     UserMessage,
 )
-from glidepath.models.checks import check_key, check_name, check_url, leave_open, site
+from glidepath.models.checks import check_headers, check_key, check_name, check_url, leave_open, site
 from glidepath.models.clients import Clients, known_platform
-from glidepath.models.content import Reply, base64_of, count, kept, merged, pieces, strict
+from glidepath.models.content import Reply, base64_of, count, kept, merged, pieces, schema_words, strict
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
@@ -49,6 +49,8 @@ _MAXIMA = (
 UNKNOWN_MAXIMUM = 4_096
 _BUDGETED = re.compile(r"claude-3-7|claude-(sonnet|opus|haiku)-4(-0|-1|-5|-2025|$)")
 """Models whose thinking takes a budget of tokens; later ones take an effort."""
+_UNSTRUCTURED = re.compile(r"claude-[23]|claude-instant|claude-(sonnet|opus)-4(-0|-2025|$)")
+"""Models that cannot be held to a schema."""
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_000, "max": 32_000}
 LEAST_BUDGET = 1_024
 _EFFORTS = {"minimal": "low"}
@@ -82,8 +84,10 @@ class AnthropicModel:
         self.name = check_name(name)
         check_key(api_key, "ANTHROPIC_API_KEY")
         check_url(base_url)
+        check_headers(headers)
         if client is not None:
-            self._clients = Clients(lambda: client, leave_open)
+            calm = client.with_options(max_retries=0)  # ours govern: they know the budget and the deadline
+            self._clients = Clients(lambda: calm, leave_open)
         else:
             self._clients = Clients(lambda: _client(api_key, base_url, headers), _close)
         first = self._clients.peek()
@@ -121,6 +125,8 @@ class AnthropicModel:
         cap = request.max_output_tokens or self.max_output_tokens or UNKNOWN_MAXIMUM
         body: dict[str, Any] = {"model": self.name, "max_tokens": cap, "stream": True}
         system = _system(request)
+        if request.output_schema is not None and _UNSTRUCTURED.match(self.name):
+            system = f"{system}\n\n{schema_words(request.output_schema)}".strip()
         if system:
             block: dict[str, Any] = {"type": "text", "text": system}
             body["system"] = [{**block, "cache_control": _MARK} if self._cache else block]
@@ -132,7 +138,7 @@ class AnthropicModel:
             body["temperature"] = request.temperature
         if request.reasoning is not None:
             body.update(self._thinking(request.reasoning, cap))
-        if request.output_schema is not None:
+        if request.output_schema is not None and not _UNSTRUCTURED.match(self.name):
             schema, closed = strict(request.output_schema)
             shape = {"type": "json_schema", "schema": schema if closed else request.output_schema}
             body["output_config"] = {**body.get("output_config", {}), "format": shape}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from glidepath.errors import ConfigurationError
 
-__all__ = ["check_key", "check_name", "check_url", "leave_open", "site"]
+__all__ = ["check_headers", "check_key", "check_name", "check_url", "leave_open", "site"]
 
 
 def check_name(name: Any) -> str:
@@ -38,6 +39,19 @@ def check_url(url: Any) -> None:
         raise ConfigurationError("base_url must be an address such as http://localhost:11434/v1")
     if parts.username or parts.password:
         raise ConfigurationError("base_url must not hold a user name or password: pass api_key= or headers= instead")
+
+
+def check_headers(headers: Any) -> None:
+    """Refuse headers that cannot be sent, without showing their values."""
+    if headers is None:
+        return
+    if not isinstance(headers, Mapping):
+        raise ConfigurationError(f"headers must map names to values, not {type(headers).__name__}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not name.isascii() or not name.isprintable() or not name.strip():
+            raise ConfigurationError(f"headers: {name!r:.60} is no name of a header")
+        if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+            raise ConfigurationError(f"headers: the value of {name!r:.60} must be printable ASCII text")
 
 
 def site(url: str) -> str:

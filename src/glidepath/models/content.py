@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +23,19 @@ from glidepath.messages import (
     Usage,
 )
 
-__all__ = ["Reply", "arguments", "base64_of", "count", "data_url", "kept", "merged", "pieces", "schema_name", "strict"]
+__all__ = [
+    "Reply",
+    "arguments",
+    "base64_of",
+    "count",
+    "data_url",
+    "kept",
+    "merged",
+    "pieces",
+    "schema_name",
+    "schema_words",
+    "strict",
+]
 
 _log = logging.getLogger("glidepath")
 
@@ -76,8 +89,8 @@ def pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
 
 
 def arguments(call: ToolCall) -> str:
-    """The arguments of a call as JSON text."""
-    return _wire.encode(call.arguments).decode()
+    """The arguments of a call as JSON text, byte for byte as the model wrote them."""
+    return _wire.encode(call.stored).decode()
 
 
 # --- requests -------------------------------------------------------------------------------------------------
@@ -86,6 +99,10 @@ def arguments(call: ToolCall) -> str:
 def merged(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, Any]:
     """The request with the application's own fields on top; a field set to None is left out."""
     if extras:
+        try:
+            json.dumps(extras, allow_nan=False, ensure_ascii=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise RejectedError(f"extras cannot be written as JSON: {error}") from None
         body.update(extras)
         for field in [name for name, value in extras.items() if value is None]:
             del body[field]
@@ -96,6 +113,11 @@ def schema_name(schema: Mapping[str, Any]) -> str:
     """A name for an output schema, as the providers allow them."""
     title = str(schema.get("title") or schema.get("$ref", "").rpartition("/")[2] or "answer")
     return "".join([char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in title])[:64]
+
+
+def schema_words(schema: Mapping[str, Any]) -> str:
+    """The schema in words, for a model that cannot be held to it."""
+    return f"Your final answer must be JSON that fits this schema, and nothing else:\n{_wire.encode(schema).decode()}"
 
 
 def strict(schema: Any) -> tuple[Any, bool]:

@@ -73,7 +73,7 @@ async def _events(open_stream: Callable[[], Any], faults: Faults) -> AsyncGenera
         for event in events.finish():
             yield event
     except Exception as error:
-        failure = faults.explain(error)
+        failure = faults.explain(error) if response is not None else faults.unsent(error)
     finally:
         if response is not None:
             await run_out(response.close, chunks)

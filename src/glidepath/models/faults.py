@@ -117,6 +117,13 @@ class Faults:
             return self.refusal(status, body, headers, str(getattr(error, "message", None) or error))
         return self._transport(error)
 
+    def unsent(self, error: BaseException) -> ModelError:
+        """The kind of an exception that came before any answer: a request that cannot be written will never be."""
+        if isinstance(error, TypeError | ValueError | RecursionError) and _status(error) is None:
+            said = self.clean(error, 200)
+            return RejectedError(f"{self._who}: the request cannot be written ({type(error).__name__}: {said})")
+        return self.explain(error)
+
     def refusal(self, status: int | None, body: Any, headers: Any = (), text: str = "") -> ModelError:
         """The kind of an error answer: an HTTP status with a body, or an error event in mid-stream."""
         inner = _inner(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
@@ -22,9 +22,9 @@ from glidepath.messages import (
     Usage,
     UserMessage,
 )
-from glidepath.models.checks import check_key, check_name, check_url, leave_open
+from glidepath.models.checks import check_headers, check_key, check_name, check_url, leave_open
 from glidepath.models.clients import Clients
-from glidepath.models.content import Reply, base64_of, count, kept, merged, pieces
+from glidepath.models.content import Reply, base64_of, count, kept, merged, pieces, schema_words
 from glidepath.models.exchange import run_out
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
@@ -85,6 +85,7 @@ class GoogleModel:
         self.name = check_name(name)
         check_key(api_key, "GEMINI_API_KEY")
         check_url(base_url)
+        check_headers(headers)
         if client is not None:
             self._clients = Clients(lambda: _Linked(client, None), leave_open)
         else:
@@ -112,7 +113,7 @@ class GoogleModel:
         failure: ModelError | None = None
         responses: list[Any] = []
         chunks = None
-        token: Token[list[Any] | None] | None = _response.set(responses)
+        _response.set(responses)
         try:
             client = (await self._clients.get()).client
             # The whole request is in extra_body: the SDK would check every part of a long history.
@@ -120,18 +121,14 @@ class GoogleModel:
                 model=self.name, contents="-", config={"http_options": {"extra_body": body}}
             )
             async for chunk in chunks:
-                if token is not None:
-                    _response.reset(token)
-                    token = None
                 for delta in list(reader.read(chunk)):
                     yield delta
             for delta in reader.finish():
                 yield delta
         except Exception as error:
-            failure = self._explain(error, responses)
+            failure = self._explain(error, responses) if responses else self._faults.unsent(error)
         finally:
-            if token is not None:
-                _response.reset(token)
+            _response.set(None)
             if chunks is not None:
                 await run_out(_closing(responses), chunks)
         if failure is not None:
@@ -139,7 +136,7 @@ class GoogleModel:
 
     def _explain(self, error: Exception, responses: list[Any]) -> ModelError:
         failure = self._faults.explain(error)
-        kind = str(responses[-1].headers.get("content-type", "")) if responses else "text/event-stream"
+        kind = str(responses[-1].headers.get("content-type", ""))
         if type(failure) is TransientError and type(error).__name__ == "UnknownApiResponseError":
             if not kind.startswith(("text/event-stream", "application/json")):
                 return RejectedError(
@@ -155,6 +152,8 @@ class GoogleModel:
         leveled = _LEVELED.match(self.name) is not None
         body: dict[str, Any] = {"contents": _contents(request.messages, leveled=leveled)}
         system = [request.system_prompt, *[m.content for m in request.messages if type(m) is SystemMessage]]
+        if request.output_schema is not None and request.tools and not leveled:
+            system.append(schema_words(request.output_schema))  # tools and a schema together are refused there
         if any(system):
             body["systemInstruction"] = {"parts": [{"text": "\n\n".join([part for part in system if part])}]}
         if request.tools:
@@ -174,7 +173,7 @@ class GoogleModel:
             settings["temperature"] = request.temperature
         if request.reasoning is not None:
             settings["thinkingConfig"] = _thinking(request.reasoning, leveled=leveled)
-        if request.output_schema is not None:
+        if request.output_schema is not None and (leveled or not request.tools):
             settings["responseMimeType"] = "application/json"
             settings["responseJsonSchema"] = request.output_schema
         extras = dict(request.extras or {})
@@ -226,7 +225,9 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
         http = import_module("httpx2")
     except ImportError:
         http = import_module("httpx")
-    connections = http.AsyncClient(timeout=None, follow_redirects=True, event_hooks={"response": [_remember]})
+    limits = http.Limits(max_connections=None, max_keepalive_connections=100)  # how many runs there are is not its call
+    hooks = {"response": [_remember]}
+    connections = http.AsyncClient(timeout=None, follow_redirects=True, limits=limits, event_hooks=hooks)
     options: dict[str, Any] = {"httpx_async_client": connections}
     if base_url is not None:
         options["base_url"] = base_url

@@ -248,11 +248,22 @@ class _Reader:
             self._thoughts.setdefault("reasoning_details", []).extend(delta["reasoning_details"])
         for field in ("content", "refusal"):
             text = delta.get(field)
-            if isinstance(text, str) and text:
+            if isinstance(text, list):
+                yield from self._parts(text)
+            elif text:
                 self._refused = self._refused or field == "refusal"
                 yield self._reply.said(text)
         for fragment in delta.get("tool_calls") or ():
             yield self._call(fragment)
+
+    def _parts(self, parts: list[Any]) -> Iterable[Delta]:
+        """Content in parts, as some servers send thoughts and text apart."""
+        for part in parts:
+            thoughts = part.get("thinking")
+            for thought in thoughts if isinstance(thoughts, list) else ():
+                yield self._reply.thought(thought.get("text") or "")
+            if part.get("text"):
+                yield self._reply.said(part["text"])
 
     def _call(self, fragment: Mapping[str, Any]) -> ToolCallDelta:
         """A fragment. Some servers give every call the index 0, or none: a new id is a new call."""

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from glidepath.errors import ConfigurationError
-from glidepath.models.checks import check_key, check_url, leave_open, site
+from glidepath.models.checks import check_headers, check_key, check_url, leave_open, site
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
 
@@ -27,8 +27,10 @@ class OpenAIPort:
     ) -> None:
         check_key(api_key, "OPENAI_API_KEY")
         check_url(base_url)
+        check_headers(headers)
         if client is not None:
-            self.clients = Clients(lambda: client, leave_open)
+            calm = client.with_options(max_retries=0)  # ours govern: they know the budget and the deadline
+            self.clients = Clients(lambda: calm, leave_open)
         else:
             local = base_url is not None and urlsplit(base_url).hostname != OPENAI_HOST
             # A server of one's own mostly wants no key; and OpenAI's, from the environment, is not for it.
