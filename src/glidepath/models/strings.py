@@ -92,7 +92,7 @@ def _compatible(name: str, api_key: str | None) -> Any:
     bare, at, address = name.partition("@")
     if not at or not bare or "://" not in address:
         raise ConfigurationError(
-            "it must be 'openai-compatible:NAME@ADDRESS', such as 'openai-compatible:qwen3@http://localhost:11434/v1'"
+            "it must be 'openai-compatible:NAME@ADDRESS', such as 'openai-compatible:qwen3@http://127.0.0.1:11434/v1'"
         )
     return OpenAIChatModel(bare, base_url=address, api_key=api_key)
 
