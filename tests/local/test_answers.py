@@ -179,6 +179,12 @@ def test_extras_reach_the_server_but_not_what_is_ours(model):
         deltas(model, extras={"messages": []})
 
 
+@pytest.mark.parametrize("bad", [{"prompt": "half a pair: \ud800"}, {"extras": {"top_k": object()}}])
+def test_what_cannot_be_sent_is_rejected(model, bad):
+    with pytest.raises(RejectedError, match="JSON"):
+        deltas(model, **bad)
+
+
 def test_an_agent_uses_a_tool_under_a_budget(model):
     asked = []
 

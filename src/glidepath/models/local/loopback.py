@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import TransientError
+from glidepath.errors import RejectedError, TransientError
 from glidepath.models.local.server import Address
 
 __all__ = ["Response", "ask", "post"]
@@ -67,7 +67,10 @@ async def post(address: Address, path: str, body: object) -> AsyncIterator[Respo
 
     What goes wrong on the way is a `TransientError`: the server is ours, so it has crashed.
     """
-    data = _wire.encode(body)
+    try:
+        data = _wire.encode(body)
+    except (TypeError, ValueError, RecursionError, _wire.WireError) as error:
+        raise RejectedError(f"the request cannot be written as JSON: {error}") from error
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {address.key}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
