@@ -6,6 +6,7 @@ import re
 import pytest
 
 from glidepath import AgentState, GuardrailsConfig, Limits, LoopConfig, LoopOutcome
+from glidepath.agent.inheritance import INHERITANCE, Passed
 from glidepath.events import EVENTS
 from glidepath.outcome import ENDINGS, PROTOCOL_STOPS, ResourceAction
 from glidepath.tools.options import _DEFAULTS as TOOL_OPTIONS
@@ -25,6 +26,24 @@ def event_table_script():
 def test_the_event_tables_are_up_to_date():
     page = (DOCS / "events.md").read_text(encoding="utf-8")
     assert event_table_script().updated(page) == page, "run scripts/make_event_table.py"
+
+
+def hook_reference_script():
+    spec = importlib.util.spec_from_file_location("make_hook_reference", ROOT / "scripts" / "make_hook_reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_hook_reference_is_up_to_date():
+    page = (DOCS / "hooks.md").read_text(encoding="utf-8")
+    assert hook_reference_script().updated(page) == page, "run scripts/make_hook_reference.py"
+
+
+def test_the_fields_a_child_does_not_inherit_are_listed():
+    rows = table(DOCS / "the-builder.md", "field", "inherited")
+    listed = {field: row[1].split(":")[0] for row in rows for field in re.findall(r"`(\w+)`", row[0])}
+    assert listed == {field: passed.value for field, passed in INHERITANCE.items() if passed is not Passed.YES}
 
 
 def test_the_events_called_not_emitted_are_those_nothing_emits():

@@ -157,34 +157,79 @@ class Plugin:
         return self
 
     def before_tool_call(self, context: ToolCallContext) -> Any:
-        """Judge a call before it runs: Allow, Replace, Block, Ask or None.
+        """Judge a call before it runs.
 
-        The first Block wins. Crash, hang or nonsense: the call is blocked.
+        Asked: once for every call that could run, with its final, validated arguments; once more after a replacement
+        (then `replaceable` is False) and after a person approved (`approved` is True).
+        Answer: None or `Allow()`, `Replace(arguments)`, `Block(reason)` or `Ask(reason)`.
+        Composition: in order; the first `Block` wins and nobody after it is asked. Every hook sees the arguments
+        that will run.
+        Failure: crash, hang, nonsense or a change of the arguments in place: the call is blocked.
         """
 
     def after_tool_call(self, context: ToolResultContext) -> Any:
-        """Look at a result: an AfterDecision or None. Chained. Crash, hang or nonsense: skipped and reported."""
+        """Look at a result before it joins the transcript.
+
+        Asked: once for every call that ran, in source order of the calls.
+        Answer: None or an `AfterDecision`: other content, an error or none, a vote to end the run.
+        Composition: chained; each sees what the one before it made of the result.
+        Failure: crash, hang or nonsense: skipped and reported; the result stays as it is.
+        """
 
     def context_transform(self, context: TransformContext) -> Any:
-        """Give the model another view of the transcript: messages or None. Never kept.
+        """Give the model another view of the transcript for one call.
 
-        Crash, hang or nonsense: skipped and reported.
+        Asked: before every model call, the landing call included.
+        Answer: None or the messages to show instead. Never kept: the transcript does not change.
+        Composition: left to right, each on the view of the one before. Calls and results are kept together.
+        Failure: crash, hang, nonsense or an empty view: skipped and reported.
         """
 
     def event_observer(self, event: Event) -> Any:
-        """See an event. Can never hurt a run: a crash is reported and, the third time, the observer is removed."""
+        """See what happened.
+
+        Asked: for every event named in `events`; None is all but `StreamChunk`.
+        Answer: nothing. An async observer has a queue of its own and holds nobody up.
+        Composition: in order, behind the journal and the event sink.
+        Failure: it can never hurt a run: a crash is reported, the third one removes it; a slow one misses events.
+        """
 
     def steering(self, context: PollContext) -> Any:
-        """Messages for the model, asked before the first call and after every turn. Crash: skipped and reported."""
+        """Put messages in while the run works.
+
+        Asked: before the first model call and after every turn that goes on.
+        Answer: None, a str, a user message, or several of them.
+        Composition: all are asked, their messages join in order, before the next model call.
+        Failure: crash or hang: skipped and reported; of several messages only the unusable ones.
+        """
 
     def follow_up(self, context: PollContext) -> Any:
-        """Messages that keep a finished run going. Crash: skipped and reported."""
+        """Keep a run going that would otherwise be done.
+
+        Asked: when the model stopped by itself and no guard had an answer.
+        Answer: as for `steering`; None lets the run end.
+        Composition: all are asked; any message keeps the run going.
+        Failure: crash or hang: skipped and reported; of several messages only the unusable ones.
+        """
 
     def tool_gate(self, context: GateContext) -> Any:
-        """Narrow the tools of a turn: a Gate, a set of names, or None. Crash, hang or nonsense: no tool is allowed."""
+        """Narrow the tools of the coming turn.
+
+        Asked: before every model call that may use tools.
+        Answer: None for no opinion, a set of names, or a `Gate`. An empty set means no tools.
+        Composition: the intersection of all. Required gates always hold; advisory ones give way when they alone
+        leave nothing.
+        Failure: crash, hang or nonsense: no tool is allowed in this turn.
+        """
 
     def context_overflow_recovery(self, context: OverflowContext) -> Any:
-        """A smaller view after the provider's window overflowed: messages or None. Crash: skipped and reported."""
+        """Make a smaller view after the provider said that the context does not fit.
+
+        Asked: once for a model call that overflowed, before the built-in strategy.
+        Answer: None or the messages to show from now on; they must be fewer tokens.
+        Composition: the first smaller view is used, nobody after it is asked.
+        Failure: crash, hang or nonsense: skipped and reported; the built-in strategy takes over.
+        """
 
 
 HOOKS: tuple[str, ...] = (
