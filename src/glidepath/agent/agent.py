@@ -30,7 +30,7 @@ from glidepath.ledger import Amount, Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message, UserMessage, codec
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
-from glidepath.plugins import Lineup
+from glidepath.plugins.lineup import Lineup
 from glidepath.run import CancelToken, Decision, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, restore_meter
 from glidepath.sessions import Session
 from glidepath.tools import Tool, ToolContext, ToolResult, tool

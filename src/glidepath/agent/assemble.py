@@ -16,7 +16,7 @@ from glidepath.context import BYTES_PER_TOKEN, CharEstimator, guarded, landing_v
 from glidepath.errors import ConfigurationError
 from glidepath.guards import LANDING_NOTICE, GracefulTurnLimit, make_guards, stitch
 from glidepath.ledger import Caps
-from glidepath.plugins import Lineup
+from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import model_breaker
 from glidepath.run import Fallback, Plan, Times
 from glidepath.spi import Plugin, ProtocolPolicy

@@ -13,7 +13,8 @@ from glidepath.agent.limits import Limits
 from glidepath.errors import BuilderError, ConfigurationError
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig
-from glidepath.plugins import Lineup, hooks_of, name_of, plugin_from
+from glidepath.plugins.functions import plugin_from
+from glidepath.plugins.lineup import Lineup, hooks_of, name_of
 from glidepath.spi import (
     GateContext,
     OverflowContext,

@@ -15,7 +15,8 @@ from glidepath.errors import ConfigurationError
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
-from glidepath.plugins import Lineup, PluginNames
+from glidepath.plugins import PluginNames
+from glidepath.plugins.lineup import Lineup
 from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, SessionStore, TokenEstimator
 from glidepath.tools import Tool, tool
 

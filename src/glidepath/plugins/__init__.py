@@ -1,24 +1,7 @@
-"""Plugins: which has which hook and in which order, who sees events, and those that come with glidepath."""
+"""Plugins that come with glidepath; behind them, which plugin has which hook and in which order."""
 
 from glidepath.plugins.channel import ChannelSteering
-from glidepath.plugins.functions import plugin_from
 from glidepath.plugins.gates import ApprovalGate, OpeningGate, ToolListGate
-from glidepath.plugins.lineup import Hook, Hooks, Lineup, PluginNames, hooks_of, name_of, snake_case
-from glidepath.plugins.observer import Audience, Observer
+from glidepath.plugins.lineup import PluginNames
 
-__all__ = [
-    "ApprovalGate",
-    "Audience",
-    "ChannelSteering",
-    "Hook",
-    "Hooks",
-    "Lineup",
-    "Observer",
-    "OpeningGate",
-    "PluginNames",
-    "ToolListGate",
-    "hooks_of",
-    "name_of",
-    "plugin_from",
-    "snake_case",
-]
+__all__ = ["ApprovalGate", "ChannelSteering", "OpeningGate", "PluginNames", "ToolListGate"]

@@ -9,7 +9,7 @@ from glidepath._wire import Value
 from glidepath.errors import GlidepathError
 from glidepath.ledger import Caps, Price
 from glidepath.outcome import AgentState, LoopOutcome, StopCause, Verdict
-from glidepath.plugins import Lineup
+from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import Health
 from glidepath.run.watch import Patience
 from glidepath.spi import (

@@ -47,7 +47,8 @@ from glidepath.outcome import (
     StopCause,
     ValidationRecord,
 )
-from glidepath.plugins import Audience, Hooks, Observer
+from glidepath.plugins.lineup import Hooks
+from glidepath.plugins.observer import Audience, Observer
 from glidepath.run.account import Account, breakdown
 from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
 from glidepath.run.snapshot import Resumption, restore, take_snapshot

@@ -21,11 +21,15 @@ from glidepath.spi.hooks import (
     TransformContext,
 )
 from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
+from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK, VIEWS, ExtensionPoint
 from glidepath.spi.policy import ProtocolPolicy
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
 
 __all__ = [
+    "EXTENSION_POINTS",
     "HOOKS",
+    "TEXTBOOK",
+    "VIEWS",
     "AfterDecision",
     "Allow",
     "Ask",
@@ -35,6 +39,7 @@ __all__ = [
     "Commit",
     "ContextStrategy",
     "Entry",
+    "ExtensionPoint",
     "Gate",
     "GateContext",
     "GuardVerdict",

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 from glidepath._wire import Value
 from glidepath.messages import StopReason
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
+from glidepath.stability import UNPROVEN, experimental
 
 __all__ = ["Meters", "Remaining", "ResourceConstraint", "ResourceContext"]
 
@@ -59,6 +60,7 @@ class ResourceContext(Value, frozen=True, kw_only=True):
         return self.meters is not None and self.meters.near_budget()
 
 
+@experimental(reason=UNPROVEN)
 class ResourceConstraint:
     """A limit on a run, asked at three checkpoints of every turn: pre_flight, after_model and after_tools.
 

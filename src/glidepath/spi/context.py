@@ -7,6 +7,7 @@ from typing import Protocol
 
 from glidepath._wire import Value
 from glidepath.messages import Message
+from glidepath.stability import UNPROVEN, experimental
 
 __all__ = ["ContextStrategy", "Shaped"]
 
@@ -24,6 +25,7 @@ class Shaped(Value, frozen=True, kw_only=True):
         return sum(self.sizes)
 
 
+@experimental(reason=UNPROVEN)
 class ContextStrategy(Protocol):
     """Makes a view of at most `budget` tokens.
 

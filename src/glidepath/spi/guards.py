@@ -11,6 +11,7 @@ from typing import Protocol
 
 from glidepath._wire import Value
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage
+from glidepath.stability import UNPROVEN, experimental
 
 __all__ = ["CallGuard", "GuardVerdict", "Recovery", "Step", "Stop", "StopGuard", "ToolTraits"]
 
@@ -52,6 +53,7 @@ class GuardVerdict(Value, frozen=True, kw_only=True):
     notice_reason: str = ""
 
 
+@experimental(reason=UNPROVEN)
 class CallGuard(Protocol):
     """Watches batches of tool calls.
 
@@ -93,6 +95,7 @@ class Recovery(Value, frozen=True, kw_only=True):
     fail: str | None = None
 
 
+@experimental(reason=UNPROVEN)
 class StopGuard(Protocol):
     """Gets one chance to save a reply without tool calls from being a bad end.
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 from glidepath._wire import Value
 from glidepath.events import Event
 from glidepath.messages import CustomMessage, Message, ToolCall, ToolResultMessage, UserMessage
+from glidepath.stability import UNPROVEN, experimental
 
 __all__ = [
     "HOOKS",
@@ -133,6 +134,7 @@ class Gate(Value, frozen=True, kw_only=True):
 BeforeDecision: TypeAlias = Allow | Replace | Block | Ask | None
 
 
+@experimental(reason=UNPROVEN)
 class Plugin:
     """A plugin overrides the hooks it needs; the others cost nothing.
 
@@ -156,6 +158,7 @@ class Plugin:
         """The plugin that serves a child's runs, or None."""
         return self
 
+    @experimental(reason=UNPROVEN)
     def before_tool_call(self, context: ToolCallContext) -> Any:
         """Judge a call before it runs.
 
@@ -167,6 +170,7 @@ class Plugin:
         Failure: crash, hang, nonsense or a change of the arguments in place: the call is blocked.
         """
 
+    @experimental(reason=UNPROVEN)
     def after_tool_call(self, context: ToolResultContext) -> Any:
         """Look at a result before it joins the transcript.
 
@@ -176,6 +180,7 @@ class Plugin:
         Failure: crash, hang or nonsense: skipped and reported; the result stays as it is.
         """
 
+    @experimental(reason=UNPROVEN)
     def context_transform(self, context: TransformContext) -> Any:
         """Give the model another view of the transcript for one call.
 
@@ -185,6 +190,7 @@ class Plugin:
         Failure: crash, hang, nonsense or an empty view: skipped and reported.
         """
 
+    @experimental(reason=UNPROVEN)
     def event_observer(self, event: Event) -> Any:
         """See what happened.
 
@@ -194,6 +200,7 @@ class Plugin:
         Failure: it can never hurt a run: a crash is reported, the third one removes it; a slow one misses events.
         """
 
+    @experimental(reason=UNPROVEN)
     def steering(self, context: PollContext) -> Any:
         """Put messages in while the run works.
 
@@ -203,6 +210,7 @@ class Plugin:
         Failure: crash or hang: skipped and reported; of several messages only the unusable ones.
         """
 
+    @experimental(reason=UNPROVEN)
     def follow_up(self, context: PollContext) -> Any:
         """Keep a run going that would otherwise be done.
 
@@ -212,6 +220,7 @@ class Plugin:
         Failure: crash or hang: skipped and reported; of several messages only the unusable ones.
         """
 
+    @experimental(reason=UNPROVEN)
     def tool_gate(self, context: GateContext) -> Any:
         """Narrow the tools of the coming turn.
 
@@ -222,6 +231,7 @@ class Plugin:
         Failure: crash, hang or nonsense: no tool is allowed in this turn.
         """
 
+    @experimental(reason=UNPROVEN)
     def context_overflow_recovery(self, context: OverflowContext) -> Any:
         """Make a smaller view after the provider said that the context does not fit.
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from glidepath._wire import Value
 from glidepath.messages import Delta, Message
+from glidepath.stability import UNPROVEN, experimental
 
 __all__ = ["Model", "ModelRequest", "TokenEstimator", "ToolSpec"]
 
@@ -33,6 +34,7 @@ class ModelRequest(Value, frozen=True, gc=False, kw_only=True):
     output_schema: Mapping[str, Any] | None = None
 
 
+@experimental(reason=UNPROVEN)
 @runtime_checkable
 class Model(Protocol):
     """A model that streams its reply.
@@ -55,6 +57,7 @@ class Model(Protocol):
         ...
 
 
+@experimental(reason=UNPROVEN)
 @runtime_checkable
 class TokenEstimator(Protocol):
     """Counts tokens before a call.

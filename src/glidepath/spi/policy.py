@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glidepath.messages import ToolCall
+from glidepath.stability import UNPROVEN, experimental
 
 __all__ = ["ProtocolPolicy"]
 
 
+@experimental(reason=UNPROVEN)
 class ProtocolPolicy:
     """How a conversation is conducted. The default names no tool.
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from glidepath._wire import Value
+from glidepath.stability import UNPROVEN, experimental
 
 __all__ = ["Commit", "Entry", "Lease", "SessionStore", "Sign"]
 
@@ -62,6 +63,7 @@ class Sign(Value, frozen=True, kw_only=True):
     stop: str | None = None
 
 
+@experimental(reason=UNPROVEN)
 @runtime_checkable
 class SessionStore(Protocol):
     """Keeps the journals of many sessions, for many processes.

@@ -13,7 +13,7 @@ from typing import Any
 from glidepath._wire import Codec
 from glidepath.events import Event, UnknownEvent
 from glidepath.messages import Usage
-from glidepath.plugins import snake_case
+from glidepath.plugins.lineup import snake_case
 from glidepath.teams.values import (
     EvaluationVerdict,
     StepOutcome,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from glidepath.stability import UNPROVEN, experimental
 from glidepath.teams.values import EvaluationContext, EvaluationVerdict, TeamExecutionRequest, TeamResult
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["EvaluationStrategy", "TeamCoordinator"]
 
 
+@experimental(reason=UNPROVEN)
 @runtime_checkable
 class TeamCoordinator(Protocol):
     """Drives a team from a request to a result.
@@ -57,6 +59,7 @@ class TeamCoordinator(Protocol):
         ...
 
 
+@experimental(reason=UNPROVEN)
 @runtime_checkable
 class EvaluationStrategy(Protocol):
     """Judges one artifact of one step.

@@ -13,7 +13,7 @@ from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.plugins import Lineup
+from glidepath.plugins.lineup import Lineup
 from glidepath.run import CancelToken, Decision
 from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
