@@ -14,6 +14,7 @@ from glidepath.teams.board import Board
 from glidepath.teams.bond import linked, newly_spent
 from glidepath.teams.events import PlanReady, StepAssigned, StepAttempted, StepCompleted, TeamStarted, ending
 from glidepath.teams.journal import less
+from glidepath.teams.mailbox import Mailboxes
 from glidepath.teams.planner import PlanningFailed, make_plan
 from glidepath.teams.prompts import step_prompt
 from glidepath.teams.seat import Seat
@@ -39,11 +40,13 @@ PATIENCE = 5.0
 LANDING = 20.0
 
 
-async def conduct(request: TeamExecutionRequest, team: Team, name: str, start: Start) -> TeamResult:
-    """Carry out an execution; lets go of the team when it was bound here."""
+async def conduct(
+    request: TeamExecutionRequest, team: Team, name: str, start: Start, mailboxes: Mailboxes | None = None
+) -> TeamResult:
+    """Carry out an execution; lets go of the team when it was bound here. With `mailboxes` its steps can be steered."""
     bound = await team.bound(request)
     try:
-        execution = Execution(request, bound, name)
+        execution = Execution(request, bound, name, mailboxes)
         return await execution.conduct(start(execution))
     finally:
         if bound is not team:
@@ -53,11 +56,14 @@ async def conduct(request: TeamExecutionRequest, team: Team, name: str, start: S
 class Execution:
     """The live state of one execution. The only thing that is mutable here."""
 
-    def __init__(self, request: TeamExecutionRequest, team: Team, coordinator: str) -> None:
+    def __init__(
+        self, request: TeamExecutionRequest, team: Team, coordinator: str, mailboxes: Mailboxes | None
+    ) -> None:
         self.request = request
         self.config = request.config
         self.team = team
         self.coordinator = coordinator
+        self._mailboxes = mailboxes
         self.board: Board | None = None
         self.seats: dict[str, Seat] = {}
         self.warnings: list[str] = []
@@ -290,7 +296,8 @@ class Execution:
     async def _step(self, seat: Seat, perform: Perform) -> None:
         board = self.board
         assert board is not None  # noqa: S101 - planned
-        self.team.mailboxes.open(seat.inbox)
+        if self._mailboxes is not None:
+            self._mailboxes.open(seat.inbox)
         try:
             seat.start_clock(self.config.step_timeout)
             outcome = self.cut_short(seat) or await perform(seat)
@@ -304,7 +311,8 @@ class Execution:
             if not board.states[seat.step.id].terminal:
                 self._close(seat.outcome(StepState.FAILED, f"internal: {type(defect).__name__}: {defect}"))
         finally:
-            self.team.mailboxes.close()
+            if self._mailboxes is not None:
+                self._mailboxes.close()
             self._tasks.pop(seat.step.id, None)
             if board.states[seat.step.id].terminal:
                 seat.close()
@@ -335,9 +343,11 @@ class Execution:
         seat.attempts += 1
         attempt = seat.attempts
         team.emit(StepAssigned(step_id=step.id, attempt=attempt, member=member.name, senior=senior))
-        steerable = team.mailboxes.steerable(member.agent if agent is None else agent)
+        worker = member.agent if agent is None else agent
+        if self._mailboxes is not None:
+            worker = self._mailboxes.steerable(worker)
         paused = seat.paused if not senior else None
-        result = await team.ask(steerable, prompt, cancel=seat.token, paused=paused)
+        result = await team.ask(worker, prompt, cancel=seat.token, paused=paused)
         usage, cost = newly_spent(result, paused)
         artifact = seat.take(result, usage, cost)
         team.emit(

@@ -20,6 +20,7 @@ from glidepath.teams.evaluate import (
 from glidepath.teams.events import EvaluationResult, EvaluationStarted, Handoff, StepSteered
 from glidepath.teams.execution import Body, Execution, conduct
 from glidepath.teams.journal import add_cost
+from glidepath.teams.mailbox import Mailboxes
 from glidepath.teams.planner import candidates
 from glidepath.teams.seat import Seat, refused, why
 from glidepath.teams.spi import EvaluationStrategy
@@ -74,6 +75,7 @@ class ExpertTeamCoordinator:
         self.judge = strategy
         self.senior = senior
         self.arbiter = arbiter
+        self._mailboxes = Mailboxes()
         self._live: list[tuple[str, _Expert]] = []
 
     async def execute(self, request: TeamExecutionRequest, team: Team) -> TeamResult:
@@ -92,7 +94,7 @@ class ExpertTeamCoordinator:
             return expert.run
 
         try:
-            return await conduct(request, team, type(self).__name__, start)
+            return await conduct(request, team, type(self).__name__, start, self._mailboxes)
         finally:
             if live:
                 self._live.remove(live[0])

@@ -14,28 +14,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Mailboxes"]
 
+_KEPT = 256
+
 
 class Mailbox(Plugin):
-    """Gives a running member the notes for its step: after each turn, and before it would be done."""
+    """Gives a running member the notes for its step: after each turn, and before it would be done.
+
+    A run lives in the task that started it, so the task says whose notes they are: nothing is kept for each run.
+    """
 
     name = "team_mailbox"
 
     def __init__(self, boxes: dict[asyncio.Task[Any] | None, list[str]]) -> None:
         self._boxes = boxes
-        self._notes: list[str] | None = None
-
-    def for_run(self) -> Plugin:
-        """The mailbox of the step whose task this run lives in."""
-        mine = Mailbox(self._boxes)
-        mine._notes = self._boxes.get(asyncio.current_task())
-        return mine
 
     def _take(self) -> Sequence[str] | None:
-        if not self._notes:
+        notes = self._boxes.get(asyncio.current_task())
+        if not notes:
             return None
-        notes = [f"A note from the person in charge: {note}" for note in self._notes]
-        self._notes.clear()
-        return notes
+        taken = [f"A note from the person in charge: {note}" for note in notes]
+        notes.clear()
+        return taken
 
     def steering(self, context: PollContext) -> Any:  # noqa: ARG002 - the hook's signature
         """Notes that came during the last turn."""
@@ -47,18 +46,20 @@ class Mailbox(Plugin):
 
 
 class Mailboxes:
-    """The mailboxes of a team: one for each step at work."""
+    """The mailboxes of all steps at work, and the agents that look into them."""
 
     def __init__(self) -> None:
         self._boxes: dict[asyncio.Task[Any] | None, list[str]] = {}
         self._agents: dict[int, tuple[Agent, Agent]] = {}
 
     def steerable(self, agent: Agent) -> Agent:
-        """The same agent with a mailbox; made once."""
+        """The same agent with a mailbox; made once for each, for the last few hundred agents."""
         known = self._agents.get(id(agent))
         if known is None:
             config = replace(agent.config, plugins=(*agent.config.plugins, Mailbox(self._boxes)))
             known = (agent, Agent(config))
+            if len(self._agents) >= _KEPT:
+                del self._agents[next(iter(self._agents))]
             self._agents[id(agent)] = known
         return known[1]
 

@@ -20,7 +20,6 @@ from glidepath.spi.sessions import SessionStore
 from glidepath.teams.bond import Bond, Channel, check_decisions, newly_spent
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import Past, Pen, add_cost
-from glidepath.teams.mailbox import Mailboxes
 from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
 
 if TYPE_CHECKING:
@@ -83,7 +82,6 @@ class Team:
         self.event_sink = event_sink
         self._lineup = _observing(plugins)
         self._in_flight: dict[str, Channel | None] = {}
-        self._mailboxes = Mailboxes()
         self._bond: Bond | None = None
 
     def member(self, name: str) -> Member:
@@ -178,11 +176,6 @@ class Team:
     def spent(self) -> tuple[Usage, Decimal | None]:
         """What all runs of this request have used so far."""
         return self.bond.usage, self.bond.cost
-
-    @property
-    def mailboxes(self) -> Mailboxes:
-        """How a person's words reach a running member."""
-        return self._mailboxes
 
     def check_payable(self, agent: Agent) -> None:
         """Raise `ConfigurationError` when money is limited and this agent's model has no known price."""
