@@ -90,7 +90,7 @@ async def test_a_team_cancelled_before_it_starts_makes_no_call(coordinator):
 async def test_a_team_can_be_cancelled_from_another_thread(coordinator):
     cancel = CancelToken()
     thread = threading.Thread(target=cancel.cancel)
-    asyncio.get_running_loop().call_later(50, thread.start)
+    asyncio.get_running_loop().call_later(50, lambda: (thread.start(), thread.join()))
     result, _ = await run(coordinator, cancel=cancel)
     assert result.status is TeamStatus.CANCELLED
 
