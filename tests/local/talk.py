@@ -15,12 +15,14 @@ WEATHER = ToolSpec(
     "Current weather of a city.",
     {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False},
 )
+ALONE = {"cache_prompt": False}  # an answer must not depend, in its last bits, on what was asked before
 ENDLESS = {"ignore_eos": True}  # it writes until it is stopped
 
 
 def request(prompt="Say hello.", **settings):
     messages = settings.pop("messages", (UserMessage(prompt),))
-    return ModelRequest(messages=messages, **{"temperature": 0.0, "max_output_tokens": 40, **settings})
+    extras = {**ALONE, **settings.pop("extras", {})}
+    return ModelRequest(messages=messages, extras=extras, **{"temperature": 0.0, "max_output_tokens": 40, **settings})
 
 
 async def collect(model, asked):

@@ -19,7 +19,7 @@ from glidepath.messages import (
 )
 from glidepath.models import LocalModel, Model, ToolSpec
 
-from .talk import ENDLESS, WEATHER, call, collect, deltas, request, text
+from .talk import ALONE, ENDLESS, WEATHER, call, collect, deltas, request, text
 
 pytestmark = pytest.mark.process
 
@@ -195,7 +195,7 @@ def test_an_agent_uses_a_tool_under_a_budget(model):
         return "18 degrees and sunny"
 
     limits = Limits(max_iterations=4, max_tokens=4000, max_cost="0.01", timeout=120)
-    agent = Agent(model=model, tools=[weather], temperature=0.0, limits=limits)
+    agent = Agent(model=model, tools=[weather], temperature=0.0, limits=limits, extras=ALONE)
     result = agent.run_sync("What is the weather in Paris?")
     assert asked == ["Paris"]
     assert result.outcome is LoopOutcome.DONE
