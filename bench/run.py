@@ -11,6 +11,7 @@ import gc
 import json
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ PROMPT = "Please work through the task."
 DELTAS = ["token "] * 20
 FLAT_TURNS = 5_000
 EARLY, LATE = slice(10, 110), slice(4_900, 5_000)
-BARS = {"stream": 3.5, "run": 2.5, "constraints10": 6.0, "plugins10": None, "flat": 1.2}
+BARS = {"stream": 3.5, "run": 2.5, "constraints10": 6.0, "plugins10": None, "journal": 8.0, "flat": 1.2}
 PLUGINS_ADD = 1.5  # ten silent plugins on every hook may add this many times a bare turn
 
 Cell = Callable[[], Awaitable[None]]
@@ -134,6 +135,7 @@ def glidepath_cells() -> dict[str, Cell]:
     from glidepath import Agent, Limits, Plugin, ResourceAction, ResourceConstraint, ResourceValidation, Usage, tool
     from glidepath.events import StreamChunk
     from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
+    from glidepath.sessions import SqliteStore
     from glidepath.spi import HOOKS
 
     class FakeModel:
@@ -187,12 +189,18 @@ def glidepath_cells() -> dict[str, Cell]:
     def silent(self, context):
         return None
 
+    folder = tempfile.TemporaryDirectory()  # gone with the process
+    kept = agent(store=SqliteStore(f"{folder.name}/sessions.db"))
+    kept_run = streaming(kept)
+    kept_run.folder = folder
+
     idle = type("Idle", (Plugin,), dict.fromkeys(HOOKS, silent))
     return {
         "stream": streaming(plain),
         "run": run,
         "constraints10": streaming(agent(constraints=ten(Quiet))),
         "plugins10": streaming(agent(plugins=ten(idle))),
+        "journal": kept_run,
     }
 
 

@@ -42,7 +42,7 @@ _TOLD = ("violations", "children", "pending", "abandoned", "unknown_effects")
 def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
     """The run as it stands. With its `ending` it is for the result, and leaves out what that tells anyway."""
     meter = run.meter
-    spent = {_configured(run): Account(), **run.other_accounts, run.plan.model_name: run.account}
+    spent = {configured(run): Account(), **run.other_accounts, run.plan.model_name: run.account}
     number = run.next_number()
     run.count_from(number)
     told: dict[str, Any] = {}
@@ -64,7 +64,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         output_repaired=run.output_repaired,
         elapsed=run.elapsed(),
         next_event=number,
-        spent=spent.pop(_configured(run)).charge(),
+        spent=spent.pop(configured(run)).charge(),
         fallbacks_spent={name: account.charge() for name, account in spent.items()},
         children_spent={name: account.charge() for name, account in run.child_accounts.items()},
         turns=meter.turns,
@@ -95,7 +95,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
     )
 
 
-def _configured(run: Run) -> str:
+def configured(run: Run) -> str:
     """The name of the configured model, whichever is in use: a run that goes on begins with it again."""
     return (run.plan if run.plan.route is None else run.plan.route.plans[0]).model_name
 

@@ -13,6 +13,8 @@ __all__ = ["apply", "diff"]
 
 def diff(old: Any, new: Any) -> list[Any] | None:
     """The patch that makes `new` of `old`; None when they are equal."""
+    if old is new:
+        return None
     if old.__class__ is new.__class__:
         if old == new:
             return None
@@ -27,12 +29,14 @@ def diff(old: Any, new: Any) -> list[Any] | None:
 
 
 def _dicts(old: dict[str, Any], new: dict[str, Any]) -> list[Any]:
-    changed = {}
+    changed: dict[str, Any] = {}
     for key, value in new.items():
-        patch = diff(old[key], value) if key in old else ["=", value]
-        if patch is not None:
-            changed[key] = patch
-    return ["{", changed, [key for key in old if key not in new]]
+        before = old.get(key, changed)  # something that equals nothing in there
+        if before is changed:
+            changed[key] = ["=", value]
+        elif before != value:
+            changed[key] = diff(before, value) or ["=", value]
+    return ["{", changed, [] if old.keys() == new.keys() else [key for key in old if key not in new]]
 
 
 def apply(old: Any, patch: Any) -> Any:

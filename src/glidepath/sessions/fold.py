@@ -15,6 +15,7 @@ from glidepath.errors import StoreError
 from glidepath.messages import AssistantMessage, Message, ToolResultMessage, codec, placed
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run.decisions import Decision
+from glidepath.sessions.capture import untick
 from glidepath.sessions.chain import Record, check_schema, read
 from glidepath.sessions.changes import apply
 from glidepath.sessions.session import Session
@@ -43,13 +44,15 @@ class Began(Value, frozen=True, kw_only=True):
     decisions: Mapping[str, Decision] = {}
 
 
-class Intent(Value, frozen=True, kw_only=True):
-    """A call is about to start. From here on it may have taken effect."""
+class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """A call is about to start, under this idempotency key. From here on it may have taken effect.
+
+    `arguments` are those that are really used; None when they are what the model wrote.
+    """
 
     call_id: str
     key: str
-    tool: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] | None = None
     idempotent: bool = False
 
 
@@ -193,6 +196,10 @@ class Folded:
             else:
                 self.fields[name] = apply(self.fields.get(name), patch)
 
+    def on_tick(self, data: bytes) -> None:
+        """The figures that change every turn."""
+        self.fields.update(untick(_wire.decode(data, list[Any])))
+
     def on_reserve(self, data: bytes) -> None:
         """A model call may cost so much."""
         self.reserved = _wire.decode(data, Reserved)
@@ -220,6 +227,7 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "result": Folded.on_finish,
     "placed": Folded.on_place,
     "state": Folded.on_state,
+    "tick": Folded.on_tick,
     "reserved": Folded.on_reserve,
     "child": Folded.on_spawn,
     "ended": Folded.on_end,

@@ -70,7 +70,9 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> tu
         else:
             counted = intent.idempotent and tool is not None and bool(tool.idempotent)
             decisions[call.id] = (
-                Decision(kind="approve", arguments=intent.arguments) if counted else Decision(kind="unknown")
+                Decision(kind="approve", arguments=intent.arguments or call.arguments)
+                if counted
+                else Decision(kind="unknown")
             )
         again += counted
         metered += counted and (tool is None or bool(tool.counts_toward_limit))

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Raw, replace
 from glidepath.errors import StoreError
 from glidepath.events import SessionSaved
-from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage
+from glidepath.messages import Message, ToolResultMessage, UnknownMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Signal, Touchdown, Verdict
-from glidepath.run.snapshot import take_snapshot
+from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
-from glidepath.sessions.changes import diff
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved
 from glidepath.spi.sessions import Commit, Lease, SessionStore
 
@@ -32,8 +31,6 @@ __all__ = ["BEAT", "Scribe"]
 BEAT = 0.5  # seconds between two looks at the stop flag
 RENEW = 6  # beats between two renewals of the lease
 Items = list[tuple[str, Any]]
-_FIELDS = Snapshot.__struct_fields__
-_EMPTY = Snapshot(run_id="")
 
 
 class Scribe:
@@ -57,7 +54,7 @@ class Scribe:
         self.sequence = sequence
         self.version = version
         self.parent = parent
-        self.base: Snapshot = _EMPTY
+        self.capture = Capture()
         self.written = 0  # messages of the transcript that are in the journal
         self.tail: frozenset[str] = frozenset()  # results among them to which others of their batch may be added
         self.decisions: dict[str, Any] = {}
@@ -77,7 +74,7 @@ class Scribe:
         """Follow this run. `written` messages and the state `base` are in the journal already."""
         self._run = run
         self.written = written
-        self.base = base or _EMPTY
+        self.capture = Capture(base)
         self.tail = tail
         self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-heartbeat")
 
@@ -134,19 +131,15 @@ class Scribe:
             items.append(("queued", [job.call.id for job in queued]))
         for job in jobs:
             call = job.call
-            items.append(
-                (
-                    "intent",
-                    Intent(
-                        call_id=call.id,
-                        key=f"{run.run_id}:{call.id}",
-                        tool=call.name,
-                        arguments=job.bound.arguments,
-                        idempotent=job.tool.idempotent,
-                    ),
-                )
+            used = job.bound.arguments
+            intent = Intent(
+                call_id=call.id,
+                key=f"{run.run_id}:{call.id}",
+                arguments=None if used == call.arguments else used,
+                idempotent=job.tool.idempotent,
             )
-        await self._write([], items)
+            items.append(("intent", intent))
+        await self._write([], items, guards=False)
         if jobs:
             self._stop_if_asked()
 
@@ -164,7 +157,7 @@ class Scribe:
 
     async def end(self, result: RunResult) -> RunResult:
         """The run is over: its last commit. When that fails, the result says so, and keeps its text."""
-        kept = replace(result, messages=(), new_messages=(), children=tuple(map(_bare, result.children)))
+        kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
         kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot))
         try:
             if self.broken is None:
@@ -207,7 +200,9 @@ class Scribe:
 
     # --- writing ----------------------------------------------------------------------------------------------
 
-    async def _write(self, first: Items, last_items: Items, *, summary: Any = None, last: bool = False) -> None:
+    async def _write(
+        self, first: Items, last_items: Items, *, summary: Any = None, last: bool = False, guards: bool = True
+    ) -> None:
         """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails."""
         while self._flying is not None:  # one after the other: children write through their parent's scribe, too
             await self._see_through(self._flying)
@@ -215,8 +210,12 @@ class Scribe:
             raise _down(self.broken)
         run = self._run
         try:
-            snapshot = take_snapshot(run)
-            items = [*first, *self._new_messages(), ("state", self._changes(snapshot)), *last_items]
+            items = [*first, *self._new_messages()]
+            changed = self.capture.changes(run, guards=guards)
+            if changed is not None:
+                items.append(("state", changed))
+            items.append(("tick", tick(run)))
+            items += last_items
             commit = _linked(self.hash, self.number + 1, self.sequence + 1, round(run.now(), 3), items)
             later = self._append(commit, summary, last=last)
         except Exception as error:
@@ -224,7 +223,6 @@ class Scribe:
         else:
             self.number, self.hash = commit.number, commit.hash
             self.sequence += len(items)
-            self.base = snapshot
             self.written = len(run.messages)
             if later is not None:
                 self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
@@ -308,21 +306,6 @@ class Scribe:
                 items.append(("message", _writable(message)))
         return items
 
-    def _changes(self, snapshot: Snapshot) -> dict[str, Any]:
-        """What differs from the state in the journal."""
-        base = self.base
-        changed: dict[str, Any] = {}
-        for name in _FIELDS:
-            old, new = getattr(base, name), getattr(snapshot, name)
-            if old is not new:
-                if name == "text" and new and old != new and new == _last_reply(self._run):
-                    changed[name] = True
-                    continue
-                patch = diff(old, new) if name != "children" else _more_children(old, new)
-                if patch is not None:
-                    changed[name] = patch
-        return changed
-
     def _summary(self, state: str, result: RunResult | None) -> dict[str, Any]:
         run = self._run
         cost = run.cost()
@@ -364,16 +347,6 @@ class Scribe:
                     watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
 
 
-def _last_reply(run: Any) -> str | None:
-    """The text of the last reply in the transcript: what the best text so far nearly always is."""
-    return next((message.text for message in reversed(run.messages) if type(message) is AssistantMessage), None)
-
-
-def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:
-    """Children are only added; each has a journal of its own, so that its transcript is left out here."""
-    return ["[", 0, [_bare(child) for child in new[len(old) :]]] if len(new) > len(old) else None
-
-
 def _linked(before: bytes, number: int, first: int, now: float, items: Items) -> Commit:
     try:
         return link(before, number, first, now, items)
@@ -386,15 +359,8 @@ def _writable(message: Message) -> Any:
     return Raw(message.raw) if type(message) is UnknownMessage else message
 
 
-def _bare(result: RunResult) -> RunResult:
-    """A child's result without its transcript, which is in a journal of its own."""
-    return replace(
-        result, messages=(), new_messages=(), snapshot=None, children=tuple(map(_bare, result.children)), output=None
-    )
-
-
 def _lean(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, children=tuple(map(_bare, snapshot.children)))
+    return replace(snapshot, children=tuple(map(bare, snapshot.children)))
 
 
 def _cause(error: StoreError) -> StopCause:

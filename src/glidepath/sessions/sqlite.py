@@ -29,18 +29,19 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS sessions(
-  key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, head INTEGER NOT NULL, hash BLOB NOT NULL, token INTEGER NOT NULL,
+  key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+  head INTEGER NOT NULL, hash BLOB NOT NULL, token INTEGER NOT NULL,
   owner TEXT, expires REAL NOT NULL, updated REAL NOT NULL, flag TEXT, summary BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS commits(
-  session INTEGER NOT NULL, number INTEGER NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL,
-  PRIMARY KEY(session, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS commits(place INTEGER PRIMARY KEY, hash BLOB NOT NULL, body BLOB NOT NULL);
 """
 _ENTRY = "SELECT id, head, hash, token, owner, expires, updated, flag, summary, key FROM sessions"
-_ADVANCE = (
-    "UPDATE sessions SET head = ?, hash = ?, updated = ?, expires = ?, owner = ? "
-    "WHERE key = ? AND token = ? AND head = ?"
+_APPEND = (  # a commit's place is its session and its number; it needs the lease and the commit before it
+    "INSERT INTO commits(place, hash, body) SELECT ?, ?, ? FROM sessions WHERE key = ? AND token = ? "
+    "AND (? = 1 OR EXISTS(SELECT 1 FROM commits WHERE place = ?))"
 )
-_INSERT = "INSERT INTO commits(session, number, hash, body) VALUES(?, ?, ?, ?)"
+_ADVANCE = "UPDATE sessions SET head = ?, hash = ?, updated = ?, expires = ?, owner = ? WHERE key = ?"
+_LAST = "SELECT place, hash FROM commits WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1"
+SHIFT = 32  # bits of a place that are the number
 _KINDS = {  # SQLite's primary result codes
     5: ("locked", "is locked by another process"),
     6: ("locked", "is locked"),
@@ -83,6 +84,7 @@ class SqliteStore:
         self._full: Any = None
         self._writer: Writer | None = None
         self._leases = 0
+        self._renewals: dict[int, float] = {}  # when each lease is written anew
         self._pid = os.getpid()
 
     # --- connections ------------------------------------------------------------------------------------------
@@ -144,11 +146,15 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
-            kind, what = _KINDS.get(code, ("unavailable", "failed"))
-            raise StoreError(f"the session store {self.path} {what} ({error})", kind=kind) from error
+            raise self._explained(error) from error
         except OSError as error:
             raise StoreError(f"the session store {self.path}: {error}", kind="unavailable") from error
+
+    def _explained(self, error: BaseException) -> StoreError:
+        """What SQLite's error means."""
+        code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+        kind, what = _KINDS.get(code, ("unavailable", "failed"))
+        return StoreError(f"the session store {self.path} {what} ({error})", kind=kind)
 
     async def _patiently(self, work: Callable[[], Any]) -> Any:
         """Do it, again and again while another process holds the lock, without stopping the event loop."""
@@ -201,15 +207,24 @@ class SqliteStore:
             )
             return Lease(session_id, token, owner, expires, entry.head, entry.hash, key)
 
+        if not create:
+            self._must_exist()
         lease: Lease = await self._patiently(lambda: self._do(work))
         self._leases += 1
+        self._renewals.pop(lease.key, None)
         return lease
 
     def _entry(self, connection: Any, session_id: str) -> tuple[Entry, int]:
         row = connection.execute(f"{_ENTRY} WHERE id = ?", (session_id,)).fetchone()
         if row is None:
             raise StoreError(f"there is no session {session_id!r} in {self.path}", kind="missing")
-        return _entry(row), row[9]
+        return self._current(connection, row), row[9]
+
+    def _current(self, connection: Any, row: Any) -> Entry:
+        """The entry with its head as of now; one that is behind what was noted before means that commits are lost."""
+        entry = _entry(row)
+        number, digest = self._last(connection, row[9])
+        return entry if number <= entry.head else _wire.replace(entry, head=number, hash=digest)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""
@@ -247,8 +262,8 @@ class SqliteStore:
             await self._patiently(
                 lambda: self._do(
                     lambda connection: connection.execute(
-                        "UPDATE sessions SET owner = NULL, expires = ? WHERE key = ? AND token = ?",
-                        (GONE, lease.key, lease.token),
+                        "UPDATE sessions SET owner = NULL, expires = ?, updated = ? WHERE key = ? AND token = ?",
+                        (GONE, self._clock(), lease.key, lease.token),
                     )
                 )
             )
@@ -290,18 +305,30 @@ class SqliteStore:
         return self._full
 
     def _append(self, connection: Any, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None) -> None:
-        now, number, key = self._clock(), commit.number, lease.key
+        """One row, and nothing else while the lease is fresh: a commit is a single statement then."""
+        key, number = lease.key, commit.number
+        place = (key << SHIFT) + number
+        row = (place, commit.hash, commit.body, key, lease.token, number, place - 1)
+        now = self._clock()
+        execute = connection.execute
+        if summary is None and now < self._renewals.get(key, GONE):
+            with self._lock:
+                try:
+                    if execute(_APPEND, row).rowcount == 1:
+                        return
+                except Exception as error:
+                    if not isinstance(error, self._duplicate()):
+                        raise self._explained(error) from error
         with self._lock, self._errors():
-            execute = connection.execute
             execute("BEGIN IMMEDIATE")
             try:
-                moved = execute(
-                    _ADVANCE,
-                    (number, commit.hash, now, now + self._lease, lease.owner, key, lease.token, number - 1),
-                ).rowcount
-                if moved != 1:
+                try:
+                    written = execute(_APPEND, row).rowcount
+                except self._duplicate():
+                    written = 0
+                if written != 1:
                     raise self._refused(connection, lease, number)
-                execute(_INSERT, (key, number, commit.hash, commit.body))
+                execute(_ADVANCE, (number, commit.hash, now, now + self._lease, lease.owner, key))
                 if summary is not None:
                     execute("UPDATE sessions SET summary = ? WHERE key = ?", (_wire.encode(summary), key))
                 execute("COMMIT")
@@ -310,14 +337,25 @@ class SqliteStore:
                     with suppress(Exception):
                         execute("ROLLBACK")
                 raise
+            self._renewals[key] = now + self._lease / 4
+
+    def _duplicate(self) -> type[Exception]:
+        import sqlite3
+
+        return sqlite3.IntegrityError
 
     def _refused(self, connection: Any, lease: Lease, number: int) -> StoreError:
-        row = connection.execute("SELECT token, head FROM sessions WHERE key = ?", (lease.key,)).fetchone()
+        row = connection.execute("SELECT token FROM sessions WHERE key = ?", (lease.key,)).fetchone()
         if row is None:
             return StoreError(f"session {lease.session_id!r} was removed", kind="missing")
         if row[0] != lease.token:
             return StoreError(f"session {lease.session_id!r} was taken over by another owner", kind="fenced")
-        return conflict(lease.session_id, number, row[1])
+        return conflict(lease.session_id, number, self._last(connection, lease.key)[0])
+
+    def _last(self, connection: Any, key: int) -> tuple[int, bytes]:
+        """The number and hash of the last commit."""
+        row = connection.execute(_LAST, (key << SHIFT, (key + 1 << SHIFT) - 1)).fetchone()
+        return (0, b"") if row is None else (row[0] - (key << SHIFT), bytes(row[1]))
 
     # --- reading and housekeeping -----------------------------------------------------------------------------
 
@@ -329,7 +367,8 @@ class SqliteStore:
             try:
                 entry, key = self._entry(connection, session_id)
                 rows = connection.execute(
-                    "SELECT number, body, hash FROM commits WHERE session = ? ORDER BY number", (key,)
+                    "SELECT place - ?, body, hash FROM commits WHERE place BETWEEN ? AND ? ORDER BY place",
+                    (key << SHIFT, key << SHIFT, (key + 1 << SHIFT) - 1),
                 ).fetchall()
             finally:
                 connection.execute("COMMIT")
@@ -347,7 +386,7 @@ class SqliteStore:
 
         def work(connection: Any) -> list[Entry]:
             rows = connection.execute(f"{_ENTRY} ORDER BY updated DESC, id").fetchall()
-            return [_entry(row) for row in rows if row[0].startswith(prefix)]
+            return [self._current(connection, row) for row in rows if row[0].startswith(prefix)]
 
         self._must_exist()
         return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
@@ -373,7 +412,8 @@ class SqliteStore:
             ).rowcount
             if moved != 1:
                 raise self._refused(connection, lease, head)
-            connection.execute("DELETE FROM commits WHERE session = ? AND number > ?", (lease.key, head))
+            first, last = (lease.key << SHIFT) + head, (lease.key + 1 << SHIFT) - 1
+            connection.execute("DELETE FROM commits WHERE place > ? AND place <= ?", (first, last))
 
         await self._patiently(lambda: self._do(work))
         self._leases = max(0, self._leases - 1)
@@ -385,7 +425,8 @@ class SqliteStore:
             entry, key = self._entry(connection, session_id)
             if not free(entry.owner, entry.expires, self._clock()):
                 raise busy(entry)
-            connection.execute("DELETE FROM commits WHERE session = ?", (key,))
+            first, last = key << SHIFT, (key + 1 << SHIFT) - 1
+            connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (first, last))
             connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
 
         self._must_exist()

@@ -1,0 +1,202 @@
+"""What changed in a run since the last commit, found cheaply: it is asked twice a turn.
+
+A few figures change every turn and are looked at one by one. For everything else there is a fingerprint; only when it
+differs is a whole snapshot taken and compared. `tests/crash` checks after every commit that the journal folds to the
+same snapshot that the run itself would give.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from glidepath import _wire
+from glidepath._wire import replace
+from glidepath.messages import AssistantMessage
+from glidepath.outcome import RunResult, Snapshot
+from glidepath.run.account import Account
+from glidepath.run.snapshot import configured, take_snapshot
+from glidepath.sessions.changes import diff
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["Capture", "bare", "tick", "untick"]
+
+_FIELDS = Snapshot.__struct_fields__
+_EMPTY = Snapshot(run_id="")
+
+
+class Capture:
+    """Remembers the state that is in the journal, and says what is new."""
+
+    __slots__ = ("_guards", "_known", "_print")
+
+    def __init__(self, base: Snapshot | None = None) -> None:
+        base = base or _EMPTY
+        self._known = {name: getattr(base, name) for name in _SLOW}
+        self._guards = b""
+        self._print: Any = None
+
+    def changes(self, run: Run, *, guards: bool = True) -> dict[str, Any] | None:
+        """Patches for the fields that differ from what is known, those of `tick` apart; they are known from then on.
+
+        None when nothing differs. `guards` is False when the guards cannot have counted anything since.
+        """
+        found = _fingerprint(run)
+        if found != self._print:
+            self._print = found
+            return self._all(run)
+        changed: dict[str, Any] = {}
+        if run.text is not self._known["text"]:
+            self._text(run, run.text, changed)
+        if guards:
+            self._look_at_guards(run, changed)
+        return changed or None
+
+    def _text(self, run: Run, text: str, changed: dict[str, Any]) -> None:
+        """The best text so far is nearly always the last reply, which is in the journal already."""
+        if text != self._known["text"]:
+            changed["text"] = True if text and text == _last_reply(run) else ("=", text)
+        self._known["text"] = text
+
+    def _look_at_guards(self, run: Run, changed: dict[str, Any]) -> None:
+        try:
+            encoded = _wire.encode(run.guard_home.get("guardrails"))
+        except Exception:  # something that is no plain data: the long way leaves it out
+            self._print = None
+            return
+        if encoded != self._guards:
+            self._guards = encoded
+            guards = _wire.loads(encoded) or {}
+            patch = diff(self._known["guards"], guards)
+            self._known["guards"] = guards
+            if patch is not None:
+                changed["guards"] = patch
+
+    def _all(self, run: Run) -> dict[str, Any] | None:
+        """The long way: the whole snapshot, field by field."""
+        snapshot = take_snapshot(run)
+        known = self._known
+        changed: dict[str, Any] = {}
+        for name in _SLOW:
+            old, new = known[name], getattr(snapshot, name)
+            if name == "text":
+                self._text(run, new, changed)
+                continue
+            patch = diff(old, new) if name != "children" else _more_children(old, new)
+            if patch is not None:
+                changed[name] = patch
+            known[name] = new
+        self._guards = b""
+        return changed or None
+
+
+def tick(run: Run) -> tuple[Any, ...]:
+    """The figures that change every turn, in the order of `TICK` and `SPENT`."""
+    meter = run.meter
+    account = run.account if not run.other_accounts else configured_account(run)
+    return (
+        round(run.time() - run.started_at, 6),
+        run.iterations,
+        run.tool_calls,
+        meter.turns,
+        meter.tool_calls,
+        meter.tokens,
+        meter.money,
+        _peek(run.next_number) if run.listening else 1,
+        run.stop_reason,
+        run.last_error,
+        account.calls,
+        account.input,
+        account.output,
+        account.cache_read,
+        account.cache_write,
+        account.reasoning,
+        account.estimated,
+        account.money,
+    )
+
+
+TICK = (
+    "elapsed",
+    "iterations",
+    "tool_calls",
+    "turns",
+    "metered_tool_calls",
+    "tokens",
+    "picodollars",
+    "next_event",
+    "stop_reason",
+    "last_error",
+)
+USAGE = ("input", "output", "cache_read", "cache_write", "reasoning", "estimated")
+_SLOW = tuple(name for name in _FIELDS if name not in (*TICK, "spent"))
+
+
+def untick(data: list[Any]) -> dict[str, Any]:
+    """The fields of a snapshot that a tick has."""
+    fields = dict(zip(TICK, data, strict=False))
+    calls, *usage, money = data[len(TICK) :]
+    fields["spent"] = {"calls": calls, "usage": dict(zip(USAGE, usage, strict=True)), "picodollars": money}
+    return fields
+
+
+def configured_account(run: Run) -> Any:
+    """What the configured model has cost, whichever is in use."""
+    name = configured(run)
+    return run.account if run.plan.model_name == name else run.other_accounts.get(name) or Account()
+
+
+def _fingerprint(run: Run) -> tuple[Any, ...]:
+    """What changes rarely. Values that are replaced when they change, and counts of those that grow."""
+    return (
+        run.landing_calls,
+        run.empty_outcomes,
+        run.cut_calls_refused,
+        run.rescued,
+        run.meter.descendants,
+        run.verdict,
+        run.notice,
+        run.wind_down,
+        run.final_turn,
+        run.work_withdrawn,
+        run.withdrawal,
+        run.withdrawn,
+        run.notices_told,
+        run.later,
+        run.waiting,
+        run.parts,
+        run.first_new,
+        run.pinned[-1] if run.pinned else -1,
+        len(run.pinned),
+        run.votes,
+        len(run.violations),
+        len(run.children),
+        run.pending,
+        run.abandoned,
+        run.unknown_effects,
+        run.plan.model_name,
+        [account.calls for account in run.child_accounts.values()] if run.child_accounts else None,
+        [account.calls for account in run.other_accounts.values()] if run.other_accounts else None,
+    )
+
+
+def _peek(number: Any) -> int:
+    """The next number of a counter, without taking it: `count(7)` says so itself."""
+    return int(repr(number.__self__)[6:-1])
+
+
+def _last_reply(run: Run) -> str | None:
+    return next((message.text for message in reversed(run.messages) if type(message) is AssistantMessage), None)
+
+
+def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:
+    """Children are only added; each has a journal of its own, so that its transcript is left out here."""
+    return ["[", 0, [bare(child) for child in new[len(old) :]]] if len(new) > len(old) else None
+
+
+def bare(result: RunResult) -> RunResult:
+    """A result without its transcript."""
+    return replace(
+        result, messages=(), new_messages=(), snapshot=None, children=tuple(map(bare, result.children)), output=None
+    )

@@ -1,0 +1,322 @@
+"""What can happen to a file: each damage is said clearly, nothing else is lost, and a repair keeps what is whole."""
+
+import asyncio
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
+from glidepath.errors import StoreError
+from glidepath.sessions import MemoryStore, SqliteStore
+from glidepath.sessions.archive import (
+    export_journal,
+    import_journal,
+    list_runs,
+    prune,
+    read_journal,
+    repair,
+    show,
+)
+from glidepath.sessions.sqlite import SHIFT
+from glidepath.testing import ScriptedModel, call, say
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@tool
+async def act(n: int) -> str:
+    return f"done {n}"
+
+
+async def fly(store, session="s", turns=4):
+    agent = Agent(
+        model=ScriptedModel([call("act", n=n) for n in range(turns)] + [say("all done")]),
+        tools=[act],
+        store=store,
+        limits=Limits(max_iterations=20),
+    )
+    return await agent.run("go", session=session)
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file with two sessions."""
+
+    async def fill():
+        store = SqliteStore(tmp_path / "s.db")
+        await fly(store, "hurt")
+        await fly(store, "well")
+        await store.close()
+
+    asyncio.run(fill())
+    return tmp_path / "s.db"
+
+
+def change(path, statement, *values):
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def key_of(path, session="hurt"):
+    with sqlite3.connect(path) as connection:
+        (key,) = connection.execute("SELECT key FROM sessions WHERE id = ?", (session,)).fetchone()
+    connection.close()
+    return key
+
+
+def flip_a_bit(path):
+    place = (key_of(path) << SHIFT) + 6
+    with sqlite3.connect(path) as connection:
+        (body,) = connection.execute("SELECT body FROM commits WHERE place = ?", (place,)).fetchone()
+        changed = bytearray(body)
+        changed[len(changed) // 2] ^= 1
+        connection.execute("UPDATE commits SET body = ? WHERE place = ?", (bytes(changed), place))
+    connection.close()
+
+
+def lose_the_tail(path):
+    key = key_of(path)
+    change(path, "DELETE FROM commits WHERE place > ? AND place < ?", (key << SHIFT) + 5, key + 1 << SHIFT)
+
+
+def lose_the_middle(path):
+    change(path, "DELETE FROM commits WHERE place = ?", (key_of(path) << SHIFT) + 6)
+
+
+def tear_the_last(path):
+    place = (key_of(path) << SHIFT) + 11
+    change(path, "UPDATE commits SET body = substr(body, 1, 20) WHERE place = ?", place)
+
+
+DAMAGES = {flip_a_bit: 5, lose_the_tail: 5, lose_the_middle: 5, tear_the_last: 10}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_damage_is_said_and_repaired_and_the_rest_is_whole(damage, path):
+    damage(path)
+
+    async def look():
+        store = SqliteStore(path)
+        with pytest.raises(StoreError, match=r"damaged.*repair") as caught:
+            await read_journal(store, "hurt")
+        assert caught.value.kind == "damaged"
+        result = await fly(store, "hurt")
+        assert (result.cause.source, result.cause.metrics["kind"]) == ("store", "damaged")
+        assert (await read_journal(store, "well")).folded.result.outcome is LoopOutcome.DONE
+        assert {entry.session_id for entry in await list_runs(store)} == {"hurt", "well"}
+        repaired = await repair(store, "hurt")
+        assert repaired.kept == DAMAGES[damage]
+        assert repaired.dropped >= 1
+        assert repaired.reason
+        folded = (await read_journal(store, "hurt")).folded
+        assert folded.result is None
+        again = await repair(store, "hurt")
+        assert (again.kept, again.dropped, again.reason) == (DAMAGES[damage], 0, "")
+        agent = Agent(
+            model=ScriptedModel([say("found my way")]), tools=[act], store=store, limits=Limits(max_iterations=20)
+        )
+        assert (await agent.resume("hurt")).text == "found my way"
+        await store.close()
+
+    asyncio.run(look())
+
+
+def test_a_truncated_file_is_damaged(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2 // 4096 * 4096 + 100])
+
+    async def look():
+        store = SqliteStore(path)
+        found = []
+        for session in ("hurt", "well"):
+            try:
+                await read_journal(store, session)
+            except StoreError as error:
+                found.append(error.kind)
+        assert found
+        assert set(found) == {"damaged"}
+        await store.close()
+
+    asyncio.run(look())
+
+
+@pytest.mark.parametrize("content", [b"not a database at all, but long enough to be looked at" * 100, b"\0" * 9000])
+def test_what_is_no_database_is_not_touched(tmp_path, content):
+    path = tmp_path / "letter.txt"
+    path.write_bytes(content)
+    result = asyncio.run(fly(SqliteStore(path)))
+    assert (result.cause.source, result.cause.metrics["kind"]) == ("store", "damaged")
+    assert path.read_bytes() == content
+
+
+def test_somebody_elses_database_is_not_touched(tmp_path):
+    path = tmp_path / "theirs.db"
+    change(path, "CREATE TABLE customers(name)")
+    result = asyncio.run(fly(SqliteStore(path)))
+    assert "something else" in result.cause.reason
+
+
+def test_a_newer_layout_is_refused(path):
+    change(path, "PRAGMA user_version = 99")
+    result = asyncio.run(fly(SqliteStore(path)))
+    assert (result.cause.source, result.cause.metrics["kind"]) == ("store", "schema")
+
+
+def test_a_newer_schema_is_refused():
+    async def look():
+        store = MemoryStore()
+        data = (GOLDEN / "v1.jsonl").read_bytes()
+        for version in (0, 2, 99):
+            with pytest.raises(StoreError) as caught:
+                await import_journal(store, data.replace(b'"schema":1', b'"schema":%d' % version, 1))
+            assert caught.value.kind == "schema"
+        assert list(await store.entries()) == []
+
+    asyncio.run(look())
+
+
+def test_a_missing_folder_and_a_read_only_file_are_said(path, tmp_path):
+    result = asyncio.run(fly(SqliteStore(tmp_path / "no" / "such" / "s.db")))
+    assert (result.cause.source, result.cause.metrics["kind"]) == ("store", "unavailable")
+
+    async def read_only():
+        store = SqliteStore(path)
+        store._connection().execute("PRAGMA query_only = ON")
+        result = await fly(store, "another")
+        await store.close()
+        return result
+
+    result = asyncio.run(read_only())
+    assert (result.cause.source, result.cause.metrics["kind"]) == ("store", "read_only")
+    assert asyncio.run(whole(path))
+
+
+async def whole(path):
+    store = SqliteStore(path)
+    for session in ("hurt", "well"):
+        await read_journal(store, session)
+    await store.close()
+    return True
+
+
+def test_a_full_disk_ends_the_run_and_leaves_the_file_whole(path):
+    async def fill():
+        store = SqliteStore(path)
+        connection = store._connection()
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+        result = await fly(store, "big", turns=18)
+        await store.close()
+        return result
+
+    result = asyncio.run(fill())
+    assert (result.state, result.outcome) == (AgentState.ERROR, LoopOutcome.FAILED)
+    assert (result.cause.source, result.cause.metrics["kind"]) == ("store", "full")
+    assert result.text
+    assert asyncio.run(whole(path))
+
+    async def go_on():
+        store = SqliteStore(path)
+        agent = Agent(model=ScriptedModel([say("there is room again")]), tools=[act], store=store, unbounded=True)
+        result = await agent.resume("big")
+        await store.close()
+        return result
+
+    assert asyncio.run(go_on()).text == "there is room again"
+
+
+@pytest.mark.parametrize("seconds", [0.2, 3.0])
+def test_a_locked_database_is_waited_for_without_stopping_the_loop(path, seconds):
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(seconds, other.execute, ("ROLLBACK",))
+    timer.start()
+
+    async def scene():
+        ticks = 0
+
+        async def tick():
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.01)
+                ticks += 1
+
+        ticking = asyncio.create_task(tick())
+        store = SqliteStore(path, busy=1.0)
+        result = await fly(store, "patient")
+        ticking.cancel()
+        await store.close()
+        return result, ticks
+
+    result, ticks = asyncio.run(scene())
+    timer.join()
+    other.close()
+    if seconds < 1:
+        assert result.outcome is LoopOutcome.DONE
+    else:
+        assert (result.cause.source, result.cause.metrics["kind"]) == ("store", "locked")
+    assert ticks >= 4  # others had their turn meanwhile
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+
+def test_an_export_is_readable_and_comes_back_whole(path):
+    async def look():
+        store, other = SqliteStore(path), MemoryStore()
+        data = await export_journal(store, "well")
+        assert data.count(b"\n") == 1 + (await store.load("well"))[0].head
+        assert b"all done" in data
+        assert await import_journal(other, data) == "well"
+        assert (await read_journal(other, "well")).folded.result == (await show(store, "well")).folded.result
+        assert await export_journal(other, "well") == data
+        with pytest.raises(StoreError) as caught:
+            await import_journal(other, data)
+        assert caught.value.kind == "conflict"
+        assert await import_journal(other, data, session_id="copy") == "copy"
+        await store.close()
+        return data
+
+    data = asyncio.run(look())
+    lines = data.splitlines(keepends=True)
+    gone = data.replace(b"all done", b"all gone")
+    for wrong in (b"", b"{}", b"\xff\xfe", lines[0], b"".join(lines[:-1]), gone, data[:-9]):
+        with pytest.raises(StoreError) as caught:
+            asyncio.run(import_journal(MemoryStore(), wrong))
+        assert caught.value.kind in ("damaged", "schema")
+
+
+@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.name)
+def test_golden_journals_of_every_schema_are_read(golden):
+    async def look():
+        store = MemoryStore()
+        name = await import_journal(store, golden.read_bytes())
+        folded = (await read_journal(store, name)).folded
+        assert folded.unread == []
+        assert folded.result.outcome is LoopOutcome.DONE
+        assert folded.result.text == "two files were sent"
+        assert [message.role for message in folded.messages][:3] == ["user", "assistant", "tool_result"]
+        assert folded.session.totals.tool_calls == 4
+        assert [call.name for call in folded.result.unknown_effects] == ["send"]
+
+    asyncio.run(look())
+
+
+def test_prune_removes_what_is_old_and_done(path):
+    async def look():
+        store = SqliteStore(path)
+        lease = await store.claim("held", "somebody|1|2|3")
+        assert await prune(store, older_than=3600) == []
+        gone = await prune(store, older_than=-1)
+        assert sorted(gone) == ["hurt", "well"]
+        assert [entry.session_id for entry in await store.entries()] == ["held"]
+        await store.release(lease)
+        await store.close()
+
+    asyncio.run(look())
