@@ -19,8 +19,8 @@ venv: .venv/.stamp ## create .venv with the pinned development set and glidepath
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: venv ## run the first example
-	$(BIN)/python examples/first_agent.py
+demo: venv ## an agent on the embedded model: no key, no account
+	@$(BIN)/glidepath demo
 
 test: venv lint ## lint, then the whole suite under coverage, then the coverage bars
 	@sh scripts/install_test_programs.sh

@@ -1,9 +1,11 @@
 """Models for the tests of the command line, named as python:flights:NAME."""
 
 from glidepath.errors import RefusedError, RejectedError
+from glidepath.messages import Usage
 from glidepath.testing import ScriptedModel, call, fail, hang, refuse, say, truncated
 
 PRICE = ("3", "15")
+USED = Usage(input=200, output=20)  # whatever the tools are described as, the screens stay the same
 
 
 def hello():
@@ -14,13 +16,16 @@ def looks():
     return ScriptedModel(
         [call("list", path=".").with_text("Let me look around.\n"), say("There is one file:\n\n- notes.txt")],
         price=PRICE,
+        usage=USED,
     )
 
 
 def waits():
     """Looks, then begins an answer that never ends: the screen stands still."""
     return ScriptedModel(
-        [call("list", path=".").with_text("Let me look around.\n"), hang("I found one file, and in it ")], price=PRICE
+        [call("list", path=".").with_text("Let me look around.\n"), hang("I found one file, and in it ")],
+        price=PRICE,
+        usage=USED,
     )
 
 
@@ -71,3 +76,21 @@ NOT_A_MODEL = 3
 
 def crashes():
     raise OSError("no such thing")
+
+
+def chat():
+    return ScriptedModel(
+        [
+            call("list", path=".").with_text("Let me look around."),
+            say("There is one file:\n\n- `notes.txt`\n\nA **bold** move."),
+            call("shell", command="echo from the shell"),
+            lambda request: say("It says: " + request.messages[-1].text),
+            hang("This will take "),
+        ],
+        price=PRICE,
+        usage=USED,
+    )
+
+
+def demo():
+    return ScriptedModel([call("atlas", city="Lisbon"), say("The atlas says that Lisbon is the capital of Portugal.")])

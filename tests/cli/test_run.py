@@ -339,7 +339,7 @@ def test_help_imports_nothing_of_the_runtime(tmp_path):
 # --- without the extra ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("argv", "module"), [(["completion", "bash"], "shtab")])
+@pytest.mark.parametrize(("argv", "module"), [(["completion", "bash"], "shtab"), (["chat", *HELLO], "textual")])
 def test_a_command_without_its_package_says_which_extra_to_install(tmp_path, monkeypatch, argv, module):
     monkeypatch.setitem(sys.modules, module, None)
     ran = glidepath(*argv, folder=tmp_path)

@@ -28,10 +28,12 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
             "no model is named: pass --model NAME, set GLIDEPATH_MODEL, or write model = ... into glidepath.toml; "
             "`glidepath models` lists what there is, `glidepath demo` needs none"
         )
-    fields["model"] = make_model(name, world)
+    trusted = not settings.lies_here("model") or model is not None
+    fields["model"] = make_model(name, world, keyed=trusted)
     fields["tools"] = make_tools(settings, world)
     if fields.get("fallback_models"):
-        fields["fallback_models"] = tuple(make_model(other, world) for other in fields["fallback_models"])
+        keyed = not settings.lies_here("fallback_models")
+        fields["fallback_models"] = tuple(make_model(one, world, keyed=keyed) for one in fields["fallback_models"])
     return Agent(**fields)
 
 
@@ -55,8 +57,12 @@ def config_fields(settings: Settings) -> dict[str, Any]:
 # --- by name ------------------------------------------------------------------------------------------------------
 
 
-def make_model(name: str, world: World) -> Any:
-    """The model a name stands for: `python:package.module:attribute`, or a provider's `provider:name`."""
+def make_model(name: str, world: World, *, keyed: bool = True) -> Any:
+    """The model a name stands for: `python:package.module:attribute`, or a provider's `provider:name`.
+
+    GLIDEPATH_API_KEY is the key of a compatible server. Without `keyed` it is not sent: whoever wrote the address may
+    be a stranger.
+    """
     if name.startswith("python:"):
         found = find_object(name, world)
         if isinstance(found, type) or not callable(getattr(found, "stream", None)):
@@ -67,7 +73,8 @@ def make_model(name: str, world: World) -> Any:
     resolve = getattr(models, "resolve", None)
     if resolve is None:
         raise ConfigurationError(f"model {name!r}: only python:MODULE:ATTRIBUTE is available in this version")
-    return resolve(name)
+    key = world.environ.get("GLIDEPATH_API_KEY") if keyed and name.startswith("openai-compatible:") else None
+    return resolve(name) if key is None else resolve(name, api_key=key)
 
 
 def _called(factory: Any, name: str) -> Any:

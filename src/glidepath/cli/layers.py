@@ -46,6 +46,10 @@ class Settings:
         """True when a person said it, in whatever way."""
         return key in self.known and self.known[key].origin != "default"
 
+    def lies_here(self, key: str) -> bool:
+        """True when this was said by a file that nobody named: it merely lies in the current folder."""
+        return self.found and self.file is not None and self.origin(key).startswith(self.file.name)
+
     def origin(self, key: str) -> str:
         """Who said so."""
         return self.known[key].origin if key in self.known else "default"
@@ -231,11 +235,11 @@ def _check(settings: Settings) -> None:
             raise ConfigurationError(f"{key} ({settings.origin(key)}) has no effect without {partner}: {why}")
     for key in ("model", "fallback_models", "tools"):
         value = settings.get(key)
-        if not settings.found or value is None or settings.file is None:
+        if not settings.lies_here(key) or value is None or settings.file is None:
             continue
         listed = (value,) if isinstance(value, str) else value
         code = [name for name in listed if name.startswith("python:")]
-        if code and settings.origin(key).startswith(settings.file.name):
+        if code:
             raise ConfigurationError(
                 f"{settings.file.name}: {key}: {code[0]!r} would run code because of a file that merely lies here; "
                 f"say --config {settings.file.name} if you trust it"

@@ -53,11 +53,13 @@ def workspace_tools(
 def _read(workspace: Workspace) -> Tool:
     def read(
         path: Annotated[str, Meta(description="a file in the workspace, such as src/main.py")],
-        first_line: int = 1,
-        lines: int = 500,
+        first_line: Annotated[int | None, Meta(description="where to begin; 1 unless given")] = None,
+        lines: Annotated[int | None, Meta(description="how many lines; 500 unless given")] = None,
     ) -> str:
         """Read lines of a text file."""
-        return files.read_file(workspace, path, first_line, lines)
+        return files.read_file(
+            workspace, path, 1 if first_line is None else first_line, 500 if lines is None else lines
+        )
 
     return tool(read, read_only=True, idempotent=True)
 
@@ -66,10 +68,10 @@ def _list(workspace: Workspace) -> Tool:
     def list_(
         path: str = ".",
         pattern: Annotated[str | None, Meta(description="only names like this, such as *.py")] = None,
-        depth: Annotated[int, Meta(description="how many folders deep, 1 to 10")] = 1,
+        depth: Annotated[int | None, Meta(description="how many folders deep, 1 to 10; 1 unless given")] = None,
     ) -> str:
         """List the files and folders in a folder of the workspace."""
-        return files.list_folder(workspace, path, pattern, depth)
+        return files.list_folder(workspace, path, pattern, 1 if depth is None else depth)
 
     return tool(list_, name="list", read_only=True, idempotent=True)
 
@@ -133,9 +135,9 @@ def _shell(workspace: Workspace, choice: SandboxChoice | Sandbox, approval: bool
 
     async def shell(
         command: str,
-        seconds: Annotated[float, Meta(description="how long it may take, at most 600")] = _SHELL_SECONDS,
+        seconds: Annotated[float | None, Meta(description="seconds it may take, at most 600; 120 unless given")] = None,
     ) -> str:
-        limit = min(max(seconds, 0.1), _MOST_SHELL_SECONDS)
+        limit = min(max(_SHELL_SECONDS if seconds is None else seconds, 0.1), _MOST_SHELL_SECONDS)
         return await run_command(workspace, sandbox, command, limit)
 
     return tool(shell, description=described(sandbox), exclusive=True, requires_approval=approval)

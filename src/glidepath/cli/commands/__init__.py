@@ -6,6 +6,8 @@ module and give it a line here.
 
 COMMANDS: dict[str, str] = {
     "run": "give an agent one task and print its answer",
+    "chat": "talk with an agent in a full-screen terminal",
+    "demo": "see an agent fly on the embedded model, no key needed",
     "models": "list model providers, fetch the embedded model",
     "sim": "fly your configuration against misbehaving models and tools",
     "config": "show, check and describe the configuration",

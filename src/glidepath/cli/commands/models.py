@@ -67,6 +67,8 @@ def _pull(name: str, world: World) -> int:
     fetch: Any = getattr(models, "pull", None)
     if fetch is None:
         raise ConfigurationError("the embedded model is not available in this version")
-    path = fetch(name)
+    from glidepath.cli.commands.demo import progress_line
+
+    path = fetch(name, progress=progress_line(world))
     world.stdout.write(f"{path}\n")
     return 0

@@ -1,0 +1,1 @@
+"""The full-screen chat: a conversation, its slash commands, and the screen around them."""

@@ -1,0 +1,305 @@
+"""The screen of the chat."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import events as keys
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Input, Markdown, Static
+
+from glidepath.cli.approval import question
+from glidepath.cli.chat.talk import Talk
+from glidepath.cli.screens import ending
+from glidepath.cli.status import arguments_line, clip, closing_line, status_line
+from glidepath.errors import ConfigurationError
+from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded, StreamChunk, ToolEnded, ToolStarted
+from glidepath.outcome import PendingCall
+from glidepath.run import Decision, approve, deny
+
+__all__ = ["ChatApp"]
+
+_TICK = 0.25
+_LANDING = 3.0
+_RESULT_LINES = 6
+_WIDE = 60
+_STYLE = """
+Screen { layout: vertical; }
+#log { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
+#status { height: 1; padding: 0 1; background: $primary-background; color: $text; }
+#prompt { border: none; height: 1; padding: 0 1; }
+#line { height: 1; color: $text-muted; }
+.you { margin: 1 0 0 0; color: $accent; text-style: bold; }
+.model { margin: 0; padding: 0; }
+.note { color: $text-muted; margin: 0 0 1 0; }
+.tool { color: $text-muted; border-left: thick $primary; padding: 0 1; margin: 0 0 1 0; }
+.failed { border-left: thick $error; }
+.ask { border: round $warning; padding: 0 1; margin: 0 0 1 0; }
+Markdown { margin: 0; padding: 0; }
+"""
+_WELCOME = "Say something, or type /help. Esc interrupts a turn, Ctrl-D leaves."
+
+
+class ChatApp(App[int]):
+    """Shows a `Talk`. Its return value is the exit code."""
+
+    CSS = _STYLE
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "interrupt", "Interrupt", priority=True),
+        Binding("ctrl+c", "stop", "Stop", priority=True),
+        Binding("ctrl+d", "leave", "Leave", priority=True),
+        Binding("pageup", "page(-1)", show=False, priority=True),
+        Binding("pagedown", "page(1)", show=False, priority=True),
+    ]
+
+    def __init__(self, talk: Talk) -> None:
+        super().__init__()
+        self.talk = talk
+        self._reply: Markdown | None = None
+        self._writer: Any = None
+        self._cards: dict[str, tuple[Static, str]] = {}
+        self._asked: asyncio.Future[str] | None = None
+        self._waiting: list[str] = []
+        self._leaving = False
+        self._flight: asyncio.Task[None] | None = None
+        self._goodbye: asyncio.Task[None] | None = None
+
+    # --- layout ---------------------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        """The log, the status line, the prompt."""
+        yield VerticalScroll(id="log")
+        yield Static("", id="status", markup=False)
+        yield Input(placeholder="Message, or /help", id="prompt", select_on_focus=False)
+
+    async def on_mount(self) -> None:
+        """Say hello, and listen to signals."""
+        self._pane.can_focus = False
+        self._pane.anchor()
+        self.query_one("#prompt", Input).focus()
+        await self._note(f"{self.talk.model}\n{_WELCOME}")
+        self.set_interval(_TICK, self._draw)
+        self._draw()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with contextlib.suppress(ValueError, RuntimeError):  # not the main thread: nobody sends us signals
+                loop.add_signal_handler(number, self._terminated, number)
+
+    def on_unmount(self) -> None:
+        """Listen no more."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with contextlib.suppress(ValueError, RuntimeError):
+                loop.remove_signal_handler(number)
+
+    @property
+    def _pane(self) -> VerticalScroll:
+        return self.query_one("#log", VerticalScroll)
+
+    def _draw(self) -> None:
+        width = max(self.size.width - 2, 8)
+        hint = ""
+        if self.talk.busy and width > _WIDE:
+            hint = "  Esc to interrupt"
+        line = self.talk.idle_line(width)
+        if self.talk.busy:
+            line = status_line(self.talk.status, width - len(hint), separator=" \u00b7 ")
+        text = Text(line + hint.rjust(width - len(line)) if hint else line)
+        for place in self.query("#status").results(Static):  # none any more when the screen is being closed
+            place.update(text)
+
+    async def _add(self, widget: Widget) -> None:
+        if not self.is_running or not self._pane.is_attached:
+            return
+        await self._pane.mount(widget)
+
+    async def _note(self, text: str, kind: str = "note") -> None:
+        await self._add(Static(Text(text), classes=kind, markup=False))
+
+    # --- what the person does -------------------------------------------------------------------------------------
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """A line was typed: an answer to a question, a command, or something to say."""
+        text = event.value.strip()
+        event.input.value = ""
+        self._leaving = False
+        self._pane.anchor()  # whoever says something wants to see the answer
+        if self._asked is not None and not self._asked.done():
+            self._asked.set_result(text)
+        elif text.startswith("/"):
+            await self._command(text)
+        elif text and self.talk.busy:
+            self._waiting.append(text)
+            await self._note("(sent when this turn is over)")
+        elif text:
+            self._flight = asyncio.create_task(self._turns(text), name="glidepath-chat-turn")
+
+    async def _command(self, line: str) -> None:
+        if line in ("/quit", "/exit", "/q"):
+            await self.action_leave()
+            return
+        await self._note(f"> {line}", "you")
+        if line == "/clear" and not self.talk.busy:
+            self.talk.clear()
+            await self._pane.remove_children()
+            await self._note(_WELCOME)
+            return
+        try:
+            await self._note(self.talk.command(line))
+        except ConfigurationError as error:
+            await self._note(str(error))
+        self._draw()
+
+    async def action_interrupt(self) -> None:
+        """Esc: stop the turn, keep what was said."""
+        self._waiting.clear()
+        if self.talk.interrupt("Esc") and self._asked is not None and not self._asked.done():
+            self._asked.cancel()
+
+    async def action_stop(self) -> None:
+        """Ctrl-C: as Esc; twice with nothing in flight, leave."""
+        if self.talk.busy:
+            await self.action_interrupt()
+        elif self._leaving:
+            self.exit(0)
+        else:
+            self._leaving = True
+            await self._note("Ctrl-C again to leave.")
+
+    async def action_leave(self) -> None:
+        """Ctrl-D: leave; a turn in flight is stopped."""
+        await self._leave(0, "left")
+
+    async def _leave(self, code: int, why: str) -> None:
+        """Land what flies, then go: a run that was stopped is over in a moment."""
+        self._waiting.clear()
+        self.talk.interrupt(why)
+        if self._asked is not None and not self._asked.done():
+            self._asked.cancel()
+        if self._flight is not None and not self._flight.done():
+            await asyncio.wait([self._flight], timeout=_LANDING)
+        self.exit(code)
+
+    def action_page(self, way: int) -> None:
+        """Page up and down in the log."""
+        if way < 0:
+            self._pane.scroll_page_up(animate=False)
+        else:
+            self._pane.scroll_page_down(animate=False)
+
+    def _terminated(self, number: int) -> None:
+        self._goodbye = asyncio.create_task(self._leave(128 + number, signal.Signals(number).name))
+
+    # --- a turn ---------------------------------------------------------------------------------------------------
+
+    async def _turns(self, text: str) -> None:
+        while True:
+            await self._turn(text)
+            if not self._waiting or not self.is_running:
+                return
+            text = self._waiting.pop(0)
+
+    async def _turn(self, text: str) -> None:
+        await self._note(f"> {text}", "you")
+        try:
+            result = await self.talk.turn(text, self._show, self._decide)
+        except ConfigurationError as error:
+            await self._note(str(error))
+            return
+        finally:
+            await self._end_reply()
+        words = ending(result)
+        if words:
+            await self._note(words)
+        await self._note(closing_line(result, max(self.size.width - 4, 8)).replace(" | ", " \u00b7 "))
+        self._draw()
+
+    async def _show(self, event: Event) -> None:
+        if not self.is_running:
+            return
+        if isinstance(event, StreamChunk):
+            if event.text and not event.thinking:
+                await self._write(event.text)
+        elif isinstance(event, AttemptDiscarded):
+            reply = self._reply
+            await self._end_reply()
+            if reply is not None:
+                await reply.remove()
+        elif isinstance(event, MessageAdded) and event.message.role == "assistant":
+            await self._end_reply()
+        elif isinstance(event, ToolStarted):
+            await self._open_card(event)
+        elif isinstance(event, ToolEnded):
+            await self._close_card(event)
+        elif isinstance(event, GuardTripped):
+            await self._note(f"{event.guard}: {event.reason}")
+        self._draw()
+
+    async def _write(self, text: str) -> None:
+        if self._reply is None:
+            self._reply = Markdown("", classes="model")
+            await self._add(self._reply)
+            self._writer = Markdown.get_stream(self._reply)
+        await self._writer.write("".join(sign for sign in text if sign.isprintable() or sign in "\n\t"))
+
+    async def _end_reply(self) -> None:
+        if self._writer is not None:
+            writer, self._writer, self._reply = self._writer, None, None
+            await writer.stop()
+
+    async def _open_card(self, event: ToolStarted) -> None:
+        await self._end_reply()
+        title = f"{event.tool_name} {arguments_line(event.arguments)}".rstrip()
+        card = Static(Text(self._clip(title)), classes="tool", markup=False)
+        self._cards[event.call_id] = (card, title)
+        await self._add(card)
+
+    async def _close_card(self, event: ToolEnded) -> None:
+        card, title = self._cards.pop(event.call_id, (None, event.tool_name))
+        if card is None:
+            card = Static("", classes="tool", markup=False)
+            await self._add(card)
+        lines = event.result.text.splitlines()
+        shown = [self._clip(line) for line in lines[:_RESULT_LINES]]
+        if len(lines) > _RESULT_LINES:
+            shown.append(f"... {len(lines) - _RESULT_LINES} more lines")
+        text = Text(self._clip(title), style="bold")
+        text.append("\n" + "\n".join(shown), style="not bold")
+        card.update(text)
+        card.set_class(event.result.is_error, "failed")
+
+    def _clip(self, text: str) -> str:
+        return clip(text, max(self.size.width - 7, 8))
+
+    async def _decide(self, pending: Sequence[PendingCall]) -> Mapping[str, Decision]:
+        decisions: dict[str, Decision] = {}
+        for waiting in pending:
+            await self._note(f"{question(waiting).strip()}\n\ny allows it, n does not; or say why not.", "ask")
+            self._draw()
+            self._asked = asyncio.get_running_loop().create_future()
+            try:
+                word = await self._asked
+            except asyncio.CancelledError:
+                return decisions  # Esc: the turn is over
+            finally:
+                self._asked = None
+            if word.lower() in ("y", "yes"):
+                decisions[waiting.call.id] = approve()
+            else:
+                decisions[waiting.call.id] = deny("" if word.lower() in ("", "n", "no") else word)
+        return decisions
+
+    async def on_key(self, event: keys.Key) -> None:
+        """Whatever has the focus, typing goes to the prompt."""
+        prompt = self.query_one("#prompt", Input)
+        if self.focused is not prompt and event.is_printable:
+            prompt.focus()

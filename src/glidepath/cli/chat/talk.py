@@ -1,0 +1,167 @@
+"""A conversation, without a screen: the session, the agent of the moment, and the turn in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from glidepath.agent import Agent
+from glidepath.cli.assemble import make_agent
+from glidepath.cli.layers import Settings
+from glidepath.cli.status import Status, clip, figure, money
+from glidepath.cli.world import World
+from glidepath.context import CharEstimator, Compact, sizer
+from glidepath.events import Event
+from glidepath.outcome import LoopOutcome, PendingCall, RunResult
+from glidepath.run import CancelToken, Decision
+from glidepath.sessions import Session
+
+__all__ = ["COMMANDS", "Talk"]
+
+COMMANDS = {
+    "help": "what you can type",
+    "status": "what this conversation has used",
+    "model": "show the model, or change it: /model NAME",
+    "tools": "the tools the model may call",
+    "compact": "make the conversation shorter for the model",
+    "clear": "begin a new conversation",
+    "quit": "leave",
+}
+"""Every slash command with its line in /help."""
+
+Show = Callable[[Event], Awaitable[None]]
+Decide = Callable[[Sequence[PendingCall]], Awaitable[Mapping[str, Decision]]]
+
+
+class Talk:
+    """One conversation. `turn` says something to the agent; the slash commands answer with text."""
+
+    def __init__(self, settings: Settings, world: World) -> None:
+        self._settings = settings
+        self._world = world
+        self.agent: Agent = make_agent(settings, world)
+        self.model = str(settings.get("model"))
+        self.session = Session()
+        self.status = Status(self.agent.config.limits, world.now)
+        self.status.phase = "ready"
+        self._token: CancelToken | None = None
+
+    @property
+    def busy(self) -> bool:
+        """True while a turn is in flight."""
+        return self._token is not None
+
+    def interrupt(self, why: str) -> bool:
+        """Stop the turn in flight and keep its text; False when there is none."""
+        if self._token is None:
+            return False
+        self._token.cancel(why)
+        return True
+
+    async def turn(self, text: str, show: Show, decide: Decide) -> RunResult:
+        """Say something, show what happens, and ask about calls that wait for a person until the run has ended."""
+        token = self._token = CancelToken()
+        self.status.restart()
+        try:
+            stream = self.agent.stream(text, session=self.session, cancel=token)
+            while True:
+                async with stream:
+                    async for event in stream:
+                        self.status.hear(event)
+                        await show(event)
+                result = stream.result
+                if result.outcome is not LoopOutcome.PAUSED or token.cancelled:
+                    return result
+                self.status.phase = "your decision"
+                decisions = await decide(result.pending)
+                if token.cancelled:
+                    return result
+                stream = self.agent.stream(resume=self.session, decisions=decisions, cancel=token)
+        finally:
+            self._token = None
+            self.status.phase = "ready"
+
+    def idle_line(self, width: int) -> str:
+        """What is worth saying while nothing flies."""
+        totals = self.session.totals
+        parts = ["ready", f"{figure(totals.usage.total)} tokens", "" if totals.cost is None else money(totals.cost)]
+        line = " \u00b7 ".join(part for part in parts if part)
+        full = f"{line} \u00b7 {self.model}"
+        return full if len(full) <= width else clip(line, width)
+
+    # --- slash commands -------------------------------------------------------------------------------------------
+
+    def command(self, line: str) -> str:
+        """What a slash command answers."""
+        name, _, rest = line[1:].partition(" ")
+        if name not in COMMANDS:
+            from glidepath.tools import closest
+
+            meant = closest(name, COMMANDS)
+            return f"There is no /{name}." + (f" Did you mean /{meant}?" if meant else " Type /help.")
+        answers: dict[str, Callable[[str], str]] = {
+            "help": self._help,
+            "status": self._status,
+            "model": self._model,
+            "tools": self._tools,
+            "compact": self._compact,
+        }
+        return answers[name](rest.strip()) if name in answers else ""
+
+    def _help(self, _: str) -> str:
+        wide = max(map(len, COMMANDS)) + 1
+        lines = [f"/{name:<{wide}} {text}" for name, text in COMMANDS.items()]
+        return "\n".join(
+            [*lines, f"{'Esc':<{wide + 1}} interrupt the turn, keep its text", f"{'Ctrl-D':<{wide + 1}} leave"]
+        )
+
+    def _status(self, _: str) -> str:
+        totals = self.session.totals
+        parts = [f"{totals.runs} turns of yours, {totals.iterations} of the model, {totals.tool_calls} tool calls"]
+        parts.append(
+            f"{figure(totals.usage.total)} tokens" + ("" if totals.cost is None else f", {money(totals.cost)}")
+        )
+        parts.append(f"about {figure(self._size())} tokens are sent with the next message")
+        parts.append(f"model {self.model}")
+        return "\n".join(parts)
+
+    def _model(self, name: str) -> str:
+        if not name:
+            return f"The model is {self.model}. /model NAME changes it."
+        if self.busy:
+            return "A turn is in flight: Esc interrupts it."
+        self.agent = make_agent(self._settings, self._world, model=name)
+        self.model = name
+        return f"From now on {name} answers."
+
+    def _tools(self, _: str) -> str:
+        tools = self.agent.config.tools
+        if not tools:
+            return "The model has no tools: leave, and say --tools read,list,grep."
+        wide = max(len(tool.name) for tool in tools)
+        rows = []
+        for tool in tools:
+            asks = " (asks you first)" if tool.requires_approval else ""
+            rows.append(f"{tool.name:<{wide}}  {tool.description.splitlines()[0] if tool.description else ''}{asks}")
+        return "\n".join(rows)
+
+    def _compact(self, _: str) -> str:
+        if self.busy:
+            return "A turn is in flight: Esc interrupts it."
+        messages = self.session.messages
+        size = sizer(CharEstimator())
+        sizes = [size(message) for message in messages]
+        before = sum(sizes)
+        shaped = Compact().shape(messages, sizes, before // 2, [0] if messages else [])
+        if not shaped.dropped:
+            return "There is nothing to leave out."
+        messages[:] = list(shaped.messages)
+        return f"{shaped.dropped} messages left out: about {figure(before)} tokens became {figure(self._size())}."
+
+    def _size(self) -> int:
+        size: Callable[[Any], int] = sizer(CharEstimator())
+        return sum(size(message) for message in self.session.messages)
+
+    def clear(self) -> None:
+        """Begin a new conversation."""
+        self.session = Session()

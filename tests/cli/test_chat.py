@@ -1,0 +1,215 @@
+"""The chat without a terminal: what each key and command does."""
+
+import asyncio
+
+import pytest
+
+from glidepath.cli.chat.app import ChatApp
+from glidepath.cli.chat.talk import COMMANDS, Talk
+from glidepath.cli.layers import gather
+from glidepath.cli.parser import make_parser
+from glidepath.cli.world import World
+
+from .shell_user import glidepath
+
+
+def talk(tmp_path, name="chat", *argv):
+    glidepath("--version", folder=tmp_path)  # the folder of the models is on the path
+    options = make_parser(["chat"]).parse_args(
+        ["chat", "--model", f"python:flights:{name}", "--tools", "list,shell", *argv]
+    )
+    world = World(environ={}, folder=tmp_path, now=lambda: 0.0)
+    return Talk(gather(options, world), world)
+
+
+def play(tmp_path, script, name="chat", *argv):
+    """Open the chat, let the script use it, and give back the app."""
+    app = ChatApp(talk(tmp_path, name, *argv))
+
+    async def run():
+        async with app.run_test(size=(80, 30)) as pilot:
+            await script(app, pilot)
+        if app._flight is not None:
+            await asyncio.wait_for(app._flight, 10)
+        return app
+
+    return asyncio.run(run())
+
+
+def shown(app):
+    return "\n".join(str(widget.render()) for widget in app.query("#log > Static"))
+
+
+def users(app):
+    return [message.text for message in app.talk.session.messages if message.role == "user"]
+
+
+async def say(app, pilot, text, until=lambda app: not app.talk.busy):
+    app.query_one("#prompt").value = text
+    await pilot.press("enter")
+    for _ in range(400):
+        await pilot.pause(0.01)
+        if until(app):
+            return
+    raise AssertionError(f"it never happened: {shown(app)}")
+
+
+def test_a_conversation_goes_on_from_message_to_message(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "what is here?")
+        await say(app, pilot, "run it", lambda app: app._asked is not None)
+        await say(app, pilot, "y")
+        assert app.talk.session.totals.runs >= 2
+        roles = [message.role for message in app.talk.session.messages]
+        assert roles.count("user") == 2
+        assert "It says: from the shell" in app.talk.session.messages[-1].text
+
+    play(tmp_path, script, "chat", "--sandbox", "off")
+
+
+def test_no_denies_and_the_model_is_told_why(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "what is here?")
+        await say(app, pilot, "run it", lambda app: app._asked is not None)
+        await say(app, pilot, "not today")
+        assert "not today" in app.talk.session.messages[-2].text
+
+    play(tmp_path, script)
+
+
+def test_escape_interrupts_the_turn_and_the_text_stays(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "hi", lambda app: app.talk.status.phase == "writing")
+        await pilot.press("escape")
+        for _ in range(200):
+            await pilot.pause(0.01)
+            if not app.talk.busy:
+                break
+        assert "cancelled: Esc" in shown(app)
+        assert app.is_running
+
+    play(tmp_path, script, "waits")
+
+
+def test_escape_at_a_question_ends_the_turn(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "go", lambda app: app._asked is not None)
+        await pilot.press("escape")
+        for _ in range(200):
+            await pilot.pause(0.01)
+            if not app.talk.busy:
+                break
+        assert not app.talk.busy
+        assert not (tmp_path / "made.txt").exists()
+
+    play(tmp_path, script, "shell")
+
+
+def test_what_is_typed_during_a_turn_is_sent_after_it(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "go", lambda app: app._asked is not None)
+        app._waiting.append("and then?")
+        await say(app, pilot, "n", lambda app: len(users(app)) == 2 and not app.talk.busy)
+        assert users(app) == ["go", "and then?"]
+
+    play(tmp_path, script, "shell")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("/help", "interrupt the turn"),
+        ("/status", "0 turns of yours"),
+        ("/tools", "shell  Run a shell command"),
+        ("/model", "The model is python:flights:chat"),
+        ("/compact", "nothing to leave out"),
+        ("/staus", "There is no /staus. Did you mean /status?"),
+        ("/model python:flights:NOPE", "no attribute 'NOPE'"),
+        ("/model python:flights:hello", "From now on python:flights:hello answers"),
+    ],
+)
+def test_slash_commands_answer(tmp_path, line, said):
+    async def script(app, pilot):
+        await say(app, pilot, line)
+        assert said in shown(app)
+
+    play(tmp_path, script)
+
+
+def test_another_model_goes_on_with_the_same_conversation(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "what is here?")
+        before = len(app.talk.session.messages)
+        await say(app, pilot, "/model python:flights:hello")
+        await say(app, pilot, "and you?")
+        assert app.talk.session.messages[-1].text == "Hello from the script."
+        assert len(app.talk.session.messages) == before + 2
+
+    play(tmp_path, script)
+
+
+def test_compact_leaves_the_middle_out(tmp_path):
+    here = talk(tmp_path)
+    from glidepath.messages import AssistantMessage, TextBlock, UserMessage
+
+    for number in range(40):
+        here.session.messages += [
+            UserMessage(f"question {number} " * 20),
+            AssistantMessage((TextBlock("answer " * 20),)),
+        ]
+    answer = here.command("/compact")
+    assert "messages left out" in answer
+    assert len(here.session.messages) < 50
+    assert here.session.messages[0].text.startswith("question 0")
+
+
+def test_clear_begins_anew_and_quit_leaves(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "what is here?")
+        await say(app, pilot, "/clear")
+        assert app.talk.session.messages == []
+        app.query_one("#prompt").value = "/quit"
+        await pilot.press("enter")
+        await pilot.pause()
+
+    assert play(tmp_path, script).return_value == 0
+
+
+def test_ctrl_c_twice_leaves(tmp_path):
+    async def script(app, pilot):
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        assert "Ctrl-C again to leave" in shown(app)
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+
+    assert play(tmp_path, script).return_value == 0
+
+
+def test_leaving_in_mid_turn_stops_the_run(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "hi", lambda app: app.talk.status.phase == "writing")
+        await pilot.press("ctrl+d")
+        await pilot.pause()
+
+    app = play(tmp_path, script, "waits")
+    assert not app.talk.busy
+
+
+def test_an_empty_line_says_nothing(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "   ")
+        assert app.talk.session.messages == []
+
+    play(tmp_path, script)
+
+
+def test_every_command_is_in_the_help(tmp_path):
+    text = talk(tmp_path).command("/help")
+    assert all(f"/{name}" in text for name in COMMANDS)
+
+
+def test_chat_in_a_pipe_says_what_to_do_instead(tmp_path):
+    ran = glidepath("chat", "--model", "python:flights:hello", folder=tmp_path)
+    assert ran.code == 2
+    assert "glidepath run" in ran.err

@@ -1,0 +1,135 @@
+"""What a terminal shows, at 40, 80 and 200 columns, compared with what was looked at and kept."""
+
+import re
+
+import pytest
+
+from .terminal import Terminal, compare
+
+pytestmark = pytest.mark.process
+WIDTHS = (40, 80, 200)
+
+
+def folder_of(tmp_path):
+    folder = tmp_path / "desk"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("one\n")
+    return folder
+
+
+def model(name):
+    return ("--model", f"python:flights:{name}")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_run_in_flight_and_after_a_second_ctrl_c(tmp_path, width):
+    argv = [
+        "run",
+        "what is here?",
+        *model("waits"),
+        "--workspace",
+        str(folder_of(tmp_path)),
+        "--max-budget-usd",
+        "0.50",
+    ]
+    with Terminal(width, tmp_path, *argv) as terminal:
+        compare(f"run-{width}", terminal.until("and in it", "2/50"))
+        terminal.type("C-c")
+        terminal.until("finishing up; Ctrl-C again to stop now")
+        terminal.type("C-c")
+        assert terminal.code() == 130
+        shown = settled(terminal.until("cancelled: Ctrl-C twice"))
+        estimated = re.sub(r"\d+ tokens (.) \$[\d.]+", r"N tokens \1 $N", shown)  # what a call that was cut is charged
+        compare(f"run-stopped-{width}", estimated)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_run_to_its_end(tmp_path, width):
+    argv = ["run", "what is here?", *model("looks"), "--workspace", str(folder_of(tmp_path))]
+    with Terminal(width, tmp_path, *argv) as terminal:
+        assert terminal.code() == 0
+        compare(f"run-done-{width}", settled(terminal.until("notes.txt", "tokens")))
+
+
+def settled(shown):
+    """The seconds a run really took are not the same every time."""
+    return re.sub(r"\d+:\d\d$", "0:00", shown, flags=re.MULTILINE)
+
+
+def test_the_status_line_is_gone_at_the_end_and_colors_can_be_off(tmp_path):
+    argv = ["run", "hi", *model("looks"), "--workspace", str(folder_of(tmp_path))]
+    with Terminal(80, tmp_path, *argv, NO_COLOR="1") as terminal:
+        assert terminal.code() == 0
+        shown = terminal.screen(colors=True)
+        assert "left" not in shown
+        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", shown), "a color"
+    with Terminal(81, tmp_path, *argv) as terminal:
+        assert terminal.code() == 0
+        assert re.search(r"\x1b\[[0-9;]*3[0-7]m", terminal.screen(colors=True))
+
+
+def test_a_person_approves_a_call_at_the_terminal(tmp_path):
+    desk = folder_of(tmp_path)
+    argv = ["run", "go", *model("shell"), "--workspace", str(desk), "--tools", "shell"]
+    with Terminal(80, tmp_path, *argv) as terminal:
+        terminal.until("The agent wants to call shell", "echo from the shell > made.txt", "allow it?")
+        terminal.type("y", "Enter")
+        assert terminal.code() == 0
+        terminal.until("Result: from the shell")
+    assert (desk / "made.txt").exists()
+
+
+def test_a_person_says_why_not(tmp_path):
+    desk = folder_of(tmp_path)
+    argv = ["run", "go", *model("shell"), "--workspace", str(desk), "--tools", "shell"]
+    with Terminal(80, tmp_path, *argv) as terminal:
+        terminal.until("allow it?")
+        terminal.type("too dangerous", "Enter")
+        assert terminal.code() == 0
+        terminal.until("too dangerous", "Result:")
+    assert not (desk / "made.txt").exists()
+
+
+def test_ctrl_c_at_the_question_leaves_the_run_paused(tmp_path):
+    argv = ["run", "go", *model("shell"), "--workspace", str(folder_of(tmp_path)), "--tools", "shell"]
+    with Terminal(80, tmp_path, *argv) as terminal:
+        terminal.until("allow it?")
+        terminal.type("C-c")
+        assert terminal.code() == 130
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_chat(tmp_path, width):
+    argv = ["chat", *model("chat"), "--workspace", str(folder_of(tmp_path)), "--tools", "list,shell"]
+    with Terminal(width, tmp_path, *argv, height=30) as terminal:
+        compare(f"chat-{width}", terminal.until("Ctrl-D", "ready"))
+        terminal.type("what is here?", "Enter")
+        compare(f"chat-answer-{width}", settled(terminal.until("notes.txt", "bold move", "ready")))
+        terminal.type("run it", "Enter")
+        compare(f"chat-approval-{width}", settled(terminal.until("y allows it", "your decision")))
+        terminal.type("y", "Enter")
+        terminal.until("It says: from the shell", "ready")
+        terminal.type("go on", "Enter")
+        compare(f"chat-flying-{width}", settled(terminal.until("This will take", "writing")))
+        terminal.type("Escape")
+        terminal.until("cancelled: Esc", "ready")
+        terminal.type("C-d")
+        assert terminal.code() == 0
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_demo(tmp_path, width):
+    with Terminal(width, tmp_path, "demo", *model("demo"), height=40) as terminal:
+        assert terminal.code() == 0
+        shown = terminal.until("glidepath models")
+    flat = " ".join(shown.split())
+    for pattern in (
+        r"tool atlas",
+        r"> What does the atlas say about Lisbon\?",
+        r"\u25b8 atlas Lisbon",
+        r"\u2514 Lisbon is the capital of Portugal",
+        r"The atlas says that Lisbon is the capital",
+        r"export ANTHROPIC_API_KEY",
+        r"glidepath run --model anthropic",
+    ):
+        assert re.search(pattern, flat), f"{pattern}\n{shown}"
