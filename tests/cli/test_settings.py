@@ -131,6 +131,15 @@ SAMPLES = sorted((ROOT / "config" / "samples").iterdir())
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_the_model_of_every_sample_can_be_named(path):
+    from glidepath.models import resolve
+
+    name = load(path)["model"][0]
+    if not name.startswith("local:"):
+        assert resolve(name, api_key="none").name
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_every_sample_loads(path, tmp_path):
     assert load(path)["model"][0]
     ran = glidepath("config", "show", "--origin", "--config", str(path), folder=tmp_path)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from glidepath.agent import Agent, ExecutionMode, Limits
+from glidepath.agent.discovery import available, installed
 from glidepath.cli.layers import Settings
 from glidepath.cli.settings import SETTINGS
 from glidepath.cli.world import World
@@ -34,6 +34,8 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
     if fields.get("fallback_models"):
         keyed = not settings.lies_here("fallback_models")
         fields["fallback_models"] = tuple(make_model(one, world, keyed=keyed) for one in fields["fallback_models"])
+    if fields.get("store"):
+        fields["store"] = make_store(fields["store"], world)
     return Agent(**fields)
 
 
@@ -136,14 +138,17 @@ def _installed(name: str, world: World) -> Tool:
 
     if name.startswith("python:"):
         found = find_object(name, world)
-    else:
-        points = {point.name: point for point in entry_points(group="glidepath.tools")}
-        if name not in points:
-            meant = closest(name, [*TOOL_NAMES, *points])
-            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join([*TOOL_NAMES, *sorted(points)])}"
-            raise ConfigurationError(f"tools: there is no tool {name!r}; {hint}")
-        try:
-            found = points[name].load()
-        except Exception as error:
-            raise ConfigurationError(f"tools: {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
-    return found if isinstance(found, Tool) else tool(found)
+        return found if isinstance(found, Tool) else tool(found)
+    meant = closest(name, TOOL_NAMES)
+    if meant is not None and name not in available("tools"):
+        raise ConfigurationError(f"tools: there is no tool {name!r}; did you mean {meant!r}?")
+    return installed("tools", name)  # type: ignore[no-any-return]
+
+
+def make_store(name: str, world: World) -> Any:
+    """The store a name stands for: a PostgreSQL address, or the path of an SQLite file."""
+    from glidepath.sessions import PostgresStore, SqliteStore
+
+    if name.startswith(("postgresql://", "postgres://")):
+        return PostgresStore(name)
+    return SqliteStore(world.folder / Path(name).expanduser())

@@ -76,7 +76,8 @@ class Talk:
                 decisions = await decide(result.pending)
                 if token.cancelled:
                     return result
-                stream = self.agent.stream(resume=self.session, decisions=decisions, cancel=token)
+                target = self.session if self.agent.config.store is None else self.session.id
+                stream = self.agent.stream(resume=target, decisions=decisions, cancel=token)
         finally:
             self._token = None
             self.status.phase = "ready"

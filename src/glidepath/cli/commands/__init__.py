@@ -7,6 +7,7 @@ module and give it a line here.
 COMMANDS: dict[str, str] = {
     "run": "give an agent one task and print its answer",
     "chat": "talk with an agent in a full-screen terminal",
+    "resume": "go on with a run that was stopped, limited, paused or killed",
     "demo": "see an agent fly on the embedded model, no key needed",
     "models": "list model providers, fetch the embedded model",
     "sim": "fly your configuration against misbehaving models and tools",

@@ -102,10 +102,18 @@ def _table(_: argparse.Namespace, world: World) -> int:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON has it."""
+    """The value as JSON has it, without a password in an address."""
     from glidepath import _wire
 
+    if isinstance(value, str):
+        return _masked(value)
     return _wire.plain(value, enc_hook=str)
+
+
+def _masked(text: str) -> str:
+    import re
+
+    return re.sub(r"(://[^/@:\s]*):[^@\s]*@", r"\1:***@", text)
 
 
 def _text(value: Any) -> str:
@@ -115,4 +123,4 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
         return ", ".join(value) or "none"
-    return str(plain(value)) if not isinstance(value, str) else value or "''"
+    return str(plain(value)) or "''"

@@ -7,6 +7,7 @@ the agent to finish up, the second stops it. SIGTERM stops it without another mo
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
@@ -14,7 +15,10 @@ from glidepath.cli.arguments import add_config_flags, add_setting_flags
 if TYPE_CHECKING:
     from glidepath.cli.layers import Settings
     from glidepath.cli.screens import Screen
+    from glidepath.cli.signals import Caught
     from glidepath.cli.world import World
+    from glidepath.outcome import RunResult
+    from glidepath.run import CancelToken
 
 __all__ = ["add_arguments", "execute", "fly"]
 
@@ -91,33 +95,86 @@ def make_screen(settings: Settings, agent: Any, world: World) -> Screen:
     return LiveScreen(world, Status(agent.config.limits, world.now), echo=echo, streaming=settings["streaming"])
 
 
-async def fly(agent: Any, task: str, screen: Screen, settings: Settings, world: World) -> int:
-    """The run itself, from the first event to the exit code."""
-    from glidepath.cli.approval import decide
+async def fly(
+    agent: Any,
+    task: str | None,
+    screen: Screen,
+    settings: Settings,
+    world: World,
+    *,
+    resume: str | None = None,
+    limits: Any = None,
+) -> int:
+    """The run itself, from the first event to the exit code; `resume` names the session to go on with."""
     from glidepath.cli.exits import exit_code
     from glidepath.cli.signals import catching
+    from glidepath.errors import ConfigurationError, StoreError
     from glidepath.outcome import LoopOutcome
     from glidepath.run import CancelToken
+    from glidepath.sessions import Session
 
     token = CancelToken()
+    session = resume or (Session().id if settings.get("store") else None)
+    ended = False
     with catching(token, screen.say) as caught:
         try:
-            stream = agent.stream(task, cancel=token)
-            while True:
-                result = await _consume(stream, screen, token)
-                if result.outcome is not LoopOutcome.PAUSED or caught.number is not None:
-                    break
-                decisions = await decide(result, screen, settings, world, caught)
-                if decisions is None:
-                    break
-                stream = agent.stream(resume=result, decisions=decisions, cancel=token)
+            if resume is None:
+                stream = agent.stream(task, session=session, cancel=token)
+            else:
+                stream = agent.stream(resume=resume, limits=limits, cancel=token)
+            result = await _fly_on(agent, stream, screen, settings, world, token, caught)
             screen.finish(result)
+            lost = result.cause is not None and result.cause.source == "store"
+            ended = result.outcome is LoopOutcome.DONE or lost
+        except ConfigurationError:
+            ended = True  # nothing was begun
+            raise
+        except StoreError as error:
+            screen.close()
+            raise ConfigurationError(str(error)) from None
         finally:
             screen.close()
+            if session is not None and not ended:
+                world.note(f"go on with: {resume_line(session, settings)}")
+            await _close_store(agent)
     return exit_code(result, caught.number)
 
 
-async def _consume(stream: Any, screen: Screen, token: Any) -> Any:
+async def _fly_on(
+    agent: Any, stream: Any, screen: Screen, settings: Settings, world: World, token: CancelToken, caught: Caught
+) -> RunResult:
+    """Until the run has ended, or waits for a decision that nobody is there to make."""
+    from glidepath.cli.approval import decide
+    from glidepath.outcome import LoopOutcome
+
+    while True:
+        result = await _consume(stream, screen, token)
+        if result.outcome is not LoopOutcome.PAUSED or caught.number is not None:
+            return result
+        decisions = await decide(result, screen, settings, world, caught)
+        if decisions is None:
+            return result
+        target = result if agent.config.store is None else result.session_id
+        stream = agent.stream(resume=target, decisions=decisions, cancel=token)
+
+
+def resume_line(session: str, settings: Settings) -> str:
+    """The command that goes on with a session: with what was said on this command line, and without a password."""
+    words = ["glidepath", "resume", session]
+    for key, flag in (("store", "--store"), ("model", "--model"), ("tools", "--tools")):
+        value = settings.get(key)
+        if value and settings.origin(key).startswith("flag"):
+            text = ",".join(value) if isinstance(value, tuple) else value
+            words += [flag, '"$GLIDEPATH_STORE"' if "://" in text and key == "store" else shlex.quote(text)]
+    return " ".join(words)
+
+
+async def _close_store(agent: Any) -> None:
+    if agent.config.store is not None:
+        await agent.config.store.close()
+
+
+async def _consume(stream: Any, screen: Screen, token: CancelToken) -> RunResult:
     async with stream:
         async for event in stream:
             try:
@@ -125,4 +182,5 @@ async def _consume(stream: Any, screen: Screen, token: Any) -> Any:
             except BrokenPipeError:
                 token.cancel("nobody reads the output any more")
                 raise
-    return stream.result
+    ended: RunResult = stream.result
+    return ended

@@ -1,0 +1,42 @@
+"""Go on with a run that was stopped, limited, paused or killed.
+
+It needs the store that the run was made with, and the same model and tools. The meters go on where they stood; a limit
+that you name here replaces the old one.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath resume` takes."""
+    parser.add_argument("session", help="the session's id, as the run said at its end")
+    add_setting_flags(parser)
+    add_config_flags(parser)
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Go on; the exit code says how it ended."""
+    import asyncio
+
+    from glidepath.cli.assemble import make_agent
+    from glidepath.cli.commands.run import fly, make_screen
+    from glidepath.cli.layers import gather
+    from glidepath.errors import ConfigurationError
+
+    settings = gather(options, world)
+    if not settings.get("store"):
+        raise ConfigurationError("resume needs the store that the run was made with: pass --store PATH")
+    agent = make_agent(settings, world)
+    limits = agent.config.limits if any(settings.said(key) for key in settings.known if key[:7] == "limits.") else None
+    screen = make_screen(settings, agent, world)
+    return asyncio.run(fly(agent, None, screen, settings, world, resume=options.session, limits=limits))
