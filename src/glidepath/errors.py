@@ -129,3 +129,22 @@ class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by th
         why = f": {result.cause.reason}" if result.cause else ""
         super().__init__(f"the run ended {result.state.name}/{result.outcome.name}{why}")
         self.result = result
+
+
+# --- speaking of other people's objects -------------------------------------------------------------------------
+
+
+def told(error: BaseException) -> str:
+    """Type and message of any exception, even of one that cannot say it."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
+def shown(value: object, limit: int = 200) -> str:
+    """The beginning of any object's repr, even of one that has none."""
+    try:
+        return repr(value)[:limit]
+    except Exception:
+        return f"a {type(value).__name__} that cannot be shown"

@@ -1,6 +1,7 @@
 """Every hook category: order, composition, what a crash, a hang and nonsense mean, and what is refused."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
@@ -530,3 +531,58 @@ async def test_an_observer_sees_the_events_it_asks_for_and_chunks_only_then():
     assert seen["some"] == [TurnEnded, RunEnded]
     assert StreamChunk not in seen["all"]
     assert set(seen["chunks"]) == {StreamChunk}
+
+
+# --- answers and errors that cannot even be shown -------------------------------------------------------------------
+
+
+class Unspeakable(Exception):  # noqa: N818
+    def __str__(self):
+        raise OSError("no words")
+
+
+class Faceless:
+    def __repr__(self):
+        raise OSError("no face")
+
+
+class Unreadable(Mapping):
+    def __getitem__(self, key):
+        raise OSError("no value")
+
+    def __iter__(self):
+        return iter(["n"])
+
+    def __len__(self):
+        return 1
+
+
+def unspeakable(self, context):
+    raise Unspeakable
+
+
+@pytest.mark.parametrize("method", [unspeakable, lambda self, context: Faceless()], ids=["error", "answer"])
+@pytest.mark.parametrize("hook", HOOKS)
+@virtual
+async def test_an_error_or_answer_that_cannot_be_shown_is_contained_like_any_other(hook, method):
+    result, _, recorder = await fly(SCRIPTS[hook], plugin(hook, method))
+    assert (result.outcome, result.text) == (LoopOutcome.DONE, "done")
+    if hook != "event_observer":
+        assert {event.effect for event in recorder.of(HookFailed)} == {EFFECTS[hook]}
+
+
+@virtual
+async def test_arguments_that_cannot_be_read_block_the_call():
+    replace = plugin("before_tool_call", lambda self, context: Replace(Unreadable()))
+    result, _, _ = await fly([call("work"), "done"], replace)
+    assert results(result) == [("work", "blocked", "Blocked: a guard of this tool failed.")]
+
+
+def test_a_plugin_whose_name_or_run_state_cannot_be_made_is_refused():
+    def leave(self):
+        raise SystemExit(3)
+
+    body = {"name": property(lambda self: {}["no name"]), "steering": nothing}
+    assert "name raised KeyError" in refused(body)
+    with pytest.raises(ConfigurationError, match=r"for_run\(\) raised SystemExit"):
+        Lineup([plugin("steering", nothing, for_run=leave)]).for_run()

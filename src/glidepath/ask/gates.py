@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
+from glidepath.errors import shown, told
 from glidepath.events import GateApplied, GateConflictResolved
 from glidepath.run import HookFault, opinion, report
 from glidepath.spi import Gate, GateContext, ToolSpec
@@ -103,15 +104,15 @@ def _as_gate(answer: Any) -> Gate:
         if isinstance(answer, AbstractSet):
             answer = Gate(allowed=frozenset(answer))
         if type(answer) is not Gate or not isinstance(answer.allowed, AbstractSet):
-            raise HookFault(f"tool_gate must return a Gate, a set of names or None, not {answer!r:.200}")
+            raise HookFault(f"tool_gate must return a Gate, a set of names or None, not {shown(answer)}")
         gate = replace(answer, allowed=frozenset(answer.allowed))
     except HookFault:
         raise
     except Exception as error:
-        raise HookFault(f"tool_gate answered something unreadable: {type(error).__name__}: {error}") from error
+        raise HookFault(f"tool_gate answered something unreadable: {told(error)}") from error
     if not all(isinstance(name, str) for name in gate.allowed):
         raise HookFault("tool_gate allows names only: a set of str")
     for field, kind in (("denial_reason", str), ("priority", int), ("required", bool), ("suppresses", bool)):
         if type(getattr(gate, field)) is not kind:
-            raise HookFault(f"Gate.{field} must be of type {kind.__name__}, not {getattr(gate, field)!r:.100}")
+            raise HookFault(f"Gate.{field} must be of type {kind.__name__}, not {shown(getattr(gate, field))}")
     return gate

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
+from glidepath.errors import told
 from glidepath.events import ContextShaped
 from glidepath.messages import AssistantMessage, Message, ReasoningBlock
 from glidepath.run import HookFault, opinion, report
@@ -108,4 +109,4 @@ def _usable(run: Run, answer: Any) -> tuple[Sequence[Message], int]:
             raise ValueError("a view without any message cannot be sent")
         return view, sum(map(run.plan.size_of, view))  # built unchecked, for speed: what cannot be measured is refused
     except Exception as error:
-        raise HookFault(f"{type(error).__name__}: {error}") from error
+        raise HookFault(told(error)) from error

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
+from glidepath.errors import shown
 from glidepath.events import ApprovalRequested, GuardTripped, HookFailed
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
@@ -344,11 +345,11 @@ def _shown(job: Job) -> ToolResultMessage:
 
 def _as_decision(answer: Any) -> AfterDecision:
     if type(answer) is not AfterDecision:
-        raise HookFault(f"after_tool_call must return an AfterDecision or None, not {answer!r:.200}")
+        raise HookFault(f"after_tool_call must return an AfterDecision or None, not {shown(answer)}")
     for field, kind in (("content", str), ("is_error", bool), ("terminate", bool)):
         value = getattr(answer, field)
         if value is not None and not isinstance(value, kind):
-            raise HookFault(f"AfterDecision.{field} must be of type {kind.__name__} or None, not {value!r:.100}")
+            raise HookFault(f"AfterDecision.{field} must be of type {kind.__name__} or None, not {shown(value)}")
     return answer
 
 

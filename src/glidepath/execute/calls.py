@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import replace
+from glidepath.errors import shown, told
 from glidepath.events import HookFailed
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall
@@ -249,9 +250,14 @@ def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
         raise said.fault
     decision = said.answer
     if not isinstance(decision, Allow | Replace | Block | Ask):
-        raise HookFault(f"before_tool_call must return Allow, Replace, Block, Ask or None, not {decision!r:.200}")
+        raise HookFault(f"before_tool_call must return Allow, Replace, Block, Ask or None, not {shown(decision)}")
     if isinstance(decision, Replace) and not isinstance(decision.arguments, Mapping):
-        raise HookFault(f"Replace takes the arguments as a mapping, not {decision.arguments!r:.200}")
+        raise HookFault(f"Replace takes the arguments as a mapping, not {shown(decision.arguments)}")
+    if isinstance(decision, Replace):
+        try:
+            decision = Replace(dict(decision.arguments))
+        except Exception as error:
+            raise HookFault(f"Replace takes arguments that can be read: {told(error)}") from error
     if isinstance(decision, Block | Ask) and not isinstance(decision.reason, str):
-        raise HookFault(f"{type(decision).__name__} takes its reason as a str, not {decision.reason!r:.200}")
+        raise HookFault(f"{type(decision).__name__} takes its reason as a str, not {shown(decision.reason)}")
     return decision

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, shown, told
 from glidepath.events import Event
 from glidepath.spi.hooks import HOOKS, Plugin
 
@@ -53,7 +53,10 @@ def snake_case(name: str) -> str:
 
 def name_of(plugin: Plugin) -> str:
     """The plugin's own name, or its class name in snake_case."""
-    name = getattr(plugin, "name", None)
+    try:
+        name = getattr(plugin, "name", None)
+    except Exception as error:
+        raise ConfigurationError(f"{type(plugin).__name__}.name raised {told(error)}") from error
     if name is None:
         return snake_case(type(plugin).__name__)
     if not isinstance(name, str) or not name:
@@ -86,7 +89,7 @@ def _check_method(plugin: Plugin, hook: str) -> None:
     where = f"{type(plugin).__name__}.{hook}"
     method = getattr(plugin, hook)
     if not callable(method):
-        raise ConfigurationError(f"{where} must be a method, not {method!r:.100}")
+        raise ConfigurationError(f"{where} must be a method, not {shown(method)}")
     if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         raise ConfigurationError(f"{where} must return its decision, not yield it")
     try:
@@ -103,7 +106,7 @@ def _check_settings(plugin: Plugin) -> None:
     kind, wanted = type(plugin).__name__, plugin.events
     events = isinstance(wanted, tuple) and all(isinstance(item, type) and issubclass(item, Event) for item in wanted)
     if wanted is not None and not events:
-        raise ConfigurationError(f"{kind}.events must be a tuple of event classes or None, not {wanted!r:.100}")
+        raise ConfigurationError(f"{kind}.events must be a tuple of event classes or None, not {shown(wanted)}")
     if plugin.inheritable_to_child not in (True, False, None):
         raise ConfigurationError(
             f"{kind}.inheritable_to_child must be True, False or None, not {plugin.inheritable_to_child!r:.100}"
@@ -115,7 +118,7 @@ def _check_settings(plugin: Plugin) -> None:
             or not isinstance(names, Sequence)
             or not all(isinstance(name, str) for name in names)
         ):
-            raise ConfigurationError(f"{kind}.{field} must be a tuple of plugin names, not {names!r:.100}")
+            raise ConfigurationError(f"{kind}.{field} must be a tuple of plugin names, not {shown(names)}")
 
 
 def _refuse_misspelt(kind: type[Plugin]) -> None:
@@ -174,7 +177,7 @@ class Lineup:
             mine = _made(plugin, "for_run", plugin.for_run)
             if mine is None or (type(mine) is not type(plugin) and hooks_of(mine) != found):
                 raise ConfigurationError(
-                    f"{type(plugin).__name__}.for_run() must return a plugin with the same hooks, not {mine!r:.100}"
+                    f"{type(plugin).__name__}.for_run() must return a plugin with the same hooks, not {shown(mine)}"
                 )
             own.append(mine)
         return self._bind(own)
@@ -207,12 +210,10 @@ def _made(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None
     """What `for_run` or `for_child` gives; anything but a plugin or None is a mistake."""
     try:
         made = make()
-    except Exception as error:
-        raise ConfigurationError(
-            f"{type(plugin).__name__}.{method}() raised {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise ConfigurationError(f"{type(plugin).__name__}.{method}() raised {told(error)}") from error
     if made is not None and not isinstance(made, Plugin):
-        raise ConfigurationError(f"{type(plugin).__name__}.{method}() must return a Plugin, not {made!r:.100}")
+        raise ConfigurationError(f"{type(plugin).__name__}.{method}() must return a Plugin, not {shown(made)}")
     return made
 
 

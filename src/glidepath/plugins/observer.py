@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from glidepath.errors import told
 from glidepath.events import Event, StreamChunk
 from glidepath.spi.hooks import Plugin
 
@@ -36,7 +37,7 @@ class Sink:
     def fail(self, error: BaseException) -> None:
         """It raised: it is not asked again."""
         self.removed = True
-        self._report("event_sink", "event_sink", f"{type(error).__name__}: {error}", "removed")
+        self._report("event_sink", "event_sink", told(error), "removed")
 
 
 class Observer:
@@ -71,7 +72,7 @@ class Observer:
         """It raised: reported, and the third time the last."""
         self._failed += 1
         effect = "removed" if self.removed else "ignored"
-        self._report(self.name, "event_observer", f"{type(error).__name__}: {error}", effect)
+        self._report(self.name, "event_observer", told(error), effect)
 
     def _enqueue(self, event: Event) -> None:
         if self.removed:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
-from glidepath.errors import GlidepathError
+from glidepath.errors import GlidepathError, told
 from glidepath.events import HookFailed
 from glidepath.run.watch import Stopped, tethered
 
@@ -53,7 +53,7 @@ async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], contex
         except BaseException as error:  # SystemExit, too: a hook must not end the process
             if run.watch.gone:
                 raise
-            return Opinion(name, None, HookFault(f"{hook} of plugin {name!r} raised {type(error).__name__}: {error}"))
+            return Opinion(name, None, HookFault(f"{hook} of plugin {name!r} raised {told(error)}"))
     return None
 
 
@@ -71,5 +71,5 @@ async def _as_coroutine(awaitable: Any) -> Any:
 
 def report(run: Run, hook: str, name: str, fault: Exception, effect: str) -> None:
     """Tell the observers about a hook that failed."""
-    error = str(fault) if isinstance(fault, HookFault) else f"{type(fault).__name__}: {fault}"
+    error = str(fault) if isinstance(fault, HookFault) else told(fault)
     run.emit(HookFailed, name, hook, error, effect)
