@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, Plugin, PluginNames, tool
+from glidepath import Agent, Budget, CancelToken, ConfigurationError, Limits, LoopOutcome, Plugin, PluginNames, tool
 from glidepath.errors import ContextOverflowError
 from glidepath.events import (
     ContextShaped,
@@ -347,6 +347,40 @@ async def test_the_landing_call_shows_the_transformed_view_too():
         result = await agent.run("my secret")
     assert result.landing_calls == 1
     assert model.requests[1].messages[0].text == "my [hidden]"
+
+
+@pytest.mark.parametrize("asked", [1, 2], ids=["in a turn", "in the landing"])
+@virtual
+async def test_a_run_cancelled_while_a_transform_hangs_gives_back_what_it_had_reserved(asked):
+    budget, token, times = Budget(Limits(max_tokens=50_000)), CancelToken(), []
+
+    async def hang(self, context):
+        times.append(context.iteration)
+        if len(times) == asked:
+            asyncio.get_running_loop().call_later(1, token.cancel)
+            await asyncio.sleep(100)
+
+    model = ScriptedModel(max_output_tokens=500).forever(lambda request: call("work") if request.tools else say("end"))
+    limits = Limits(max_iterations=1)
+    agent = Agent(model=model, tools=TOOLS, limits=limits, hook_timeout=50, plugins=[plugin("context_transform", hang)])
+    result = await agent.run("go", cancel=token, parent=budget)
+    assert (result.outcome, len(times)) == (LoopOutcome.CANCELLED, asked)
+    assert budget.remaining().tokens == 50_000 - result.usage.total
+
+
+@virtual
+async def test_a_view_the_landing_cannot_pay_for_is_left_out_and_the_landing_answers():
+    def swell(self, context):
+        return [UserMessage("word " * 9_000), *context.messages] if context.iteration else None
+
+    limits = Limits(max_tokens=6_000, max_iterations=1)
+    model = ScriptedModel(max_output_tokens=500).forever(lambda request: call("work") if request.tools else say("end"))
+    recorder = EventRecorder()
+    settings = {"model": model, "tools": TOOLS, "limits": limits, "event_sink": recorder}
+    result = await Agent(plugins=[plugin("context_transform", swell)], **settings).run("go")
+    assert (result.outcome, result.text) == (LoopOutcome.WRAPPED_UP, "end")
+    assert result.usage.total <= 6_000
+    assert "can be paid for" in recorder.one(HookFailed).error
 
 
 @virtual
