@@ -54,8 +54,8 @@ class Record(msgspec.Struct):
     """A mutable record for what lives only while something happens: made quickly, never written."""
 
 
-def _foreign(value: Any) -> Any:
-    """A model of another library, by duck typing: a run's output may be one."""
+def foreign(value: Any) -> Any:
+    """The plain data of another library's model, by duck typing; raises `TypeError` for anything else."""
     dump = getattr(type(value), "model_dump", None)
     try:
         if dump is not None:
@@ -65,7 +65,7 @@ def _foreign(value: Any) -> Any:
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
-_encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=_foreign)
+_encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=foreign)
 
 
 def encode(value: object) -> bytes:

@@ -26,6 +26,7 @@ from glidepath import (
 from glidepath._wire import decode, encode
 from glidepath.errors import RunNotCompleted
 from glidepath.events import GuardTripped, MessageAdded
+from glidepath.sessions import MemoryStore
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, truncated, virtual
 from glidepath.tools import Output, OutputError
 
@@ -350,3 +351,13 @@ def test_a_monstrous_answer_is_read_quickly(text):
     with pytest.raises(OutputError) as caught:
         Output(City).read(text)
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@virtual
+async def test_a_done_run_read_from_a_store_has_a_value_of_the_type_again(kind):
+    agent = Agent(model=ScriptedModel([GOOD]), limits=LIMITS, output_type=kind, store=MemoryStore())
+    result = await agent.run("go", session="weather")
+    again = await agent.resume("weather")
+    assert (result.output, again.output) == (KINDS[kind], KINDS[kind])
+    assert type(again.output) is type(result.output)

@@ -20,11 +20,11 @@ from glidepath import (
     approve,
     tool,
 )
-from glidepath._wire import decode, encode
+from glidepath._wire import decode, encode, replace
 from glidepath.errors import RejectedError
-from glidepath.events import GuardTripped
-from glidepath.messages import UserMessage
-from glidepath.testing import call, fail, hang, say, virtual
+from glidepath.events import BudgetReserved, ContextShaped, GuardTripped
+from glidepath.messages import AssistantMessage, CustomMessage, TextBlock, UserMessage
+from glidepath.testing import call, calls, fail, hang, say, transcript_errors, virtual
 
 from .desk import Desk, ids, results
 
@@ -245,3 +245,120 @@ async def test_a_resumed_run_without_any_limit_is_refused():
     paused = await desk.run()
     with pytest.raises(ConfigurationError, match="no limit at all"):
         await desk.agent.resume(paused, limits=Limits())
+
+
+@virtual
+async def test_a_call_approved_on_the_last_turn_runs_and_then_the_run_lands():
+    desk = Desk([call("send", to="a"), "landed"], limits=Limits(max_iterations=1))
+    paused = await desk.run()
+    result = await desk.resume(paused, decisions={ids(paused)[0]: approve()})
+    assert (result.state, result.outcome, result.text) == (AgentState.MAX_STEPS, LoopOutcome.WRAPPED_UP, "landed")
+    assert (desk.done, result.landing_calls) == ([("send", "a", 0)], 1)
+
+
+@virtual
+async def test_limits_raised_with_the_decision_let_the_run_go_on_with_its_work():
+    desk = Desk([call("send", to="a"), call("look"), "all done"], limits=Limits(max_iterations=1))
+    paused = await desk.run()
+    result = await desk.resume(paused, decisions={ids(paused)[0]: approve()}, limits=Limits(max_iterations=9))
+    assert (result.outcome, result.text) == (LoopOutcome.DONE, "all done")
+
+
+@virtual
+async def test_a_paused_child_can_be_resumed_by_itself_with_limits_of_its_own():
+    child = Desk([call("send", to="eve"), "sent after all"])
+    parent = Desk([call("expert", task="x"), "ok"], tools=[child.agent.as_tool("expert", "An expert.")])
+    paused = (await parent.run()).children[0]
+    decisions = {ids(paused)[0]: approve()}
+    with pytest.raises(ConfigurationError, match="limits of its own"):
+        await child.agent.resume(paused, decisions=decisions)
+    result = await child.agent.resume(paused, decisions=decisions, limits=Limits(max_iterations=5))
+    assert (result.outcome, result.text, child.done) == (LoopOutcome.DONE, "sent after all", [("send", "eve", 0)])
+
+
+@virtual
+async def test_a_result_that_lost_its_messages_is_refused():
+    desk = Desk([call("look"), fail(RejectedError("x"))])
+    failed = await desk.run()
+    with pytest.raises(ConfigurationError, match="messages of its run are missing"):
+        await desk.agent.resume(replace(failed, messages=()))
+
+
+@virtual
+async def test_g7_the_callers_own_cancellation_lands_a_resumed_run_and_goes_on():
+    @tool(requires_approval=True)
+    async def slow() -> str:
+        await asyncio.sleep(100)
+        return "never"
+
+    session = Session()
+    desk = Desk([calls(call("slow"), call("look"))], tools=[slow])
+    paused = await desk.run(session=session)
+    task = asyncio.create_task(desk.agent.resume(session, decisions={ids(paused)[0]: approve()}))
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    desk.checked(session.last)
+    assert (session.last.outcome, session.in_flight) == (LoopOutcome.CANCELLED, False)
+
+
+@virtual
+async def test_a_result_that_comes_late_takes_its_place_in_a_smaller_view_as_well():
+    budget = Budget(Limits(max_tokens=5000))
+    old = AssistantMessage((TextBlock("an old answer " * 900),))
+    session = Session(messages=[UserMessage("old"), old, CustomMessage("note", {"x": 1})])
+    used = Usage(100, 10)
+    desk = Desk(
+        [calls(call("send", to="a"), call("look"), call("send", to="b")).with_usage(used), say("ok", usage=used)],
+    )
+    paused = await desk.run(session=session, parent=budget)
+    assert paused.outcome is LoopOutcome.PAUSED
+    shaped = len(desk.recorder.of(ContextShaped))
+    result = await desk.resume(session, decisions=dict.fromkeys(ids(paused), approve()), parent=budget)
+    assert result.outcome is LoopOutcome.DONE
+    assert len(desk.recorder.of(ContextShaped)) > shaped > 0
+    assert transcript_errors(desk.model.requests[-1].messages) == []
+    assert [m.text for m in desk.model.requests[-1].messages[-3:]] == ["sent to a", "saw 0", "sent to b"]
+
+
+@virtual
+async def test_descendants_are_counted_on_over_a_pause():
+    child = Desk(["first", "second"])
+    desk = Desk(
+        [call("expert", task="x"), call("send", to="a"), call("expert", task="y"), "ok"],
+        tools=[child.agent.as_tool("expert", "An expert.")],
+        limits=Limits(max_iterations=9, max_descendants=1),
+    )
+    paused = await desk.run()
+    result = await desk.resume(paused, decisions={ids(paused)[0]: approve()})
+    assert [one.text for one in result.children] == ["first", "Not started: the limit on descendants is reached."]
+
+
+@virtual
+async def test_a_withdrawal_from_before_a_pause_still_makes_the_end_a_wrap_up():
+    @tool
+    async def broken() -> str:
+        raise ValueError("no")
+
+    guardrails = GuardrailsConfig(max_error_streak=1, max_repeated_tool_steps=0)
+    desk = Desk([call("broken"), call("send", to="a"), "ok"], tools=[broken], guardrails=guardrails)
+    paused = await desk.run()
+    assert paused.snapshot.withdrawn == ("broken",)
+    result = await desk.resume(paused, decisions={ids(paused)[0]: approve()})
+    assert (result.outcome, result.cause.source) == (LoopOutcome.WRAPPED_UP, "error_streak")
+
+
+@pytest.mark.parametrize(("left", "calls_made"), [(60, 0), (700, 1)])
+@virtual
+async def test_g4_a_resumed_run_lands_only_with_what_its_limit_leaves(left, calls_made):
+    used = 3000
+    desk = Desk([call("send", to="a").with_usage(Usage(used - 10, 10)), say("landed", usage=Usage(100, 20))])
+    paused = await desk.run()
+    limits = Limits(max_tokens=used + left)
+    result = await desk.resume(paused, decisions={ids(paused)[0]: approve()}, limits=limits)
+    assert result.state is AgentState.BUDGET_EXCEEDED
+    assert result.landing_calls == len(desk.model.requests) - 1 == calls_made
+    assert result.usage.total <= used + left
+    reserved = [event.tokens for event in desk.recorder.of(BudgetReserved)][1:]
+    assert all(tokens <= left for tokens in reserved)

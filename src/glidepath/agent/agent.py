@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from glidepath._wire import WireError, replace
+from glidepath._wire import WireError, encode, replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, check_sendable, make_config
 from glidepath.agent.durable import Opening, claimed, reopened, session_of
@@ -33,7 +34,7 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, Stop
 from glidepath.plugins.lineup import Lineup
 from glidepath.run import CancelToken, Decision, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, restore_meter
 from glidepath.sessions import Session
-from glidepath.tools import Tool, ToolContext, ToolResult, tool
+from glidepath.tools import OutputError, Tool, ToolContext, ToolResult, tool
 
 __all__ = ["Agent"]
 
@@ -213,7 +214,7 @@ class Agent:
         """The run as the store has it: a result or a session that was passed only says which."""
         async with reopened(self.config, session_of(target), decisions, self._plan.tools) as opening:
             if opening.result is not None:
-                return opening.result
+                return _revived(self._plan, opening.result)
             if opening.snapshot is None:
                 return await self._take_off((), opening.home, opening, cancel, parent, stream)
             return await self.carry_on(
@@ -248,8 +249,11 @@ class Agent:
             plan = assemble(config)
             snapshot = replace(snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False)
         self._check_root(cancel, parent, config.limits)
-        if snapshot.on_budget and parent is None:
-            raise ConfigurationError("this run spent from a Budget; pass it again: resume(..., parent=budget)")
+        if snapshot.on_budget and parent is None and limits is None:
+            raise ConfigurationError(
+                "this run spent from a budget above its own; pass it again: resume(..., parent=budget), or give the "
+                "run limits of its own: resume(..., limits=Limits(...))"
+            )
         if parent is not None:
             plan = _priced(plan, config, parent.meter)
         now = asyncio.get_running_loop().time()
@@ -507,6 +511,15 @@ def _report_child(parent: Run, child: Run) -> None:
         result.usage,
         result.cost,
     )
+
+
+def _revived(plan: Plan, result: RunResult) -> RunResult:
+    """A result that was read from a store: its output is a value of its type again."""
+    if plan.output is None or result.output is None:
+        return result
+    with suppress(OutputError):  # the type has changed since: what was written stands
+        return replace(result, output=plan.output.read(encode(result.output).decode()))
+    return result
 
 
 def _paused_line(result: RunResult) -> str:

@@ -58,7 +58,10 @@ def _of_session(session: Session) -> RunResult | tuple[Snapshot, Session]:
 
 
 def _check_open_calls(result: RunResult) -> None:
-    """What waits for a decision must be what the transcript has no result for."""
+    """What waits for a decision must be what the transcript has no result for, and the transcript must be whole."""
+    snapshot: Any = result.snapshot
+    if not all(0 <= place < len(result.messages) for place in snapshot.pinned):
+        raise ConfigurationError("this result cannot be resumed: messages of its run are missing")
     pending = {waiting.call.id for waiting in result.pending}
     missing: set[str] = set()
     for message in reversed(result.messages):

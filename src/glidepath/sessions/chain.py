@@ -35,7 +35,17 @@ class Record(Value, frozen=True, array_like=True, gc=False):
 
 
 _records = _wire.decoder(tuple[Record, ...])
-_encode = _wire.encoder(enc_hook=repr)  # what only an application understands is at least readable
+
+
+def _readable(value: Any) -> Any:
+    """What only an application understands: its plain data, where it has some, or at least something to read."""
+    try:
+        return _wire.foreign(value)
+    except TypeError:
+        return repr(value)
+
+
+_encode = _wire.encoder(enc_hook=_readable)
 
 
 def chained(before: bytes, number: int, body: bytes) -> bytes:
