@@ -7,18 +7,17 @@ same snapshot that the run itself would give.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.messages import AssistantMessage
 from glidepath.outcome import RunResult, Snapshot
+from glidepath.run import Run
 from glidepath.run.account import Account
 from glidepath.run.snapshot import configured, take_snapshot
 from glidepath.sessions.changes import diff
-
-if TYPE_CHECKING:
-    from glidepath.run import Run
 
 __all__ = ["Capture", "bare", "tick", "untick"]
 
@@ -106,6 +105,7 @@ def tick(run: Run) -> tuple[Any, ...]:
         _peek(run.next_number) if run.listening else 1,
         run.stop_reason,
         run.last_error,
+        meter.tree.behind,
         account.calls,
         account.input,
         account.output,
@@ -128,6 +128,7 @@ TICK = (
     "next_event",
     "stop_reason",
     "last_error",
+    "behind",
 )
 USAGE = ("input", "output", "cache_read", "cache_write", "reasoning", "estimated")
 _SLOW = tuple(name for name in _FIELDS if name not in (*TICK, "spent"))
@@ -147,34 +148,21 @@ def configured_account(run: Run) -> Any:
     return run.account if run.plan.model_name == name else run.other_accounts.get(name) or Account()
 
 
+_GROWING = ("violations", "children", "pinned")
+_OTHERWISE = ("run_id", "text", "state", "guards", *_GROWING)
+_RARE = attrgetter(*[name for name in _SLOW if name in Run.__struct_fields__ and name not in _OTHERWISE])
+
+
 def _fingerprint(run: Run) -> tuple[Any, ...]:
-    """What changes rarely. Values that are replaced when they change, and counts of those that grow."""
+    """What changes rarely: values that are replaced when they change, and counts of those that grow."""
+    meter = run.meter
     return (
-        run.landing_calls,
-        run.empty_outcomes,
-        run.cut_calls_refused,
-        run.rescued,
-        run.meter.descendants,
-        run.verdict,
-        run.notice,
-        run.wind_down,
-        run.final_turn,
-        run.work_withdrawn,
-        run.withdrawal,
-        run.withdrawn,
-        run.notices_told,
-        run.later,
-        run.waiting,
-        run.parts,
-        run.first_new,
-        run.pinned[-1] if run.pinned else -1,
-        len(run.pinned),
-        run.votes,
+        _RARE(run),
+        meter.descendants,
         len(run.violations),
         len(run.children),
-        run.pending,
-        run.abandoned,
-        run.unknown_effects,
+        len(run.pinned),
+        run.pinned[-1] if run.pinned else -1,
         run.plan.model_name,
         [account.calls for account in run.child_accounts.values()] if run.child_accounts else None,
         [account.calls for account in run.other_accounts.values()] if run.other_accounts else None,
