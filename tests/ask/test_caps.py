@@ -81,3 +81,15 @@ async def test_something_that_is_no_delta_is_a_defect_of_the_model_and_is_not_tr
         result = await Agent(model=model, limits=Limits(max_iterations=3)).run("go")
     assert (result.state, result.outcome, result.cause.source) == (AgentState.ERROR, LoopOutcome.FAILED, "provider")
     assert "streamed a str, which is no delta" in result.cause.reason
+
+
+@virtual
+async def test_a_reply_that_outgrows_its_reservation_uses_all_that_is_left_and_no_more():
+    """Less than a whole slice is left: the reply goes on, and whatever size its pieces are, what it cost still fits."""
+    model = Endless("word ")
+    model.max_output_tokens = 1000
+    limits = Limits(max_tokens=5_000, max_iterations=5)
+    result = await Agent(model=model, limits=limits, guardrails=NO_RECOVERY, landing="off").run("go")
+    assert result.state is AgentState.BUDGET_EXCEEDED
+    assert 3_700 <= result.usage.total <= 5_000
+    assert result.usage.estimated

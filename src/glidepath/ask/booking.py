@@ -27,6 +27,8 @@ _SOURCES = {
 }
 BYTES_PER_TOKEN = 4  # how output is metered while it streams
 SLICE = 4096  # how much a reply that outgrows its reservation asks for at a time
+PIECE = 64  # bytes of a piece of text: what a stream has sent when it is found to be too long must still fit
+LARGEST_PIECE = 1024  # tokens that one delta may have: the same, where all the rest of a budget is reserved
 _NOTHING = Amount()
 LEAST_LANDING = 128  # tokens without which another attempt at the landing call says nothing
 MARGIN = 1.1  # our token count and the provider's differ: a lowered cap leaves this much room
@@ -46,17 +48,28 @@ class Booking(Record, gc=False):
     def grow(self, size: int) -> bool:
         """A reply outgrows its reservation: reserve more until `size` bytes fit; False when the ledger refuses."""
         while self.size < size:
-            money = SLICE * self.price.output if self.price is not None else 0
-            if not self.reservation.extend(SLICE, money):
+            tokens = SLICE if self._extend(SLICE) else self._rest() - LARGEST_PIECE
+            if tokens <= 0:
                 return False
-            self.size += SLICE * BYTES_PER_TOKEN
+            self.size += tokens * BYTES_PER_TOKEN
         return True
+
+    def _extend(self, tokens: int) -> bool:
+        return self.reservation.extend(tokens, tokens * self.price.output if self.price is not None else 0)
+
+    def _rest(self) -> int:
+        """Reserve what is left when a whole slice is not; 0 when that is next to nothing."""
+        tokens, money = self.reservation.meter.room_for(None, now=True)
+        rest = SLICE if tokens is None else min(SLICE, tokens)
+        if money is not None and self.price is not None and self.price.output:
+            rest = min(rest, money // self.price.output)
+        return rest if rest > LARGEST_PIECE and self._extend(rest) else 0
 
 
 def booked(run: Run, reservation: Reservation, input_tokens: int, output: int, cap: int | None) -> Booking:
     """The booking that goes with a reservation."""
     plan = run.plan
-    size = output * BYTES_PER_TOKEN if run.meter.limited else 1 << 60
+    size = max(1, output * BYTES_PER_TOKEN - PIECE) if run.meter.limited else 1 << 60
     price = plan.price
     if price is not None and price.tier is not None:
         price = price.at(input_tokens)
