@@ -11,7 +11,7 @@ from .shell_user import DRIVER, HERE, environment
 
 GOLDEN = HERE / "golden"
 SPINNER = re.compile("[\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f]")
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Terminal:

@@ -229,3 +229,30 @@ def test_a_workspace_that_is_no_folder_is_refused(tmp_path):
     ran = glidepath("run", "hi", "--model", "python:flights:hello", "--workspace", "nowhere", folder=tmp_path)
     assert ran.code == 2
     assert "is not a folder" in ran.err
+
+
+def test_plugins_and_constraints_are_named_as_installed_packages_name_them(tmp_path):
+    for key in ("plugins", "constraints"):
+        (tmp_path / "named.toml").write_text(f'{key} = ["no_such_{key}"]\n')
+        ran = glidepath("config", "check", "--model", "python:flights:hello", "--config", "named.toml", folder=tmp_path)
+        assert ran.code == 2
+        assert f"{key}: there is no 'no_such_{key}'" in ran.err
+
+
+def test_a_key_is_not_sent_to_an_address_that_a_stranger_wrote(tmp_path, monkeypatch):
+    from glidepath import models
+
+    keys = []
+    real = models.resolve
+
+    def resolve(name, **given):
+        keys.append(given.get("api_key"))
+        return real(name, api_key="none")
+
+    monkeypatch.setattr(models, "resolve", resolve)
+    text = 'model = "openai-compatible:m@https://evil.example/v1"\ntools = []\n'
+    (tmp_path / "glidepath.toml").write_text(text)
+    environ = {"GLIDEPATH_API_KEY": "sk-mine"}
+    assert glidepath("config", "check", folder=tmp_path, environ=environ).code == 0
+    assert glidepath("config", "check", "--config", "glidepath.toml", folder=tmp_path, environ=environ).code == 0
+    assert keys == [None, "sk-mine"]

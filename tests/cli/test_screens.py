@@ -133,3 +133,12 @@ def test_demo(tmp_path, width):
         r"glidepath run --model anthropic",
     ):
         assert re.search(pattern, flat), f"{pattern}\n{shown}"
+
+
+def test_demo_on_the_embedded_model(tmp_path):
+    """No key, no script: a real model calls a real tool under a budget, and the whole takes less than two minutes."""
+    with Terminal(80, tmp_path, "demo", height=40, frozen=False) as terminal:
+        assert terminal.code() == 0
+        shown = terminal.until("glidepath models")
+    assert re.search(r"\u25b8 atlas Lisbon", shown), shown
+    assert re.search(r"2 turns . 1 tool call . \d+ tokens . \$0 . [01]:\d\d", shown), shown
