@@ -9,6 +9,7 @@ COMMANDS: dict[str, str] = {
     "chat": "talk with an agent in a full-screen terminal",
     "resume": "go on with a run that was stopped, limited, paused or killed",
     "demo": "see an agent fly on the embedded model, no key needed",
+    "team": "give a team of agents one goal and watch its steps",
     "models": "list model providers, fetch the embedded model",
     "sim": "fly your configuration against misbehaving models and tools",
     "config": "show, check and describe the configuration",

@@ -1,0 +1,216 @@
+"""A team in a file: members, roles, steps, reviewers and limits, by name."""
+
+from __future__ import annotations
+
+import tomllib
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from glidepath.agent import Agent, Limits
+from glidepath.cli.assemble import make_model, make_tools
+from glidepath.cli.layers import Known, Settings
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError
+from glidepath.teams import (
+    AgentEvaluationStrategy,
+    DefaultTaskDispatchCoordinator,
+    DependencyFailure,
+    EvaluatorPreference,
+    ExpertTeamCoordinator,
+    Member,
+    PlannerFailureMode,
+    RiskProfile,
+    RoleDefinition,
+    SimpleEvaluationStrategy,
+    Team,
+    TeamConfig,
+    TeamCoordinator,
+    TeamExecutionPlan,
+    TeamExecutionRequest,
+    TeamResourceConstraint,
+    TeamStep,
+)
+from glidepath.tools import closest
+
+__all__ = ["TeamFile", "load_team"]
+
+_MOST_BYTES = 1_000_000
+_ENUMS: dict[str, type[Enum]] = {
+    "risk_profile": RiskProfile,
+    "evaluator_preference": EvaluatorPreference,
+    "planner_failure_mode": PlannerFailureMode,
+    "dependency_failure": DependencyFailure,
+}
+_AGENT = ("model", "system_prompt", "tools", "max_turns", "max_output_tokens", "temperature")
+_TOP = (
+    "name",
+    "model",
+    "coordinator",
+    "config",
+    "limits",
+    "rubric",
+    "members",
+    "roles",
+    "steps",
+    "planner",
+    "judge",
+    "senior",
+)
+_COORDINATORS = ("expert", "dispatch")
+_TURNS = 20
+
+
+class TeamFile:
+    """What a file says about a team; raises `ConfigurationError` naming the file and the key that is wrong."""
+
+    def __init__(self, path: Path, world: World) -> None:
+        self._name = path.name
+        self._world = world
+        self._data = self._checked("the file", _read(path), _TOP)
+
+    def team(self, **more: Any) -> Team:
+        """The team itself."""
+        sections = self._list("members")
+        if not sections:
+            raise ConfigurationError(f"{self._name}: a team needs members: write [[members]] with a name and a model")
+        members = []
+        for number, section in enumerate(sections, 1):
+            where = f"members[{number}]"
+            keys = ("name", "capabilities", *_AGENT)
+            said = self._checked(where, section, keys)
+            name = said.get("name", f"member{number}")
+            agent = self._agent(where, said, str(name))
+            members.append(
+                self._made(where, Member, name=name, agent=agent, capabilities=frozenset(said.get("capabilities", ())))
+            )
+        name = self._data.get("name", "team")
+        team: Team = self._made("name", Team, members=members, name=name, coordinator=self._coordinator(), **more)
+        return team
+
+    def request(self, goal: str, **more: Any) -> TeamExecutionRequest:
+        """What the team is asked to do."""
+        roles = {}
+        for number, section in enumerate(self._list("roles"), 1):
+            said = self._checked(f"roles[{number}]", section, RoleDefinition.__struct_fields__)
+            role = self._made(f"roles[{number}]", RoleDefinition, **said)
+            roles[role.name] = role
+        steps = [self._step(number, section, roles) for number, section in enumerate(self._list("steps"), 1)]
+        plan = self._made("steps", TeamExecutionPlan, steps=steps) if steps else None
+        return TeamExecutionRequest(goal=goal, roles=tuple(roles.values()), plan=plan, config=self._config(), **more)
+
+    # --- sections -------------------------------------------------------------------------------------------------
+
+    def _step(self, number: int, section: Any, roles: dict[str, RoleDefinition]) -> TeamStep:
+        where = f"steps[{number}]"
+        said = dict(self._checked(where, section, TeamStep.__struct_fields__))
+        role = said.pop("role", None)
+        if role is not None and role not in roles:
+            raise ConfigurationError(f"{self._name}: {where}: there is no role {role!r}; write [[roles]] for it")
+        step: TeamStep = self._made(where, TeamStep, role=roles.get(role), **said)
+        return step
+
+    def _config(self) -> TeamConfig:
+        said = dict(self._checked("config", self._data.get("config", {}), _config_fields()))
+        for key, kind in _ENUMS.items():
+            if key in said:
+                said[key] = self._choice(f"config.{key}", said[key], kind)
+        limits = dict(self._checked("limits", self._data.get("limits", {}), TeamResourceConstraint.__struct_fields__))
+        if isinstance(limits.get("max_cost"), float):
+            limits["max_cost"] = str(limits["max_cost"])
+        constraint = self._made("limits", TeamResourceConstraint, **limits)
+        config: TeamConfig = self._made("config", TeamConfig, resource_constraint=constraint, **said)
+        return config
+
+    def _coordinator(self) -> TeamCoordinator:
+        kind = self._data.get("coordinator", "expert")
+        if kind not in _COORDINATORS:
+            raise ConfigurationError(f"{self._name}: coordinator must be expert or dispatch, not {kind!r:.80}")
+        if kind == "dispatch":
+            for key in ("planner", "judge", "senior", "rubric"):
+                if key in self._data:
+                    raise ConfigurationError(f"{self._name}: [{key}] has no effect with coordinator = 'dispatch'")
+            return DefaultTaskDispatchCoordinator()
+        rubric = self._checked("rubric", self._data.get("rubric", {}), SimpleEvaluationStrategy.__struct_fields__)
+        judge = None
+        if "judge" in self._data:
+            said = self._checked("judge", self._data["judge"], ("rubric", *_AGENT))
+            judge = AgentEvaluationStrategy(self._agent("judge", said, "judge"), rubric=said.get("rubric", ""))
+        evaluator = self._made("rubric", SimpleEvaluationStrategy, **rubric)
+        planner, senior = self._one("planner"), self._one("senior")
+        return ExpertTeamCoordinator(evaluator=evaluator, judge=judge, planner=planner, senior=senior)
+
+    def _one(self, key: str) -> Agent | None:
+        if key not in self._data:
+            return None
+        return self._agent(key, self._checked(key, self._data[key], _AGENT), key)
+
+    def _agent(self, where: str, said: dict[str, Any], name: str) -> Agent:
+        model = said.get("model", self._data.get("model"))
+        if not isinstance(model, str) or not model:
+            raise ConfigurationError(f"{self._name}: {where}: no model is named: write model = ... here or at the top")
+        known = {
+            "tools": Known(tuple(said.get("tools", ())), "file"),
+            "approve": Known("ask", "file"),
+            "sandbox": Known("auto", "file"),
+        }
+        fields: dict[str, Any] = {
+            key: said[key] for key in ("system_prompt", "max_output_tokens", "temperature") if key in said
+        }
+        limits = self._made(where, Limits, max_iterations=said.get("max_turns", _TURNS))
+        tools = make_tools(Settings(known, None, found=False), self._world)
+        made = make_model(model, self._world)
+        agent: Agent = self._made(where, Agent, model=made, agent_name=name, tools=tools, limits=limits, **fields)
+        return agent
+
+    # --- checks ---------------------------------------------------------------------------------------------------
+
+    def _list(self, key: str) -> list[Any]:
+        found = self._data.get(key, [])
+        if not isinstance(found, list):
+            raise ConfigurationError(f"{self._name}: {key} must be a list: write [[{key}]]")
+        return found
+
+    def _checked(self, where: str, section: Any, allowed: tuple[str, ...]) -> dict[str, Any]:
+        if not isinstance(section, dict):
+            raise ConfigurationError(f"{self._name}: {where} must be a section, not {section!r:.80}")
+        for key in section:
+            if key not in allowed:
+                meant = closest(key, allowed)
+                hint = f"; did you mean {meant!r}?" if meant else f"; there are {', '.join(allowed)}"
+                raise ConfigurationError(f"{self._name}: {where}: there is no setting {key!r}{hint}")
+        return section
+
+    def _choice(self, where: str, value: Any, kind: type[Enum]) -> Enum:
+        names = [member.value for member in kind]
+        if value not in names:
+            raise ConfigurationError(f"{self._name}: {where} must be one of {', '.join(names)}; got {value!r:.80}")
+        return kind(value)
+
+    def _made(self, where: str, kind: Any, **fields: Any) -> Any:
+        try:
+            return kind(**fields)
+        except (ConfigurationError, TypeError) as error:
+            raise ConfigurationError(f"{self._name}: {where}: {error}") from None
+
+
+def _config_fields() -> tuple[str, ...]:
+    return tuple(field for field in TeamConfig.__struct_fields__ if field != "resource_constraint")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ConfigurationError(f"{path}: larger than {_MOST_BYTES} bytes: this is no team")
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: not UTF-8 at byte {error.start}") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: not valid TOML: {str(error)[:200]}") from None
+
+
+def load_team(path: Path, world: World) -> TeamFile:
+    """Read a team's file."""
+    return TeamFile(path, world)

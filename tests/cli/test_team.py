@@ -1,0 +1,246 @@
+"""`glidepath team`: a team from a file, a board while it works, a report at the end."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from glidepath.cli.board import Board
+
+from .shell_user import environment, glidepath
+
+TEAM = """
+name = "press office"
+model = "python:crews:worker"
+
+[config]
+risk_profile = "low"
+max_feedback_rounds = 2
+
+[limits]
+max_total_tokens = 100000
+max_cost = 0.5
+max_parallel_steps = 2
+
+[rubric]
+required = ["sources"]
+
+[[roles]]
+name = "author"
+instructions = "Write well."
+required_capability = "write"
+
+[[members]]
+name = "bee"
+capabilities = ["write"]
+system_prompt = "You are a bee."
+max_turns = 5
+
+[[steps]]
+id = "facts"
+description = "collect facts"
+
+[[steps]]
+id = "text"
+description = "write it"
+role = "author"
+depends_on = ["facts"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "team.toml").write_text(TEAM, encoding="utf-8")
+    return tmp_path
+
+
+def change(folder, old, new):
+    path = folder / "team.toml"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_the_result_goes_to_a_pipe_and_the_report_to_the_error_stream(folder):
+    ran = glidepath("team", "run", "team.toml", "a note", folder=folder)
+    assert ran.code == 0, ran
+    assert ran.out == "text with sources\n"
+    lines = ran.err.splitlines()
+    assert lines[0] == "facts: bee begins (attempt 1)"
+    assert "facts: REVISE 0.00 1 of 1 criteria are not met." in lines
+    assert "text: COMPLETED" in lines
+    assert re.search(r"^facts  completed     2   1\.00 +\d+  \$0\.\d{4}$", ran.err, re.MULTILINE), ran.err
+    assert "completed" in lines
+    assert re.fullmatch(r"\d+\.\d s, \d+ tokens, \$0\.\d{4}", lines[-1])
+
+
+def test_the_whole_result_as_json(folder):
+    ran = glidepath("team", "run", "team.toml", "a note", "--output-format", "json", folder=folder)
+    result = json.loads(ran.out)
+    assert result["status"] == "completed"
+    assert [outcome["step_id"] for outcome in result["step_outcomes"]] == ["facts", "text"]
+    assert result["request"]["goal"] == "a note"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "said"),
+    [
+        ("max_feedback_rounds = 2", "max_feedback_rounds = 1", 3, "degraded"),
+        ('risk_profile = "low"\nmax_feedback_rounds = 2', "max_feedback_rounds = 1", 1, "failed"),
+        ("python:crews:worker", "python:crews:broken", 1, "failed"),
+    ],
+)
+def test_the_exit_code_says_how_it_ended(folder, old, new, code, said):
+    if "broken" in new:
+        change(folder, "max_cost = 0.5\n", "")
+    change(folder, old, new)
+    ran = glidepath("team", "run", "team.toml", "a note", folder=folder)
+    assert ran.code == code, ran
+    assert said in ran.err
+
+
+def test_a_team_out_of_time_exits_with_3(folder):
+    change(folder, "max_cost = 0.5\n", "")
+    change(folder, "python:crews:worker", "python:crews:hangs")
+    change(folder, "max_feedback_rounds = 2", "team_timeout = 0.4")
+    ran = glidepath("team", "run", "team.toml", "a note", folder=folder)
+    assert ran.code == 3, ran
+    assert "timeout: the team's time is up" in ran.err
+
+
+def test_a_planner_and_dispatch(folder):
+    text = 'model = "python:crews:worker"\n[planner]\nmodel = "python:crews:planner"\n[[members]]\nname = "bee"\n'
+    (folder / "team.toml").write_text(text, encoding="utf-8")
+    ran = glidepath("team", "run", "team.toml", "a note", folder=folder)
+    assert (ran.code, ran.out) == (0, "only done\n"), ran
+    (folder / "team.toml").write_text(
+        'coordinator = "dispatch"\n' + text.partition("[planner]")[0] + "[[members]]\n", encoding="utf-8"
+    )
+    ran = glidepath("team", "run", "team.toml", "a note", folder=folder)
+    assert (ran.code, ran.out) == (0, "goal done\n"), ran
+
+
+WRONG = [
+    (
+        "max_feedback_rounds = 2",
+        "max_feedback_round = 2",
+        "config: there is no setting 'max_feedback_round'; did you mean",
+    ),
+    ("max_feedback_rounds = 2", "max_feedback_rounds = 0", "TeamConfig.max_feedback_rounds"),
+    ('risk_profile = "low"', 'risk_profile = "lowest"', "config.risk_profile must be one of low, medium, high"),
+    ("max_parallel_steps = 2", "max_parallel = 2", "limits: there is no setting"),
+    ('depends_on = ["facts"]', 'depends_on = ["nobody"]', "'nobody', which is not a step"),
+    ('role = "author"', 'role = "pilot"', "there is no role 'pilot'"),
+    ('name = "press office"', 'name = ""', "Team.name"),
+    ('name = "press office"', 'names = "x"', "there is no setting 'names'; did you mean 'name'"),
+    ('name = "press office"', 'coordinator = "chaos"', "coordinator must be expert or dispatch"),
+    ('name = "press office"', 'coordinator = "dispatch"', "[rubric] has no effect"),
+    ('model = "python:crews:worker"', "", "no model is named"),
+    ('model = "python:crews:worker"', 'model = "python:crews:nobody"', "nobody"),
+    ("max_turns = 5", "max_turns = 0", "max_iterations"),
+    ('capabilities = ["write"]', "", "no member offers"),
+    ("[[members]]", "[members]", "write [[members]]"),
+    ("[limits]", "limits = 3\n[x]", "limits"),
+    ("[limits]", "[limits", "not valid TOML"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), WRONG, ids=range(len(WRONG)))
+def test_a_wrong_file_is_named(folder, old, new, said):
+    change(folder, old, new)
+    ran = glidepath("team", "run", "team.toml", "a note", folder=folder)
+    assert ran.code in (1, 2), ran
+    assert said in ran.err, ran
+    assert ran.out == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("team", "run", "nowhere.toml", "x"), "nowhere.toml: cannot be read"),
+        (("team", "run", "team.toml", " "), "goal"),
+        (("team", "resume", "team.toml", "request_1"), "--store"),
+        (("team", "resume", "team.toml", "request_1", "--store", "x.db"), "knows no request"),
+        (("team", "fly", "team.toml", "x"), "invalid choice"),
+    ],
+)
+def test_wrong_usage_is_said(folder, argv, said):
+    ran = glidepath(*argv, folder=folder)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_a_team_is_resumed_from_its_store(folder):
+    ran = glidepath("team", "run", "team.toml", "a note", "--store", "teams.db", folder=folder)
+    [request] = re.findall(r"resume with: glidepath team resume team.toml (\S+) --store teams.db", ran.err)
+    again = glidepath("team", "resume", "team.toml", request, "--store", "teams.db", folder=folder)
+    assert (again.code, again.out) == (0, "text with sources\n"), again
+    assert "begins" not in again.err
+
+
+def start(folder, **streams):
+    command = [sys.executable, "-m", "glidepath.cli", "team", "run", "team.toml", "a note"]
+    return subprocess.Popen(command, cwd=folder, env=environment(), text=True, **streams)
+
+
+@pytest.mark.process
+def test_the_second_ctrl_c_stops_a_team(folder):
+    change(folder, "max_cost = 0.5\n", "")
+    change(folder, "python:crews:worker", "python:crews:hangs")
+    child = start(folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    line = child.stderr.readline()
+    assert "begins" in line
+    child.send_signal(signal.SIGINT)
+    assert "finishing up" in child.stderr.readline()
+    time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert "cancelled" in err
+
+
+@pytest.mark.process
+def test_on_a_terminal_the_board_is_rewritten_in_place(folder):
+    leader, follower = pty.openpty()
+    child = start(folder, stdout=subprocess.PIPE, stderr=follower)
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(leader, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(leader)
+    out, _ = child.communicate(timeout=30)
+    text = shown.decode()
+    assert child.returncode == 0
+    assert out == "text with sources\n"
+    assert "in review" in text
+    assert "\x1b[" in text  # in place
+    assert "completed" in text
+
+
+def test_the_file_of_the_documentation_is_a_team(tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "teams.md").read_text(encoding="utf-8")
+    [text] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    text = re.sub(r'model = ".*"', 'model = "python:crews:worker"', text).replace("read", "list")
+    (tmp_path / "team.toml").write_text(text, encoding="utf-8")
+    ran = glidepath("team", "run", "team.toml", "a note", folder=tmp_path)
+    assert ran.code == 3, ran  # the worker is no judge: LOW risk keeps its work
+    assert "text: DEGRADED" in ran.err
+
+
+def test_a_board_fits_its_width():
+    board = Board()
+    board.rows = {"a-step-with-a-very-long-name-that-never-ends": {"state": "working", "tokens": 12}}
+    assert all(len(line) <= 30 for line in board.lines(30))
