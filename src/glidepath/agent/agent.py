@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from glidepath._wire import WireError, encode, replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, check_sendable, make_config
-from glidepath.agent.durable import Opening, claimed, reopened, session_of
+from glidepath.agent.durable import Opening, adopted, claimed, reopened, session_of
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.resuming import Target, check_decisions, find
@@ -146,7 +146,7 @@ class Agent:
                 return ToolResult(_paused_line(result), is_error=True, kind="paused")
             return f"[{_partial_line(result)}]\n{result.text}"
 
-        return tool(delegate, name=name, description=description)
+        return tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
 
     # --- one flight -------------------------------------------------------------------------------------------
 
@@ -263,8 +263,13 @@ class Agent:
         run = _open(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
         return await _finish(run, home, (), cancel, opening=opening)
 
-    async def fly_child(self, prompt: Any, *, parent: Run, limits: Limits | None, cancel: CancelToken) -> RunResult:
-        """Run as a child of another run: on its budget, within its time, under its guards."""
+    async def fly_child(
+        self, prompt: Any, *, parent: Run, limits: Limits | None, cancel: CancelToken, place: str = ""
+    ) -> RunResult:
+        """Run as a child of another run: on its budget, within its time, under its guards.
+
+        Where the parent has a journal, the child has one beside it; `place` is the call it belongs to, and its number.
+        """
         messages = _as_messages(prompt)
         if limits is None:
             plan = self._heir(parent.plan)
@@ -273,14 +278,25 @@ class Agent:
                 raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
             plan = self._plan_under(parent.plan, replace(self.config, limits=limits))
         plan = _priced(plan, self.config, parent.meter)
+        if parent.journal is None:
+            return await self._fly_below(messages, plan, parent, cancel, None)
+        async with adopted(self.config, parent, place, plan) as opening:
+            return opening.result or await self._fly_below(messages, plan, parent, cancel, opening)
+
+    async def _fly_below(
+        self, messages: tuple[Message, ...], plan: Plan, parent: Run, cancel: CancelToken, opening: Opening | None
+    ) -> RunResult:
         meter = Meter(plan.caps, parent.meter, depth=parent.meter.depth + 1)
-        watch = _watch(plan, parent.time(), min(parent.watch.window_at, parent.watch.deadline_at))
-        home = Session(_new_id("session", watch.loop))
-        run = _open(plan, home, messages, meter, watch, parent.run_id, None)
-        refusal = meter.adopt()
+        resumed = None if opening is None else opening.resumption(meter)
+        elapsed = 0.0 if resumed is None else resumed.snapshot.elapsed
+        watch = _watch(plan, parent.time(), min(parent.watch.window_at, parent.watch.deadline_at), elapsed)
+        home = Session(_new_id("session", watch.loop)) if opening is None else opening.home
+        messages = messages if resumed is None else ()
+        run = _open(plan, home, messages, meter, watch, parent.run_id, None, resumed=resumed)
+        refusal = meter.adopt() if resumed is None else None
         parent.emit(ChildStarted, run.run_id, plan.agent_name, meter.depth)
         try:
-            return await _finish(run, home, messages, cancel, refusal=refusal)
+            return await _finish(run, home, messages, cancel, refusal=refusal, opening=opening)
         finally:
             if run.result is not None:
                 _report_child(parent, run)

@@ -6,24 +6,25 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Record
+from glidepath._wire import Record, replace
 from glidepath.agent.resuming import check_decisions
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ToolCall, UnknownMessage
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
-from glidepath.run import Decision, Ending, snapshot_of
+from glidepath.outcome import AgentState, Charge, LoopOutcome, RunResult, Snapshot, StopCause
+from glidepath.run import Decision, Ending, Resumption, restore_meter, snapshot_of
 from glidepath.sessions import Session
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.recover import abandon, charged, known_results, verdicts
+from glidepath.sessions.recover import abandon, charged, known_results, open_calls, verdicts
 from glidepath.sessions.scribe import Scribe
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
-    from glidepath.run import Run
+    from glidepath.ledger import Meter
+    from glidepath.run import Plan, Run
 
-__all__ = ["Opening", "claimed", "reopened", "session_of"]
+__all__ = ["Opening", "adopted", "claimed", "reopened", "session_of"]
 
 
 def session_of(target: Any) -> str:
@@ -49,10 +50,19 @@ class Opening(Record, kw_only=True):
     unknown: tuple[ToolCall, ...] = ()
     result: RunResult | None = None
     """The run is done already."""
+    ended: RunResult | None = None
+    """How it had ended, done or not."""
     snapshot: Snapshot | None = None
     decisions: Mapping[str, Decision] = {}
     decided: Mapping[str, Decision] = {}
     """Those of a person, which the journal keeps."""
+
+    def resumption(self, meter: Meter) -> Resumption | None:
+        """What a child that had begun goes on from; its meter goes on, too. What is above it has been charged."""
+        if self.snapshot is None:
+            return None
+        restore_meter(meter, self.snapshot)
+        return Resumption(self.snapshot, self.decisions)
 
     def attend(self, run: Run) -> Ending | None:
         """Give the run its scribe; how it ends at once, when the store has failed."""
@@ -142,6 +152,33 @@ def _move_in(home: Session, folded: Folded, scribe: Scribe, opening: Opening) ->
 
 
 @asynccontextmanager
+async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> AsyncIterator[Opening]:
+    """The session of a child, beside its parent's: a new one, or the one that a crash had interrupted.
+
+    A child that has ended is not run again: what it said and what it cost are known.
+    """
+    scribe: Scribe = parent.journal
+    store, session_id = scribe.store, f"{parent.session_id}/{place}"
+    link = {"session_id": parent.session_id, "run_id": parent.run_id, "call": place}
+    try:
+        known = bool((await store.load(session_id))[1])
+    except StoreError:
+        known = False
+    if not known:
+        await scribe.spawned(place.rpartition(".")[0], session_id, plan.agent_name)
+        async with claimed(config, Session(session_id), store=store, parent=link) as opening:
+            yield opening
+        return
+    async with reopened(config, session_id, None, plan.tools, store=store) as opening:
+        if opening.ended is not None:
+            opening.result = result = opening.ended
+            parent.children += (result,)
+            cost = result.cost or 0
+            parent.charge_child(plan.agent_name, result.usage, int(cost * 10**12))
+        yield opening
+
+
+@asynccontextmanager
 async def reopened(
     config: LoopConfig, session_id: str, decisions: Any, tools: Mapping[str, Any], *, store: Any = None
 ) -> AsyncIterator[Opening]:
@@ -168,6 +205,8 @@ async def _reopen(config: LoopConfig, opening: Opening, store: Any, decisions: A
     try:
         folded = await _folded(store, session_id)
         _go_on(folded, scribe, opening, decisions, tools)
+        if opening.snapshot is not None and opening.ended is None:
+            opening.snapshot = await _with_children(store, folded, opening.snapshot, opening.decisions)
     except BaseException:
         await scribe.release()
         raise
@@ -180,6 +219,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
     if snapshot is None:
         raise ConfigurationError(f"session {folded.session.id!r} has no run to resume; start one with run()")
     scribe.sequence = folded.sequence
+    opening.ended = result
     if folded.opened is not None:
         scribe.parent = folded.opened.parent
     if result is not None and result.outcome is LoopOutcome.DONE:
@@ -202,10 +242,49 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
     opening.tail = _tail(folded)
 
 
+async def _with_children(store: Any, folded: Folded, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> Snapshot:
+    """The state with what the children of unfinished calls have used, which nobody could write down any more."""
+    unfinished = {call.id for call in open_calls(folded)}
+    for child in folded.children:
+        if child.call_id not in unfinished:
+            continue
+        used = await _used(store, child.session_id)
+        if used is None:
+            continue
+        snapshot = replace(
+            snapshot,
+            tokens=snapshot.tokens + used.tokens,
+            picodollars=snapshot.picodollars + used.picodollars,
+            turns=snapshot.turns + used.turns,
+            metered_tool_calls=snapshot.metered_tool_calls + used.metered_tool_calls,
+            descendants=snapshot.descendants + used.descendants + 1,
+        )
+        decision = decisions.get(child.call_id)
+        if decision is not None and decision.kind == "unknown":  # it does not go on: its account is closed here
+            spent = dict(snapshot.children_spent)
+            before = spent.get(child.agent, Charge())
+            usage, money = before.usage + used.spent.usage, before.picodollars + used.spent.picodollars
+            spent[child.agent] = Charge(calls=before.calls + 1, usage=usage, picodollars=money)
+            snapshot = replace(snapshot, children_spent=spent)
+    return snapshot
+
+
+async def _used(store: Any, session_id: str) -> Snapshot | None:
+    """What a child has used, a call in flight at its worst case, and its own children; None when it never began."""
+    try:
+        folded = await _folded(store, session_id)
+    except StoreError as error:
+        if error.kind == "missing":
+            return None
+        raise
+    if folded.snapshot is None:
+        return None
+    return await _with_children(store, folded, charged(folded.snapshot, folded.reserved), {})
+
+
 def _tail(folded: Folded) -> frozenset[str]:
     """The results of the last batch, when some of its calls have none: those will be put between them."""
     from glidepath.messages import ToolResultMessage
-    from glidepath.sessions.recover import open_calls
 
     if not open_calls(folded):
         return frozenset()

@@ -58,8 +58,9 @@ class Host:
         if run.result is not None:
             raise ToolError("the run has ended: nothing can be spawned any more")
         token = CancelToken()
+        place = f"{call_id}.{len(run.spawned.get(call_id, ())) + 1}"
         child = asyncio.get_running_loop().create_task(
-            fly(prompt, parent=run, limits=limits, cancel=token), name="glidepath-child"
+            fly(prompt, parent=run, limits=limits, cancel=token, place=place), name="glidepath-child"
         )  # a task of its own: what interrupts the child must not interrupt this run, and the other way round
         run.spawned = {**run.spawned, call_id: (*run.spawned.get(call_id, ()), (token, child))}
         return await child  # type: ignore[no-any-return]
