@@ -73,6 +73,7 @@ def pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
             continue
         try:
             (characters, number), item = (held := _wire.loads(block.opaque))["at"], held["item"]
+            characters, number = max(said, characters), max(done, number)
         except (_wire.WireError, KeyError, TypeError, ValueError):
             continue  # written by somebody else: it cannot be sent
         if characters > said:
@@ -80,7 +81,7 @@ def pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
             said = characters
         for call in calls[done:number]:
             yield "call", call
-        done = max(done, number)
+        done = number
         yield "item", item
     if said < len(text):
         yield "text", text[said:]
