@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from glidepath import Agent, AgentState, Limits, LoopOutcome, Plugin, Session, tool
 from glidepath.errors import ContextOverflowError
 from glidepath.events import AttemptDiscarded, ContextShaped, HookFailed
-from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
+from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage, UserMessage
 from glidepath.testing import (
     EventRecorder,
     ScriptedModel,
@@ -73,6 +73,25 @@ async def test_g15_a_long_run_never_sends_more_than_the_window_holds(window, str
     assert max(chars(request) // 4 for request in model.requests) <= window
     assert recorder.of(ContextShaped)
     assert len(result.messages) == 1 + 60 * 2 + 1  # the transcript itself is whole
+
+
+@pytest.mark.parametrize("share", [1, 2, 3])
+@virtual
+async def test_a_provider_that_counts_more_or_less_than_we_do_is_believed_within_reason(share):
+    """Its count decides how much is sent: never more than the window by that, nor by four characters a token."""
+    model = reading(80)
+    honest = model._report_usage
+
+    def report(turn, request, said):
+        usage = honest(turn, request, said)
+        return Usage(usage.input * share if share < 3 else usage.input // 2, usage.output)
+
+    model._report_usage = report
+    result, _ = await fly(model, context_window=6_000, max_output_tokens=200)
+    assert result.outcome is LoopOutcome.DONE
+    sent = [chars(request) // 4 for request in model.requests]
+    assert max(sent) <= 6_000
+    assert max(sent) * share <= 6_000 if share == 2 else max(sent) > 3_300
 
 
 @virtual

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from glidepath.context import Compact, NoShaping, SlidingWindow, strategy
+from glidepath.context import Compact, NoShaping, SlidingWindow, Summarize, strategy
 from glidepath.errors import ConfigurationError
 from glidepath.messages import AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
 
@@ -25,7 +25,7 @@ from .grammar import (
 )
 
 MARK = 31  # tokens set aside for a marker
-shapers = pytest.mark.parametrize("shaper", [SlidingWindow(), Compact()], ids=lambda s: s.name)
+shapers = pytest.mark.parametrize("shaper", [SlidingWindow(), Compact(), Summarize()], ids=lambda s: s.name)
 any_pin = (UserMessage, AssistantMessage, ToolResultMessage, CustomMessage)
 
 
@@ -258,7 +258,7 @@ def test_an_own_estimate_measures_the_marker():
 # --- look-up --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["none", "sliding_window", "compact"])
+@pytest.mark.parametrize("name", ["none", "sliding_window", "compact", "summarize"])
 def test_a_strategy_is_found_by_its_name(name):
     assert strategy(name).name == name
 
@@ -266,12 +266,19 @@ def test_a_strategy_is_found_by_its_name(name):
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("compct", ["context_strategy='compct'", "did you mean 'compact'?", "'none', 'sliding_window', 'compact'"]),
+        (
+            "compct",
+            [
+                "context_strategy='compct'",
+                "did you mean 'compact'?",
+                "'none', 'sliding_window', 'compact', 'summarize'",
+            ],
+        ),
         ("Sliding-Window", ["did you mean 'sliding_window'?"]),
         ("", ["it is one of"]),
         (7, ["context_strategy=7"]),
         ("x" * 10_000, ["it is one of"]),
-        ("summarize", ["not available yet in this version", "'compact'"]),
+        ("summarise", ["did you mean 'summarize'?"]),
     ],
 )
 def test_a_wrong_name_is_a_configuration_error_that_helps(name, parts):

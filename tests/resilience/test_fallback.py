@@ -386,6 +386,20 @@ async def test_the_deadline_ends_it_all_the_same():
     assert result.elapsed <= 100
 
 
+def test_a_fallback_is_planned_as_if_it_were_the_configured_model():
+    """Every field of the plan that depends on the model is the fallback's own."""
+    window, price = 9_000, (3, 4)
+    two = second(context_window=window, price=price, max_output_tokens=77, count_tokens=len)
+    two.vendor, two.usage_is_billed = "acme", True
+    plan = Agent(model=first(), fallback_models=[two], limits=LIMITS)._plan.route.plans[1]
+    alone = Agent(model=two, limits=LIMITS)._plan
+    made_anew = {"route", "position", "landing_view", "strategy", "constraints", "lineup", "make_guards", "notice"}
+    made_anew |= {"soft_limit", "estimator", "size_of", "policy"}
+    for field in type(plan).__struct_fields__:
+        if field not in made_anew:
+            assert getattr(plan, field) == getattr(alone, field), field
+
+
 # --- configuration ------------------------------------------------------------------------------------------------
 
 

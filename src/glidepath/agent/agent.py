@@ -21,6 +21,7 @@ from glidepath.agent.resuming import Target, check_decisions, find
 from glidepath.agent.route import landing_money, priced
 from glidepath.agent.threads import in_its_own_loop
 from glidepath.ask.booking import LEAST_LANDING
+from glidepath.ask.summary import recall
 from glidepath.constraints import KillSwitchConstraint
 from glidepath.context import repair
 from glidepath.errors import ConfigurationError
@@ -412,6 +413,8 @@ def _opened(
         stream=stream,
         resumed=resumed,
     )
+    if plan.strategy.name == "summarize":
+        recall(run)
     home.in_flight = True
     if stream is not None:
         stream.run = run

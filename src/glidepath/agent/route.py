@@ -76,6 +76,7 @@ def _with_model(plan: Plan, config: LoopConfig, model: Any, *, needed: bool) -> 
         vendor=vendor_of(model),
         health=model_breaker(model),
         price=find_price(config, model, needed=needed),
+        usage_is_billed=getattr(model, "usage_is_billed", False) is True,
         counter=getattr(model, "count_tokens", None),
         context_window=getattr(model, "context_window", None) or config.context_window,
         max_output_tokens=cap,

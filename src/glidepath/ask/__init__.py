@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, pump
-from glidepath.ask.booking import Booking, board, book, book_landing, fit, fit_window, shape_view
+from glidepath.ask.booking import FILL, Booking, board, book, book_landing, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer
+from glidepath.ask.summary import reshape
 from glidepath.ask.usage import held_to_our_count, settled
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RateLimitedError, TransientError
@@ -63,7 +64,12 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
     if not landing:
         tools = await offer(run) if run.narrowed() else plan.specs
     if plan.context_window is not None:
-        fit_window(run, plan.context_window)
+        budget = overfull(run, plan.context_window)
+        if budget is not None:
+            if landing:
+                shape_view(run, budget)
+            else:
+                await reshape(run, budget)
     if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
         await _wait_for_consumer(run)
     call = _Call(run, tools, landing, plan.max_output_tokens)
@@ -357,7 +363,7 @@ class _Call(Record, eq=False):
         if error is None or self.overflowed or self.landing:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
-        if not await recovered(run) and not shape_view(run, int(run.view_tokens * 0.75)):
+        if not await recovered(run) and not await reshape(run, int(run.view_tokens * FILL)):
             raise error
 
     async def back_off(self, max_retries: int) -> None:

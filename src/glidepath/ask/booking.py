@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
@@ -15,9 +16,10 @@ from glidepath.run.state import sendable
 
 if TYPE_CHECKING:
     from glidepath.errors import ModelError
+    from glidepath.messages import Message
     from glidepath.run import Run
 
-__all__ = ["Booking", "board", "book", "book_landing", "fit", "fit_window", "shape_view"]
+__all__ = ["Booking", "board", "book", "book_landing", "fit", "fit_window", "overfull", "shape_view", "source"]
 
 _SOURCES = {
     "turns": "MaxIterationConstraint",
@@ -31,6 +33,7 @@ PIECE = 64  # bytes of a piece of text: what a stream has sent when it is found 
 LARGEST_PIECE = 1024  # tokens that one delta may have: the same, where all the rest of a budget is reserved
 _NOTHING = Amount()
 LEAST_LANDING = 128  # tokens without which another attempt at the landing call says nothing
+FILL = 0.75  # how full the window is after shaping, so that it is not done again at every turn
 MARGIN = 1.1  # our token count and the provider's differ: a lowered cap leaves this much room
 
 
@@ -219,25 +222,48 @@ def _squeeze(run: Run, input_tokens: int, landing: Amount = _NOTHING) -> int:
     return min(input_tokens, run.input_tokens())
 
 
+def overfull(run: Run, window: int) -> int | None:
+    """The size to which the view must shrink because it has outgrown the model's window; None while it fits.
+
+    The view is measured as the provider last counted it, but never as less than three quarters of our own estimate: a
+    provider may report too little. After shaping it fills three quarters of the window by that measure, and never more
+    than all of it by our estimate.
+    """
+    plan, view = run.plan, run.view_tokens
+    room = window - plan.fixed_tokens - min(plan.first_output_tokens, window // 4)
+    counted = max(run.anchor + view - plan.fixed_tokens, view * FILL)
+    if counted <= room or plan.strategy.name == "none":
+        return None
+    return int(max(0, room) * FILL * view / counted)
+
+
 def fit_window(run: Run, window: int) -> None:
     """Shape the context when the view has outgrown the model's window."""
-    if run.plan.strategy.name == "none":
-        return
-    room = window - run.plan.fixed_tokens - min(run.plan.first_output_tokens, window // 4)
-    if run.view_tokens > room:
-        shape_view(run, int(room * 0.75))
+    budget = overfull(run, window)
+    if budget is not None:
+        shape_view(run, budget)
 
 
-def shape_view(run: Run, budget: int) -> bool:
+def source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
+    """What a view is made from: messages, their sizes, and which of them are pinned."""
+    if run.gist is None:
+        return run.messages, run.sizes, run.pinned
+    strategy: Any = run.plan.strategy
+    return strategy.under(run.gist, run.messages, run.sizes, run.pinned)  # type: ignore[no-any-return]
+
+
+def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     """Give the model a view of at most `budget` tokens from now on; False when that made nothing smaller."""
     strategy = run.plan.strategy
     before = run.view_tokens
-    shaped = strategy.shape(run.messages, run.sizes, budget, run.pinned)
+    messages, sizes, pinned = source(run)
+    shaped = strategy.shape(messages, sizes, budget, pinned)
     after = shaped.tokens
     if after >= before:
         return False
     run.set_view(own_items(shaped.messages, run.plan) if run.mixed else shaped.messages, after)
-    run.emit(ContextShaped, strategy.name, before, after, shaped.dropped)
+    dropped = shaped.dropped if run.gist is None else len(run.messages) + 1 - len(shaped.messages)
+    run.emit(ContextShaped, name if strategy.name == "summarize" else strategy.name, before, after, dropped)
     return True
 
 
@@ -303,7 +329,8 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     if paid:
         least = min(least, reservation.money // 2 // max(1, price.output))
         room = min(room, (reservation.money - least * price.output) // max(1, price.worst_input) + least)
-    shaped = plan.landing_view(run.messages, run.sizes, max(0, room - least - plan.landing_fixed_tokens), run.pinned)
+    messages, sizes, pinned = source(run)
+    shaped = plan.landing_view(messages, sizes, max(0, room - least - plan.landing_fixed_tokens), pinned)
     input_tokens = min(shaped.tokens + plan.landing_fixed_tokens, room - 1)
     output = min(want, tokens - input_tokens)
     if paid:

@@ -4,13 +4,17 @@ from glidepath.context.landing import landing_view
 from glidepath.context.measure import BYTES_PER_TOKEN, CharEstimator, guarded, message_size, sizer
 from glidepath.context.orphans import repair, sendable
 from glidepath.context.strategies import Compact, NoShaping, SlidingWindow, strategy
+from glidepath.context.summarize import Brief, Gist, Summarize
 
 __all__ = [
     "BYTES_PER_TOKEN",
+    "Brief",
     "CharEstimator",
     "Compact",
+    "Gist",
     "NoShaping",
     "SlidingWindow",
+    "Summarize",
     "guarded",
     "landing_view",
     "message_size",

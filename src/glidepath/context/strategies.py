@@ -59,7 +59,7 @@ class Compact:
         return view(messages, sizes, budget, select(messages, sizes, budget, pinned, self._mark), self._mark)
 
 
-_KNOWN = ("none", "sliding_window", "compact")
+_KNOWN = ("none", "sliding_window", "compact", "summarize")
 
 
 def strategy(name: str, *, estimate: Estimate = char_estimate) -> ContextStrategy:
@@ -70,11 +70,11 @@ def strategy(name: str, *, estimate: Estimate = char_estimate) -> ContextStrateg
         return SlidingWindow()
     if name == "compact":
         return Compact(estimate)
-    known = ", ".join([repr(word) for word in _KNOWN])
     if name == "summarize":
-        raise ConfigurationError(
-            f"context_strategy='summarize' is not available yet in this version; use one of {known}"
-        )
+        from glidepath.context.summarize import Summarize
+
+        return Summarize(estimate)
+    known = ", ".join([repr(word) for word in _KNOWN])
     from difflib import get_close_matches
 
     close = get_close_matches(name.lower(), _KNOWN, n=1) if isinstance(name, str) else []

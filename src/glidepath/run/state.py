@@ -129,14 +129,13 @@ class Run(Record, eq=False, kw_only=True):
     first_new: int = 0
     call_ids: set[str]
     pinned: list[int]
-    mixed: bool = False
-    """Models of more than one vendor have answered: each sees only the reasoning items of its own."""
-    return_at: float = 0.0
-    """When the configured model is tried again, while a fallback is in use."""
+    gist: Any = None  # the checkpoint that stands for the beginning of the transcript in the view
+    futile: int = 0  # checkpoints in a row that did not help
+    mixed: bool = False  # more than one vendor has answered: each sees only the reasoning items of its own
+    return_at: float = 0.0  # when the configured model is tried again, while a fallback is in use
     # spend
     account: Account
-    other_accounts: Mapping[str, Account] = MappingProxyType({})
-    """What models other than the one in use have cost."""
+    other_accounts: Mapping[str, Account] = MappingProxyType({})  # of models other than the one in use
     child_accounts: Mapping[str, Account] = MappingProxyType({})
     money: int = 0
     first_call: Reservation | None = None

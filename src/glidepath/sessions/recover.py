@@ -98,7 +98,7 @@ def abandon(folded: Folded) -> tuple[RunResult, list[ToolResultMessage], tuple[T
     for result in results:
         folded.add(result)
     usage, money = snapshot.spent.usage, snapshot.spent.picodollars
-    for charge in snapshot.children_spent.values():
+    for charge in (*snapshot.fallbacks_spent.values(), *snapshot.children_spent.values()):
         usage, money = usage + charge.usage, money + charge.picodollars
     ended = RunResult(
         run_id=snapshot.run_id,
