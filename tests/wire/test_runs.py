@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 
+import msgspec
 import pytest
 
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, tool
@@ -284,3 +285,23 @@ def test_a_thousand_words_of_thought_and_a_model_priced_by_its_name_stay_within_
     assert result.cost is not None
     # 32 fresh tokens at 3, 8 read from the cache at 0.30, 12 out at 15 dollars per million
     assert float(result.cost) == pytest.approx((32 * 3 + 8 * 0.3 + 12 * 15) / 1e6)
+
+
+class Weather(msgspec.Struct):
+    city: str
+    degrees: float
+    note: str = ""
+
+
+@every
+def test_an_output_type_is_asked_of_the_provider_itself_and_decoded(dialect):
+    async def loop():
+        async with Wire([ended(dialect, '{"city": "Oslo", ', '"degrees": -3.5, "note": ""}')]) as wire:
+            agent = Agent(model=dialect.model(wire.url), limits=Limits(max_iterations=3), output_type=Weather)
+            return await agent.run("weather"), json.dumps(wire.requests[0].body)
+
+    result, body = run(loop)
+    assert result.output == Weather("Oslo", -3.5)
+    field = {"openai-chat": "response_format", "openai-responses": "format", "anthropic": "output_config"}
+    assert field.get(dialect.name, "responseJsonSchema") in body
+    assert "degrees" in body
