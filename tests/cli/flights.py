@@ -94,3 +94,7 @@ def chat():
 
 def demo():
     return ScriptedModel([call("atlas", city="Lisbon"), say("The atlas says that Lisbon is the capital of Portugal.")])
+
+
+def steers():
+    return ScriptedModel([say("before \x1b[2J\x1b]0;title\x07 after")])

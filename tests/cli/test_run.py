@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -399,3 +400,51 @@ def test_models_lists_every_way_to_name_one(tmp_path):
     known = glidepath("models", "list", folder=tmp_path, environ={"ANTHROPIC_API_KEY": "sk-secret"})
     assert "sk-secret" not in known.out + known.err
     assert known.out.count("ready\n") > ran.out.count("ready\n")
+
+
+# --- a hostile place ------------------------------------------------------------------------------------------------
+
+
+def at_the_shell(line, folder):
+    program = f"{sys.executable} -m glidepath.cli"
+    return subprocess.run(
+        ["/bin/sh", "-c", line.replace("glidepath", program)],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.process
+def test_a_full_disk_is_one_line_and_a_failure(tmp_path):
+    done = at_the_shell("glidepath run hi --model python:flights:hello > /dev/full", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "glidepath: error: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_stream_is_no_crash(tmp_path, closed):
+    done = at_the_shell(f"glidepath run hi --model python:flights:hello {closed}", tmp_path)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def test_a_configuration_without_an_end_is_refused(tmp_path):
+    ran = glidepath("config", "show", "--config", "/dev/zero", folder=tmp_path)
+    assert ran.code == 2
+    assert "this is no configuration" in ran.err
+
+
+def test_what_a_model_says_cannot_steer_the_terminal(tmp_path):
+    from .terminal import Terminal
+
+    for number, more in enumerate(([], ["--no-streaming"])):
+        argv = ["run", "hi", "--model", "python:flights:steers", *more]
+        with Terminal(80 + number, tmp_path, *argv) as terminal:
+            assert terminal.code() == 0
+            shown = terminal.until("before", "after", "tokens")
+        assert re.search(r"before.*\[2J.*after", shown), shown

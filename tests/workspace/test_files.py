@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -309,3 +310,13 @@ def test_a_workspace_must_be_a_folder(root):
 def test_an_unknown_tool_is_refused(place):
     with pytest.raises(ConfigurationError, match="did you mean 'write'"):
         workspace_tools(place, ["wrte"])
+
+
+def test_passing_over_a_line_as_long_as_the_file_costs_no_memory(place):
+    (place.root / "long").write_bytes(b"x" * 30_000_000 + b"\nlast\n")
+    tracemalloc.start()
+    try:
+        assert read(place, "long", 2) == "last\n"
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()

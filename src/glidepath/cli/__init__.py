@@ -18,7 +18,7 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None, world: World | None = None) -> int:
     """Run one command and return its exit code; nothing but SystemExit of the argument parser is raised."""
-    from glidepath.cli.world import World
+    from glidepath.cli.world import OutputError, World
 
     here = World.real() if world is None else world
     try:
@@ -28,6 +28,10 @@ def main(argv: Sequence[str] | None = None, world: World | None = None) -> int:
     except BrokenPipeError:
         here.close_quietly()
         return 141
+    except OutputError as error:
+        here.close_quietly()
+        here.complain(str(error))
+        return 1
 
 
 def _dispatch(argv: Sequence[str], world: World) -> int:
@@ -37,7 +41,7 @@ def _dispatch(argv: Sequence[str], world: World) -> int:
     try:
         options, execute = parse(argv, world)
         code: int = execute(options, world)
-        world.stdout.flush()
+        world.write("")
     except ConfigurationError as error:
         world.complain(str(error))
         return 2

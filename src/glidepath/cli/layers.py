@@ -121,21 +121,23 @@ def _read(setting: Setting, key: str, value: Any, file: str) -> Any:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)  # never more, whatever it is
+        if len(data) > _MOST_BYTES:
             raise ConfigurationError(f"{path}: larger than {_MOST_BYTES} bytes: this is no configuration")
-        text = path.read_bytes().decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not UTF-8 at byte {error.start}") from None
     try:
-        data = _toml(text) if path.suffix != ".json" else _json(text)
+        found = _toml(text) if path.suffix != ".json" else _json(text)
     except (ValueError, RecursionError, ArithmeticError) as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise ConfigurationError(f"{path}: not valid {kind}: {str(error)[:200]}") from None
-    if not isinstance(data, dict):
-        raise ConfigurationError(f"{path}: expected an object with settings, got {type(data).__name__}")
-    return data
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"{path}: expected an object with settings, got {type(found).__name__}")
+    return found
 
 
 def _toml(text: str) -> Any:

@@ -105,10 +105,9 @@ class LiveScreen:
         said = result.text.strip()
         if not self._echo:
             if said:
-                self._world.stdout.write(f"{said}\n")
-                self._world.stdout.flush()
+                self._world.write(f"{said}\n")
         elif said and (not self._streaming or not self._on_screen(said)):
-            self._console.print(Text(said))
+            self._console.print(Text(_printable(said)))
         if self._echo and (said or self._told):
             self._console.print()
         style = "green" if result.outcome is LoopOutcome.DONE and result.cause is None else "yellow"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 from glidepath import _wire
+from glidepath.cli.status import clip
 from glidepath.cli.world import World
 from glidepath.events import Event
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 
 __all__ = ["JsonScreen", "PlainScreen", "Screen", "StreamScreen", "ending"]
 
+_MOST_WORDS = 500
 _encode = _wire.encoder(enc_hook=repr)
 
 
@@ -50,7 +52,7 @@ class PlainScreen:
     def finish(self, result: RunResult) -> None:
         """Print the answer, then say how it ended if that is not plain."""
         if result.text:
-            _write(self._world.stdout, result.text.rstrip("\n") + "\n")
+            self._world.write(result.text.rstrip("\n") + "\n")
         words = ending(result)
         if words:
             self._world.note(f"[{words}]")
@@ -64,7 +66,7 @@ class JsonScreen(PlainScreen):
 
     def finish(self, result: RunResult) -> None:
         """Print the result."""
-        _write(self._world.stdout, _encode(result).decode() + "\n")
+        self._world.write(_encode(result).decode() + "\n")
 
 
 class StreamScreen(PlainScreen):
@@ -72,15 +74,10 @@ class StreamScreen(PlainScreen):
 
     def show(self, event: Event) -> None:
         """Print the event."""
-        _write(self._world.stdout, _encode(event).decode() + "\n")
+        self._world.write(_encode(event).decode() + "\n")
 
     def finish(self, result: RunResult) -> None:
         """The last event has said it all."""
-
-
-def _write(stream: TextIO, text: str) -> None:
-    stream.write(text)
-    stream.flush()
 
 
 def ending(result: RunResult) -> str:
@@ -95,4 +92,4 @@ def ending(result: RunResult) -> str:
         return f"paused: waits for a decision about {waiting}" if waiting else "paused"
     if result.state is not AgentState.COMPLETED and state != words:
         words = f"{words}, {state}"
-    return f"{words}: {why}" if why else words
+    return clip(f"{words}: {why}", _MOST_WORDS) if why else words

@@ -10,7 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["World"]
+__all__ = ["OutputError", "World"]
+
+
+class OutputError(Exception):
+    """Standard output cannot be written: a full disk, say."""
 
 
 class World:
@@ -42,10 +46,23 @@ class World:
             folder = Path.cwd()
         except FileNotFoundError:
             folder = Path("/")
+        if sys.stdin is None or sys.stdout is None or sys.stderr is None:  # closed by whoever started us
+            nowhere = Path(os.devnull).open("r+", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+            sys.stdin, sys.stdout, sys.stderr = sys.stdin or nowhere, sys.stdout or nowhere, sys.stderr or nowhere
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another one
         return cls(arguments=sys.argv[1:], environ=os.environ, folder=folder)
+
+    def write(self, text: str) -> None:
+        """Print on standard output, now; raises BrokenPipeError when nobody reads it, else `OutputError`."""
+        try:
+            self.stdout.write(text)
+            self.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"the output cannot be written: {error.strerror or error}") from None
 
     def complain(self, text: str) -> None:
         """Say on the error stream what is wrong."""

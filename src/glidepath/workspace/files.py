@@ -34,9 +34,12 @@ def read_file(workspace: Workspace, path: str, first_line: int, lines: int) -> s
         size = os.fstat(found).st_size
         _refuse_binary(path, file.read(_PROBE), size)
         file.seek(0)
-        for _ in range(first_line - 1):
-            if not file.readline():
+        passed = 1
+        while passed < first_line:
+            piece = file.readline(_PROBE)  # a line may be as long as the file
+            if not piece:
                 raise ToolError(f"{path} ends before line {first_line}")
+            passed += piece.endswith(b"\n")
         kept: list[bytes] = []
         room = MOST_READ
         while len(kept) < lines and room > 0 and (line := file.readline(room)):

@@ -27,5 +27,5 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.parser import make_parser
 
     shtab = needed("shtab")
-    world.stdout.write(shtab.complete(make_parser(list(COMMANDS)), options.shell) + "\n")
+    world.write(shtab.complete(make_parser(list(COMMANDS)), options.shell) + "\n")
     return 0

@@ -54,13 +54,13 @@ def _show(options: argparse.Namespace, world: World) -> int:
 
         shown = {key: {"value": plain(value), "origin": origin} for key, value, origin in rows}
         bare = {key: plain(value) for key, value, _ in rows}
-        world.stdout.write(json.dumps(shown if options.origin else bare, indent=2) + "\n")
+        world.write(json.dumps(shown if options.origin else bare, indent=2) + "\n")
         return 0
     wide = max(len(key) for key, _, _ in rows)
     middle = max(len(_text(value)) for _, value, _ in rows)
     for key, value, origin in rows:
         tail = f"  {origin}" if options.origin else ""
-        world.stdout.write(f"{key:<{wide}}  {_text(value):<{min(middle, 40) if tail else 0}}{tail}".rstrip() + "\n")
+        world.write(f"{key:<{wide}}  {_text(value):<{min(middle, 40) if tail else 0}}{tail}".rstrip() + "\n")
     return 0
 
 
@@ -70,7 +70,7 @@ def _check(options: argparse.Namespace, world: World) -> int:
 
     settings = gather(options, world)
     agent = make_agent(settings, world)
-    world.stdout.write(f"fine: {agent!r}, {_limits(settings)}\n")
+    world.write(f"fine: {agent!r}, {_limits(settings)}\n")
     return 0
 
 
@@ -90,14 +90,14 @@ def _schema(_: argparse.Namespace, world: World) -> int:
 
     from glidepath.cli.schema import json_schema
 
-    world.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
+    world.write(json.dumps(json_schema(), indent=2) + "\n")
     return 0
 
 
 def _table(_: argparse.Namespace, world: World) -> int:
     from glidepath.cli.schema import markdown_table
 
-    world.stdout.write(markdown_table() + "\n")
+    world.write(markdown_table() + "\n")
     return 0
 
 

@@ -55,16 +55,13 @@ def execute(options: argparse.Namespace, world: World) -> int:
     model = make_model(options.model, world)
     limits = Limits(max_iterations=4, max_tokens=4000, timeout=120)
     agent = Agent(model=model, tools=[_atlas()], limits=limits, temperature=0 if own else None, max_output_tokens=256)
-    world.stdout.write(
-        f"model  {options.model}\ntool   atlas\nlimits 4 turns, 4k tokens, 2 minutes\n\n> {options.task}\n"
-    )
-    world.stdout.flush()
+    world.write(f"model  {options.model}\ntool   atlas\nlimits 4 turns, 4k tokens, 2 minutes\n\n> {options.task}\n")
     try:
         code = asyncio.run(fly(agent, options.task, make_screen(settings, agent, world), settings, world))
     finally:
         getattr(model, "close", _nothing)()
     if code == 0:
-        world.stdout.write("\n" + NEXT)
+        world.write("\n" + NEXT)
     return code
 
 

@@ -41,7 +41,7 @@ def _list(world: World) -> int:
     wide = max(len(form) for form, *_ in PROVIDERS)
     for form, extra, key, example in PROVIDERS:
         there = _state(extra, key, world)
-        world.stdout.write(f"{form:<{wide}}  {example}\n{'':<{wide}}  {there}\n")
+        world.write(f"{form:<{wide}}  {example}\n{'':<{wide}}  {there}\n")
     return 0
 
 
@@ -70,5 +70,5 @@ def _pull(name: str, world: World) -> int:
     from glidepath.cli.commands.demo import progress_line
 
     path = fetch(name, progress=progress_line(world))
-    world.stdout.write(f"{path}\n")
+    world.write(f"{path}\n")
     return 0
