@@ -1,11 +1,12 @@
-"""A team in a process of its own, which can be killed at any moment: python killable.py store request [event side]."""
+"""A team in a process of its own, to be killed at any moment: killable.py store request [event side effects]."""
 
 import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 
-from glidepath import Agent, Limits
+from glidepath import Agent, Limits, tool
 from glidepath.errors import StoreError
 from glidepath.sessions import SqliteStore
 from glidepath.teams import (
@@ -19,7 +20,7 @@ from glidepath.teams import (
     TeamStep,
     VerdictOutcome,
 )
-from glidepath.testing import ScriptedModel, say
+from glidepath.testing import ScriptedModel, call, say
 
 STEPS = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c"), "e": ("d",), "f": ("a",)}
 
@@ -49,31 +50,53 @@ class SecondTime:
         return EvaluationVerdict(outcome=VerdictOutcome.PASS, score=1.0)
 
 
-def crew(store):
-    async def answer(request):
-        prompt = request.messages[0].text
-        name = prompt.partition("Your step (")[2].partition(")")[0]
-        await asyncio.sleep(0.002)
-        return say(f"{name} done, reviewed {prompt.count('again')} times")
-
-    model = ScriptedModel(name="worker", max_output_tokens=200).forever(answer)
-    agent = Agent(model=model, limits=Limits(max_iterations=3), agent_name="worker")
-    return Team(
-        [Member(name="worker", agent=agent)], store=store, coordinator=ExpertTeamCoordinator(evaluator=SecondTime())
-    )
+def step_of(prompt):
+    return prompt.partition("Your step (")[2].partition(")")[0]
 
 
-async def main(path, request_id, event=None, side="after"):
-    store = Mortal(path, None if event is None else int(event), side)
-    plan = TeamExecutionPlan(
-        steps=[TeamStep(id=name, description=f"do {name}", depends_on=n) for name, n in STEPS.items()]
-    )
+async def answer(request):
+    prompt = request.messages[0].text
+    await asyncio.sleep(0.002)
+    return say(f"{step_of(prompt)} done, reviewed {prompt.count('again')} times")
+
+
+async def act(request):
+    """Has one effect in each attempt, then answers."""
+    if request.messages[-1].role == "tool_result":
+        return await answer(request)
+    prompt = request.messages[0].text
+    return call("effect", text=f"{step_of(prompt)}{prompt.count('again')}")
+
+
+def effect_in(path):
+    @tool
+    async def effect(text: str) -> str:
+        """Do something that must not be done twice."""
+        with Path(path).open("a", encoding="utf-8") as file:  # noqa: ASYNC230 - it must be done at once
+            file.write(f"{text}\n")
+        return "done"
+
+    return effect
+
+
+def crew(store, effects=None):
+    model = ScriptedModel(name="worker", max_output_tokens=200).forever(answer if effects is None else act)
+    more = {} if effects is None else {"tools": [effect_in(effects)], "store": store}
+    agent = Agent(model=model, limits=Limits(max_iterations=5), agent_name="worker", **more)
+    coordinator = ExpertTeamCoordinator(evaluator=SecondTime())
+    return Team([Member(name="worker", agent=agent)], store=store, coordinator=coordinator)
+
+
+async def main(path, request_id, event="0", side="after", effects=None):
+    store = Mortal(path, int(event) or None, side)
+    steps = [TeamStep(id=name, description=f"do {name}", depends_on=needed) for name, needed in STEPS.items()]
+    plan = TeamExecutionPlan(steps=steps)
     asked = TeamExecutionRequest(goal="the goal", id=request_id, plan=plan, config=TeamConfig(team_timeout=60))
     try:
         known = (await store.load(f"team:{request_id}"))[0].head > 0
     except StoreError:
         known = False
-    team = crew(store)
+    team = crew(store, effects)
     result = await (team.resume(request_id) if known else team.run(asked))
     print(result.status.name, result.sequence)
     await store.close()

@@ -251,8 +251,8 @@ def story(path):
     return asyncio.run(load())
 
 
-def finish(path):
-    done = start(path)
+def finish(path, *more):
+    done = start(path, *more)
     out, err = done.communicate(timeout=60)
     assert done.returncode == 0, err
     assert out.startswith("COMPLETED"), out
@@ -270,6 +270,36 @@ def test_g13_a_team_killed_at_any_event_is_resumed_without_running_finished_step
         assert dead.returncode == -signal.SIGKILL
     events = finish(path)
     assert sum(isinstance(event, TeamStarted) for event in events) >= 4
+
+
+def check_effects(path):
+    """Nothing was done twice, and the last attempts were made."""
+    done = path.read_text(encoding="utf-8").splitlines()
+    assert len(done) == len(set(done)), done
+    return done
+
+
+@pytest.mark.process
+def test_g13_what_a_members_tools_did_is_not_done_again_after_a_kill(tmp_path):
+    path, effects = tmp_path / "store.db", tmp_path / "effects"
+    for event, side in ((9, "before"), (14, "after"), (21, "before")):
+        dead = start(path, event, side, effects)
+        dead.communicate(timeout=60)
+        assert dead.returncode == -signal.SIGKILL
+    finish(path, 0, "after", effects)
+    assert len(check_effects(effects)) >= 8
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(30))
+def test_g13_no_effect_is_repeated_wherever_a_team_is_killed(seed, tmp_path):
+    path, effects, chance = tmp_path / "store.db", tmp_path / "effects", random.Random(seed)
+    for _ in range(4):
+        dead = start(path, chance.randint(1, 60), chance.choice(["before", "after"]), effects)
+        dead.communicate(timeout=60)
+    finish(path, 0, "after", effects)
+    check_effects(effects)
 
 
 @pytest.mark.process

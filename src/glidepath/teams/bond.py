@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -23,10 +24,11 @@ from glidepath.teams.values import TeamExecutionRequest
 if TYPE_CHECKING:
     from glidepath.teams.team import Team
 
-__all__ = ["Bond", "Channel", "check_decisions", "linked", "newly_spent"]
+__all__ = ["Bond", "Channel", "check_decisions", "linked", "newly_spent", "session_id"]
 
 _OBSERVER_PATIENCE = 5.0
 _LEAST_TIME = 0.001
+_LONGEST_ID = 200  # of a session
 
 
 class Bond:
@@ -163,6 +165,12 @@ def linked(parent: CancelToken | None) -> tuple[CancelToken, Callable[[], None]]
 
     parent.subscribe(tell)
     return child, lambda: parent.unsubscribe(tell)
+
+
+def session_id(*parts: object) -> str:
+    """The session of one attempt, the same after the process has died: so its run can go on, and not begin again."""
+    name = "/".join(map(str, parts))
+    return name if len(name) <= _LONGEST_ID else f"team_{blake2b(name.encode(), digest_size=16).hexdigest()}"
 
 
 def newly_spent(result: RunResult, paused: RunResult | None) -> tuple[Usage, Decimal | None]:

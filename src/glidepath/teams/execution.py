@@ -11,7 +11,7 @@ from glidepath._wire import replace
 from glidepath.agent import Agent
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.teams.board import Board
-from glidepath.teams.bond import linked, newly_spent
+from glidepath.teams.bond import linked, newly_spent, session_id
 from glidepath.teams.events import PlanReady, StepAssigned, StepAttempted, StepCompleted, TeamStarted, ending
 from glidepath.teams.journal import less
 from glidepath.teams.mailbox import Mailboxes
@@ -347,7 +347,9 @@ class Execution:
         if self._mailboxes is not None:
             worker = self._mailboxes.steerable(worker)
         paused = seat.paused if not senior else None
-        result = await team.ask(worker, prompt, cancel=seat.token, paused=paused)
+        session = session_id(self.request.id, step.id, attempt, member.name)
+        begun, seat.begun = seat.begun == attempt, 0
+        result = await team.ask(worker, prompt, cancel=seat.token, paused=paused, session=session, begun=begun)
         usage, cost = newly_spent(result, paused)
         artifact = seat.take(result, usage, cost)
         team.emit(

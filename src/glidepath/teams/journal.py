@@ -22,6 +22,7 @@ from glidepath.teams.events import (
     TERMINAL,
     EvaluationResult,
     PlanReady,
+    StepAssigned,
     StepAttempted,
     StepCompleted,
     StepSteered,
@@ -133,6 +134,8 @@ class StepPast(Record):
     cost: Decimal | None = None
     paused: RunResult | None = None
     """The run that waits for a person."""
+    begun: int = 0
+    """The attempt that was running when the process died."""
 
 
 class Past(Value, frozen=True, kw_only=True):
@@ -229,7 +232,10 @@ class _Fold:
             self._step(self.steps[event.step_id], event)
 
     def _step(self, step: StepPast, event: TeamEvent) -> None:
-        if isinstance(event, StepAttempted):
+        if isinstance(event, StepAssigned):
+            step.begun = event.attempt or 0
+        elif isinstance(event, StepAttempted):
+            step.begun = 0
             attempt = event.attempt or 0
             step.attempts = max(step.attempts, attempt - (event.outcome == LoopOutcome.PAUSED.name))
             step.senior = step.senior or event.senior

@@ -35,6 +35,8 @@ class Seat:
         self.artifact = past.artifact
         """What the last attempt delivered."""
         self.unreviewed = past.unreviewed
+        self.begun = past.begun
+        """The attempt that was running when an earlier process died."""
         self.best = past.artifact
         self.best_score = -1.0
         self.senior_asked = past.senior
@@ -109,6 +111,9 @@ class Seat:
             self.best = result.text
         source = result.cause.source if result.cause is not None else ""
         self.broke = not result.iterations and source in _BUDGET
+        if result.unknown_effects:
+            names = ", ".join(call.name for call in result.unknown_effects)
+            self.warnings.append(f"it is not known whether these calls took effect: {names}")
         self.paused = result if result.outcome is LoopOutcome.PAUSED else None
         self.pending = result.pending
         return self.artifact

@@ -209,17 +209,24 @@ class Team:
         *,
         cancel: CancelToken | None = None,
         paused: RunResult | None = None,
+        session: str | None = None,
+        begun: bool = False,
     ) -> RunResult:
         """Run an agent on the team's budget and within its time; always a result. `cancel` should follow the team's.
 
         `paused` goes on with a run that waited for a person, with what was decided about it, instead of a new one.
+        `session` is used by an agent with a store of its own; with `begun` the run that is there goes on.
         """
         bond = self.bond
         token = cancel or bond.cancel
+        result: RunResult | None
         try:
             await bond.channel.flush()  # what was said before is on record before anything is done
             if paused is None:
-                result = await agent.run(prompt, parent=bond.budget, cancel=token)
+                home = session if agent.config.store is not None else None
+                result = await _gone_on(agent, home, bond.budget, token) if begun and home is not None else None
+                if result is None:
+                    result = await agent.run(prompt, session=home, parent=bond.budget, cancel=token)
             else:
                 pending = {waiting.call.id for waiting in paused.pending}
                 decisions = {call: said for call, said in bond.decisions.items() if call in pending}
@@ -374,6 +381,18 @@ def _observing(plugins: Any) -> Lineup:
                 f"Team.plugins only observe: {getattr(names, hook)[0]!r} has {hook}; give it to the members' agents"
             )
     return lineup
+
+
+async def _gone_on(agent: Agent, session: str, budget: Budget, cancel: CancelToken) -> RunResult | None:
+    """How a run ended that an earlier process had begun; None when it had not even begun."""
+    try:
+        return await agent.resume(session, parent=budget, cancel=cancel)
+    except StoreError as error:
+        if error.kind != "missing":
+            raise
+    except ConfigurationError:
+        pass  # there is a session and no run in it
+    return None
 
 
 def _crashed(error: Exception) -> RunResult:
