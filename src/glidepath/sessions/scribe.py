@@ -214,9 +214,9 @@ class Scribe:
             changed = self.capture.changes(run, guards=guards)
             if changed is not None:
                 items.append(("state", changed))
-            items.append(("tick", tick(run)))
+            items.append(("tick", self._tick()))
             items += last_items
-            commit = _linked(self.hash, self.number + 1, self.sequence + 1, round(run.now(), 3), items)
+            commit = _linked(self.hash, self.number + 1, self.sequence + 1, self._now(), items)
             later = self._append(commit, summary, last=last)
         except Exception as error:
             self._break(error)
@@ -231,6 +231,12 @@ class Scribe:
             raise _down(self.broken)
         if run.listening and not last:
             run.emit(SessionSaved, run.session_id, self.sequence)
+
+    def _now(self) -> float:
+        return round(self._run.now(), 3)  # type: ignore[no-any-return]
+
+    def _tick(self) -> tuple[Any, ...]:
+        return tick(self._run)
 
     def _append(self, commit: Commit, summary: Any, *, last: bool) -> Awaitable[None] | None:
         if self.durability == "exit":

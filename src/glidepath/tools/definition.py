@@ -178,6 +178,13 @@ class Tool:
             return self.fn(**values)  # type: ignore[no-any-return]
         return self._run(values, context)
 
+    def answering(self, run: Runner) -> Tool:
+        """The same tool with another body, such as the answers of a recorded run."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _run=run, isolation="inline", wants_context=True, plain=False)
+        other.__dict__.pop("breaker", None)
+        return other
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the plain function, as if it were not a tool."""
         return self.fn(*args, **kwargs)

@@ -8,6 +8,7 @@ COMMANDS: dict[str, str] = {
     "run": "give an agent one task and print its answer",
     "chat": "talk with an agent in a full-screen terminal",
     "resume": "go on with a run that was stopped, limited, paused or killed",
+    "runs": "list, show, stop, export, import, prune, repair and replay runs",
     "demo": "see an agent fly on the embedded model, no key needed",
     "team": "give a team of agents one goal and watch its steps",
     "models": "list model providers, fetch the embedded model",

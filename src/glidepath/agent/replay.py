@@ -1,0 +1,244 @@
+"""Flying a journal again: the same loop, the recorded replies and results, the recorded clock and ids.
+
+No model and no tool is called. Every commit is made anew and its hash compared with the one that is recorded: where
+they differ, the runtime or the configuration has changed what a run does. A journal is replayed up to its first crash,
+pause or resumption: what comes after depends on when that was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from glidepath import _wire
+from glidepath._wire import Value, replace
+from glidepath.agent.durable import Opening
+from glidepath.errors import ConfigurationError, TransientError
+from glidepath.ledger import Meter
+from glidepath.messages import (
+    AssistantMessage,
+    Message,
+    ReasoningBlock,
+    ReasoningDelta,
+    StreamEnd,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolResultMessage,
+)
+from glidepath.outcome import RunResult
+from glidepath.sessions import Session
+from glidepath.sessions.archive import read_journal
+from glidepath.sessions.capture import TICK, tick
+from glidepath.sessions.chain import read
+from glidepath.sessions.fold import Began, Folded
+from glidepath.sessions.memory import MemoryStore
+from glidepath.sessions.owner import this_owner
+from glidepath.sessions.scribe import Scribe
+from glidepath.spi.sessions import Commit
+from glidepath.tools import Tool, ToolResult
+
+if TYPE_CHECKING:
+    from glidepath.agent.agent import Agent
+    from glidepath.spi import ModelRequest, SessionStore
+
+__all__ = ["Replayed", "replay"]
+
+
+class Replayed(Value, frozen=True, kw_only=True):
+    """What a replay found: whether every commit has the hash that was recorded, and where the first one differs."""
+
+    same: bool
+    commits: int
+    result: RunResult
+    difference: str = ""
+
+
+class _Tape:
+    """A model that says what it said then; an attempt that failed then fails again."""
+
+    def __init__(self, model: Any, attempts: Sequence[AssistantMessage | None]) -> None:
+        self.name = model.name
+        for known in ("price", "max_output_tokens", "context_window"):
+            if hasattr(model, known):
+                setattr(self, known, getattr(model, known))
+        self._attempts = list(attempts)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:  # noqa: ARG002 - it does not listen
+        reply = self._attempts.pop(0) if self._attempts else None
+        await asyncio.sleep(0)
+        if reply is None:
+            raise TransientError("this attempt failed when it was recorded")
+        for index, block in enumerate(reply.blocks):
+            if type(block) is TextBlock:
+                yield TextDelta(block.text)
+            elif type(block) is ThinkingBlock:
+                yield ThinkingDelta(block.text)
+            elif type(block) is ReasoningBlock:
+                yield ReasoningDelta(block.text, block.opaque, block.vendor)
+            elif type(block) is ToolCall:
+                arguments = _wire.encode(block.arguments).decode() if block.malformed is None else block.malformed
+                yield ToolCallDelta(index, block.id, block.name, arguments)
+        yield StreamEnd(reply.stop_reason.value, reply.usage)
+
+
+class _Checking(MemoryStore):
+    """Compares every commit with the recorded one."""
+
+    def __init__(self, commits: Sequence[Commit]) -> None:
+        super().__init__()
+        self.recorded = commits
+        self.head = 0
+        self.difference = ""
+
+    def append(self, lease: Any, commit: Commit, **keywords: Any) -> None:
+        """Write it down, and look."""
+        super().append(lease, commit, **keywords)
+        self.head = commit.number
+        if self.difference:
+            return
+        if commit.number > len(self.recorded):
+            self.difference = f"commit {commit.number} was never recorded"
+        elif self.recorded[commit.number - 1].hash != commit.hash:
+            self.difference = _first_difference(self.recorded[commit.number - 1], commit)
+
+
+def _first_difference(recorded: Commit, made: Commit) -> str:
+    for before, now in zip(read(recorded), read(made), strict=False):
+        if before != now:
+            old, new = bytes(before.payload)[:200].decode(), bytes(now.payload)[:200].decode()
+            return f"record {before.sequence}: recorded {before.kind} {old}, replayed {now.kind} {new}"
+    return f"commit {recorded.number} has another number of records"
+
+
+class _Recorded:
+    """What a journal says about the first flight in it: the transcript, the attempts, and when each result came."""
+
+    def __init__(self, commits: Sequence[Commit]) -> None:
+        self.commits: list[Commit] = []
+        self.began: Began | None = None
+        self.ticks: list[tuple[float, list[Any]]] = []
+        self.attempts: list[AssistantMessage | None] = []
+        self.results: dict[str, tuple[int, ToolResultMessage]] = {}
+        self.first: list[Any] = []
+        self.ended: RunResult | None = None
+        folded, seen, asked = Folded(), 0, False
+        for commit in commits:
+            records = read(commit)
+            if self.began is not None and any(one.kind == "began" for one in records):
+                break  # another leg, or another run
+            folded.take(records)
+            self.commits.append(commit)
+            self.began = self.began or folded.began
+            fresh, seen = folded.messages[seen:], len(folded.messages)
+            if commit.number == 1:
+                self.first = list(fresh)
+            replies = [one for one in fresh if type(one) is AssistantMessage]
+            if asked and (replies or folded.reserved is not None):
+                self.attempts.append(replies[0] if replies else None)
+            asked = folded.reserved is not None or (asked and not replies)
+            for one in (*folded.results.values(), *fresh):
+                if type(one) is ToolResultMessage:
+                    self.results.setdefault(one.call_id, (commit.number - 1, one))
+            self.ended = folded.result
+            ticks = [_wire.decode(bytes(one.payload), list[Any]) for one in records if one.kind == "tick"]
+            self.ticks.append((records[0].time, ticks[0] if ticks else []))
+
+    def silenced(self, tool: Tool, checking: _Checking) -> Tool:
+        """The tool with a body that answers what was answered then, in the order in which it was."""
+
+        async def answer(_values: Any, context: Any) -> ToolResult:
+            due, known = self.results[context.call_id]
+            while checking.head < due and not checking.difference:  # noqa: ASYNC110 - for a moment, and rarely
+                await asyncio.sleep(0)
+            return ToolResult(
+                known.content,
+                is_error=known.is_error,
+                details=known.details,
+                narration=known.narration,
+                kind=known.kind,
+            )
+
+        return tool.answering(answer)
+
+
+class _Copyist(Scribe):
+    """A scribe by whose clock it is then."""
+
+    recorded: _Recorded
+
+    def _now(self) -> float:
+        return self._then()[0]
+
+    def _tick(self) -> tuple[Any, ...]:
+        figures, recorded = list(tick(self._run)), self._then()[1]
+        for name in ("elapsed", "next_event"):
+            place = TICK.index(name)
+            figures[place : place + 1] = recorded[place : place + 1]
+        return tuple(figures)
+
+    async def end(self, result: RunResult) -> RunResult:
+        """The end, at the time at which it was."""
+        then = self.recorded.ended
+        if then is not None:
+            snapshot, before = result.snapshot, then.snapshot
+            if snapshot is not None and before is not None:
+                snapshot = replace(snapshot, elapsed=before.elapsed, next_event=before.next_event)
+            result = replace(result, elapsed=then.elapsed, snapshot=snapshot)
+        return await super().end(result)
+
+    def _then(self) -> tuple[float, list[Any]]:
+        ticks = self.recorded.ticks
+        return ticks[min(self.number, len(ticks) - 1)]
+
+
+async def replay(agent: Agent, store: SessionStore, session_id: str) -> Replayed:
+    """Fly the first run of a session again under this agent's configuration, and compare every commit.
+
+    Raises `StoreError` when the journal cannot be read. Hooks of plugins are asked again.
+    """
+    from glidepath.agent.agent import Agent
+
+    journal = await read_journal(store, session_id)
+    recorded = _Recorded(journal.commits)
+    began = recorded.began
+    if began is None:
+        raise ConfigurationError(f"session {session_id!r} has no run to replay")
+    checking = _Checking(recorded.commits)
+    config = replace(
+        agent.config,
+        model=_Tape(agent.config.model, recorded.attempts),
+        tools=tuple(recorded.silenced(tool, checking) for tool in agent.config.tools),
+        store=checking,
+        event_sink=None,
+        fallback_models=(),
+    )
+    silent = Agent(config)
+    home = Session(session_id, messages=recorded.first[: began.first_new])
+    lease = await checking.claim(session_id, this_owner())
+    copyist = _Copyist(checking, lease)
+    copyist.recorded = recorded
+    try:
+        result = await _fly(silent, home, tuple(recorded.first[began.first_new :]), began.run_id, copyist)
+    finally:
+        await copyist.release()
+    if not checking.difference and checking.head != len(recorded.commits):
+        checking.difference = f"the replay ended after {checking.head} commits of {len(recorded.commits)}"
+    same = not checking.difference
+    return Replayed(same=same, commits=checking.head, result=result, difference=checking.difference)
+
+
+async def _fly(agent: Agent, home: Session, prompt: tuple[Message, ...], run_id: str, scribe: Scribe) -> RunResult:
+    """One flight under the id of the recorded run, with a scribe of our own."""
+    from glidepath.agent.agent import _finish, _open, _watch
+
+    plan = agent._plan  # noqa: SLF001 - the agent's own module would be too long for this
+    watch = _watch(plan, asyncio.get_running_loop().time(), inf)
+    run = _open(plan, home, prompt, Meter(plan.caps), watch, None, None)
+    run.run_id = run_id
+    return await _finish(run, home, prompt, None, opening=Opening(home=home, scribe=scribe))

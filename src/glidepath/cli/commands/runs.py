@@ -1,0 +1,185 @@
+"""Look at what a store keeps, and look after it.
+
+A run is named by its session's id. `export` writes a readable file that `import` takes back and `replay` flies again
+without a model or a tool; `stop` reaches a run in any process within a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+_DAY = 86_400
+_SHOWN = 60
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath runs` takes."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listed = actions.add_parser("list", help="the runs in the store, the last written first")
+    listed.add_argument("--children", action="store_true", help="the runs of child agents, too")
+    _named(actions.add_parser("show", help="one run: how it stands, what it used, its messages"))
+    stopped = _named(actions.add_parser("stop", help="stop a run in another process, within a second"))
+    stopped.add_argument("--reason", default="", help="what its result will say")
+    exported = _named(actions.add_parser("export", help="write the journal as JSON lines"))
+    exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
+    imported = actions.add_parser("import", help="take in what export wrote")
+    imported.add_argument("file", help="the file; - reads standard input")
+    imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
+    pruned = actions.add_parser("prune", help="forget runs that ended long ago")
+    pruned.add_argument("--days", type=float, default=30, help="older than so many days (default: 30)")
+    _named(actions.add_parser("repair", help="keep what is whole of a damaged journal, and say what is not"))
+    _named(actions.add_parser("replay", help="fly a journal again, without model and tools, and compare"))
+    for action in actions.choices.values():
+        add_setting_flags(action)
+        add_config_flags(action)
+
+
+def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("session", help="the session's id")
+    return parser
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Do one of them."""
+    import asyncio
+
+    from glidepath.cli.assemble import make_agent, make_store
+    from glidepath.cli.layers import gather
+    from glidepath.errors import ConfigurationError, StoreError
+
+    settings = gather(options, world)
+    if not settings.get("store"):
+        raise ConfigurationError("runs needs a store: pass --store PATH")
+    store = make_store(settings["store"], world)
+    agent = make_agent(settings, world) if options.action == "replay" else None
+
+    async def act() -> int:
+        try:
+            return await _ACTIONS[options.action](options, store, world, agent)
+        finally:
+            await store.close()
+
+    try:
+        return asyncio.run(act())
+    except StoreError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.sessions.archive import list_runs
+
+    for entry in await list_runs(store, children=options.children):
+        known = entry.summary
+        when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
+        how = known.get("outcome") or ("running" if entry.owner and entry.expires > time.time() else "interrupted")
+        task = " ".join(str(known.get("task", "")).split())[:_SHOWN]
+        world.stdout.write(f"{entry.session_id}  {when}  {how:<11}  {known.get('iterations', 0):>3} turns  {task}\n")
+    return 0
+
+
+async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.sessions.archive import show
+
+    journal = await show(store, options.session)
+    folded, snapshot = journal.folded, journal.folded.snapshot
+    result = folded.result
+    out = world.stdout
+    out.write(f"session   {options.session}\n")
+    out.write(f"state     {'interrupted' if result is None else f'{result.state.name}/{result.outcome.name}'}\n")
+    if result is not None and result.cause is not None:
+        out.write(f"cause     {result.cause.source}: {result.cause.reason}\n")
+    if snapshot is not None:
+        out.write(f"turns     {snapshot.iterations}, tool calls {snapshot.tool_calls}, tokens {snapshot.tokens}\n")
+    unknown = () if result is None else result.unknown_effects
+    for call in unknown:
+        out.write(f"unknown   {call.name} {call.id}\n")
+    out.write(f"journal   {len(journal.commits)} commits, {folded.sequence} records, whole\n\n")
+    for message in folded.messages:
+        calls = ", ".join(call.name for call in getattr(message, "tool_calls", ()))
+        out.write(f"[{message.role}] {message.text or calls}\n")
+    return 0
+
+
+async def _stop(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.sessions.archive import stop
+
+    await stop(store, options.session, options.reason)
+    world.note(f"asked {options.session} to stop")
+    return 0
+
+
+async def _export(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.sessions.archive import export_journal
+
+    data = await export_journal(store, options.session)
+    if options.out:
+        Path(options.out).write_bytes(data)  # noqa: ASYNC240 - nothing else runs here
+    else:
+        world.stdout.write(data.decode())
+    return 0
+
+
+async def _import(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.errors import ConfigurationError
+    from glidepath.sessions.archive import import_journal
+
+    try:
+        data = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()  # noqa: ASYNC240
+    except OSError as error:
+        raise ConfigurationError(f"{options.file} cannot be read: {error.strerror}") from None
+    world.note(f"imported {await import_journal(store, data, session_id=options.name)}")
+    return 0
+
+
+async def _prune(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.sessions.archive import prune
+
+    gone = await prune(store, older_than=options.days * _DAY)
+    world.note(f"forgot {len(gone)} sessions")
+    return 0
+
+
+async def _repair(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.sessions.archive import repair
+
+    done = await repair(store, options.session)
+    if not done.reason:
+        world.note(f"{options.session} is whole: {done.kept} commits")
+        return 0
+    world.note(f"{options.session}: kept {done.kept} commits, dropped {done.dropped}: {done.reason}")
+    return 0
+
+
+async def _replay(options: argparse.Namespace, store: Any, world: World, agent: Any) -> int:
+    from glidepath.agent.replay import replay
+
+    done = await replay(agent, store, options.session)
+    if done.same:
+        world.note(f"{options.session}: {done.commits} commits, every hash the same")
+        return 0
+    world.note(f"{options.session}: {done.difference}")
+    return 1
+
+
+_ACTIONS = {
+    "list": _list,
+    "show": _show,
+    "stop": _stop,
+    "export": _export,
+    "import": _import,
+    "prune": _prune,
+    "repair": _repair,
+    "replay": _replay,
+}

@@ -1,0 +1,47 @@
+"""`glidepath runs`: what is in a store, and what can be done with it."""
+
+import re
+
+from .shell_user import glidepath
+
+HELLO = ("--model", "python:flights:hello", "--store", "runs.db")
+
+
+def fly(folder):
+    ran = glidepath("run", "go", *HELLO, "--output-format", "json", folder=folder)
+    assert ran.code == 0, ran
+    return re.search(r"session_[0-9a-f]{8,}", ran.out).group()
+
+
+def test_runs_are_listed_shown_exported_imported_and_pruned(tmp_path):
+    session = fly(tmp_path)
+    listed = glidepath("runs", "list", "--store", "runs.db", folder=tmp_path)
+    assert session in listed.out
+    assert "done" in listed.out
+    shown = glidepath("runs", "show", session, "--store", "runs.db", folder=tmp_path)
+    assert "COMPLETED/DONE" in shown.out
+    assert "[user] go" in shown.out
+    assert glidepath("runs", "export", session, "--store", "runs.db", "--out", "run.jsonl", folder=tmp_path).code == 0
+    taken = glidepath("runs", "import", "run.jsonl", "--store", "other.db", "--as", "copy", folder=tmp_path)
+    assert taken.code == 0, taken
+    assert "copy" in glidepath("runs", "list", "--store", "other.db", folder=tmp_path).out
+    assert glidepath("runs", "prune", "--days", "-1", "--store", "runs.db", folder=tmp_path).code == 0
+    assert glidepath("runs", "list", "--store", "runs.db", folder=tmp_path).out == ""
+
+
+def test_a_run_is_replayed_repaired_and_asked_to_stop(tmp_path):
+    session = fly(tmp_path)
+    replayed = glidepath("runs", "replay", session, *HELLO, folder=tmp_path)
+    assert (replayed.code, "every hash the same" in replayed.err) == (0, True), replayed
+    assert "is whole" in glidepath("runs", "repair", session, "--store", "runs.db", folder=tmp_path).err
+    assert glidepath("runs", "stop", session, "--reason", "late", "--store", "runs.db", folder=tmp_path).code == 0
+
+
+def test_what_is_missing_is_a_usage_error(tmp_path):
+    fly(tmp_path)
+    for action in ("show", "export", "repair", "stop"):
+        ran = glidepath("runs", action, "nobody", "--store", "runs.db", folder=tmp_path)
+        assert ran.code == 2
+        assert "no session 'nobody'" in ran.err
+    assert "--store" in glidepath("runs", "list", folder=tmp_path).err
+    assert glidepath("runs", "import", "nothing.jsonl", "--store", "runs.db", folder=tmp_path).code == 2
