@@ -208,7 +208,7 @@ class SqliteStore:
             return Lease(session_id, token, owner, expires, entry.head, entry.hash, key)
 
         if not create:
-            self._must_exist()
+            self._must_exist(session_id)
         lease: Lease = await self._patiently(lambda: self._do(work))
         self._leases += 1
         self._renewals.pop(lease.key, None)
@@ -374,12 +374,13 @@ class SqliteStore:
                 connection.execute("COMMIT")
             return entry, tuple([Commit(number, bytes(body), bytes(digest)) for number, body, digest in rows])
 
-        self._must_exist()
+        self._must_exist(session_id)
         return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
 
-    def _must_exist(self) -> None:
+    def _must_exist(self, session_id: str = "") -> None:
         if not os.path.exists(self.path):  # noqa: PTH110 - reading must not make a file
-            raise StoreError(f"there is no session store at {self.path}", kind="missing")
+            whose = f"there is no session {session_id!r}: " if session_id else ""
+            raise StoreError(f"{whose}there is no session store at {self.path}", kind="missing")
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions, the last written first."""
@@ -398,7 +399,7 @@ class SqliteStore:
             _, key = self._entry(connection, session_id)
             connection.execute("UPDATE sessions SET flag = ? WHERE key = ?", (reason, key))
 
-        self._must_exist()
+        self._must_exist(session_id)
         await self._patiently(lambda: self._do(work))
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
@@ -429,7 +430,7 @@ class SqliteStore:
             connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (first, last))
             connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
 
-        self._must_exist()
+        self._must_exist(session_id)
         await self._patiently(lambda: self._do(work))
 
     async def close(self) -> None:
