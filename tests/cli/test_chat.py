@@ -213,3 +213,26 @@ def test_chat_in_a_pipe_says_what_to_do_instead(tmp_path):
     ran = glidepath("chat", "--model", "python:flights:hello", folder=tmp_path)
     assert ran.code == 2
     assert "glidepath run" in ran.err
+
+
+def test_a_conversation_with_a_store_goes_on_through_a_decision(tmp_path):
+    from glidepath import approve
+
+    here = talk(tmp_path, "chat", "--store", "talk.db", "--sandbox", "off")
+
+    async def show(event):
+        pass
+
+    async def decide(pending):
+        return {waiting.call.id: approve() for waiting in pending}
+
+    async def go():
+        await here.turn("what is here?", show, decide)
+        result = await here.turn("run it", show, decide)
+        await here.agent.config.store.close()
+        return result
+
+    assert asyncio.run(go()).text == "It says: from the shell"
+    assert [message.text for message in here.session.messages if message.role == "user"] == ["what is here?", "run it"]
+    assert here.session.messages[-1].text == "It says: from the shell"
+    assert "stays as it is" in here.command("/compact")

@@ -47,6 +47,10 @@ class Talk:
         self._token: CancelToken | None = None
 
     @property
+    def _stored(self) -> bool:
+        return self.agent.config.store is not None
+
+    @property
     def busy(self) -> bool:
         """True while a turn is in flight."""
         return self._token is not None
@@ -63,21 +67,24 @@ class Talk:
         token = self._token = CancelToken()
         self.status.restart()
         try:
-            stream = self.agent.stream(text, session=self.session, cancel=token)
+            home = self.session.id if self._stored else self.session  # with a store, the store knows best
+            stream = self.agent.stream(text, session=home, cancel=token)
             while True:
                 async with stream:
                     async for event in stream:
                         self.status.hear(event)
                         await show(event)
                 result = stream.result
+                if self._stored:
+                    self.session.messages[:] = result.messages
+                    self.session.close_run(result)
                 if result.outcome is not LoopOutcome.PAUSED or token.cancelled:
                     return result
                 self.status.phase = "your decision"
                 decisions = await decide(result.pending)
                 if token.cancelled:
                     return result
-                target = self.session if self.agent.config.store is None else self.session.id
-                stream = self.agent.stream(resume=target, decisions=decisions, cancel=token)
+                stream = self.agent.stream(resume=home, decisions=decisions, cancel=token)
         finally:
             self._token = None
             self.status.phase = "ready"
@@ -149,6 +156,8 @@ class Talk:
     def _compact(self, _: str) -> str:
         if self.busy:
             return "A turn is in flight: Esc interrupts it."
+        if self._stored:
+            return "What is in a store stays as it is; /clear begins a new conversation."
         messages = self.session.messages
         size = sizer(CharEstimator())
         sizes = [size(message) for message in messages]

@@ -37,4 +37,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.chat.app import ChatApp
     from glidepath.cli.chat.talk import Talk
 
-    return ChatApp(Talk(settings, world)).run() or 0
+    talk = Talk(settings, world)
+    code = ChatApp(talk).run() or 0
+    if settings.get("store") and talk.session.messages:
+        world.note(f"this conversation is session {talk.session.id}")
+    return code
