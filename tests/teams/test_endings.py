@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from glidepath import CancelToken, ConfigurationError, Plugin, approve, deny, tool
+from glidepath.sessions import MemoryStore
 from glidepath.teams import (
     DefaultTaskDispatchCoordinator,
     ExpertTeamCoordinator,
@@ -20,7 +21,7 @@ from glidepath.teams import (
     TeamStarted,
     TeamStatus,
 )
-from glidepath.testing import EventRecorder, call, hang, no_leftovers, say, virtual
+from glidepath.testing import EventRecorder, VirtualClock, call, hang, no_leftovers, say, virtual
 
 from .kit import PASS, Recorder, Verdicts, agent, plan, request, step, team
 
@@ -455,3 +456,30 @@ async def test_an_evaluator_that_hangs_does_not_outlive_a_cancelled_team():
     assert result.status is TeamStatus.CANCELLED
     assert result.outcome("a").output == "ok"
     assert result.duration < 7.1
+
+
+@pytest.mark.parametrize("how", ["cancel", "wind_down", "task"])
+@pytest.mark.parametrize("stored", [False, True], ids=["", "stored"])
+@pytest.mark.parametrize("coordinator", BOTH, ids=["dispatch", "expert"])
+def test_g1_a_team_stopped_at_any_await_lands_and_lets_go(coordinator, stored, how):
+    async def stopped_after(turns):
+        store, seen, cancel = MemoryStore() if stored else None, Recorder(), CancelToken()
+        crew = team(agent("ok"), recorder=seen, store=store)
+        async with no_leftovers():
+            work = asyncio.create_task(crew.run(request(step("a")), coordinator=coordinator(), cancel=cancel))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            {"cancel": cancel.cancel, "wind_down": cancel.wind_down, "task": work.cancel}[how]()
+            try:
+                result = await work
+            except asyncio.CancelledError:
+                assert how == "task"
+                result = seen.events[-1].result if seen.events else None
+        if result is not None:
+            seen.check(result)
+        assert crew._in_flight == {}
+        if store is not None:
+            assert all(entry.owner is None for entry in await store.entries("team:"))
+
+    for turns in range(25):
+        VirtualClock().run(stopped_after(turns))

@@ -223,6 +223,27 @@ async def test_an_artifact_that_was_not_reviewed_is_reviewed_and_not_made_again(
     assert member.config.model.calls == calls
 
 
+@pytest.mark.parametrize(
+    ("coordinator", "dies_at"),
+    [(ExpertTeamCoordinator, 7), (DefaultTaskDispatchCoordinator, 5)],
+    ids=["expert", "dispatch"],
+)
+@virtual
+async def test_a_step_that_was_accepted_when_the_process_died_is_not_run_again(coordinator, dies_at):
+    store, asked = Frail(dies_at=dies_at), request(step("a"), step("b", "a"))
+    member = agent("ok")
+    await team(member, store=store).run(asked, coordinator=coordinator())
+    store.revive()
+    before = [event.kind for event in await events_of(store, asked.id)]
+    assert before[-1] == ("EVALUATION_RESULT" if coordinator is ExpertTeamCoordinator else "STEP_ATTEMPTED")
+    calls = member.config.model.calls
+    result = await team(member, store=store).resume(asked.id, coordinator=coordinator())
+    assert result.status is TeamStatus.COMPLETED
+    assert result.outcome("a").attempts == 1
+    assert result.outcome("a").output == "ok"
+    assert member.config.model.calls == calls + 1  # b only
+
+
 @virtual
 async def test_strange_characters_do_not_break_the_journal():
     store, asked = MemoryStore(), request(step("a"), step("b", "a"))

@@ -66,6 +66,8 @@ class _Dispatch:
 
     async def _attempt(self, seat: Seat) -> StepOutcome | None:
         execution = self._execution
+        if seat.unreviewed:  # it was delivered, and the process died before the step had ended
+            return seat.outcome(StepState.DEGRADED if seat.landed else StepState.COMPLETED, output=seat.artifact)
         if seat.attempts < execution.config.max_feedback_rounds:
             result = await execution.attempt(seat)
             cut = execution.cut_short(seat, result)

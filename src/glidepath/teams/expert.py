@@ -191,6 +191,8 @@ class _Expert:
 
     async def _perform(self, seat: Seat) -> StepOutcome | None:
         rounds = self._execution.config.max_feedback_rounds
+        if seat.accepted:
+            return seat.outcome(StepState.COMPLETED, output=seat.artifact)
         while seat.unreviewed or (seat.attempts < rounds and not seat.senior_asked):
             answer = await self._round(seat)
             if isinstance(answer, StepOutcome):

@@ -13,7 +13,7 @@ from glidepath._wire import Record, Value, WireError
 from glidepath._wire import field as make
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import Usage
-from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.run import Decision
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.owner import LEASE, this_owner
@@ -134,6 +134,10 @@ class StepPast(Record):
     cost: Decimal | None = None
     paused: RunResult | None = None
     """The run that waits for a person."""
+    best: str = ""
+    best_score: float = -1.0
+    landed: bool = False
+    """The last artifact was delivered at a limit."""
     begun: int = 0
     """The attempt that was running when the process died."""
 
@@ -239,10 +243,13 @@ class _Fold:
             attempt = event.attempt or 0
             step.attempts = max(step.attempts, attempt - (event.outcome == LoopOutcome.PAUSED.name))
             step.senior = step.senior or event.senior
+            step.landed = event.state != AgentState.COMPLETED.name
             step.artifact, step.unreviewed = event.artifact or step.artifact, bool(event.artifact.strip())
             step.usage, step.cost = step.usage + event.usage, add_cost(step.cost, event.cost)
         elif isinstance(event, EvaluationResult):
             step.verdicts.append(event.verdict)
+            if not event.arbiter and event.verdict.score >= step.best_score:
+                step.best, step.best_score = step.artifact, event.verdict.score
             step.unreviewed = False
             step.usage, step.cost = step.usage + event.usage, add_cost(step.cost, event.cost)
         elif isinstance(event, StepSteered) and event.action == "steer":

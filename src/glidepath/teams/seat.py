@@ -37,8 +37,12 @@ class Seat:
         self.unreviewed = past.unreviewed
         self.begun = past.begun
         """The attempt that was running when an earlier process died."""
-        self.best = past.artifact
-        self.best_score = -1.0
+        self.best = past.best or past.artifact
+        self.best_score = past.best_score
+        judged = bool(past.verdicts) and not past.unreviewed
+        self.accepted = judged and past.verdicts[-1].passed and bool(past.artifact.strip())
+        """An earlier process died between the verdict and the end of the step."""
+        self.landed = past.landed
         self.senior_asked = past.senior
         self.notes: list[str] = list(past.notes)
         """What a person said, for the prompts of all further attempts."""

@@ -241,8 +241,17 @@ class Team:
         """The execution is over: let slow observers finish, and let go of the request."""
         bond = self.bond
         bond.let_go()
-        await bond.channel.close()
+        closing = asyncio.get_running_loop().create_task(bond.channel.close(), name="team closing")
+        cancelled: asyncio.CancelledError | None = None
+        while not closing.done():  # whoever cancels meanwhile: the journal is let go of, then the cancellation goes on
+            try:
+                await asyncio.wait({closing})
+            except asyncio.CancelledError as stop:
+                cancelled = stop
         self._in_flight.pop(bond.request.id, None)
+        closing.result()
+        if cancelled is not None:
+            raise cancelled
 
     # --- the front door ---------------------------------------------------------------------------------------
 
