@@ -137,7 +137,8 @@ class _Call(Record, eq=False):
             booking, view = book_landing(run, self.cap, self.error)
         else:
             count = await self._count(run.view) if plan.counter is not None and run.meter.limited else None
-            booking = await self._book(count)
+            got = book(run, self.cap, 0 if self.number else 1, count)
+            booking = got if type(got) is Booking else await self._fit(got, count)
             view = run.view  # after the booking, which may have compacted it
         if run.journal is not None:
             await self._note(booking)
@@ -170,11 +171,11 @@ class _Call(Record, eq=False):
             self._settle(attempt, booking, view)
         return attempt
 
-    async def _book(self, count: int | None) -> Booking:
-        """Reserve the worst case of the attempt; `count` is the size of its prompt where it is known."""
-        run, turns = self.run, 0 if self.number else 1
-        got: Any = book(run, self.cap, turns, count)
-        return await fit(run, got, self.cap, turns, count) if type(got) is Refusal else got
+    async def _fit(self, got: Any, count: int | None) -> Booking:
+        """A booking that was refused at once: wait, or make the call smaller. `count`: its prompt, where known."""
+        if type(got) is not Refusal:
+            return got  # type: ignore[no-any-return]
+        return await fit(self.run, got, self.cap, 0 if self.number else 1, count)
 
     async def _book_transformed(self) -> tuple[Booking, Sequence[Message]]:
         """Reserve for the view as the plugins want it, which may be larger than the transcript."""
@@ -182,7 +183,8 @@ class _Call(Record, eq=False):
         view, tokens = await transformed(run, source, run.view_tokens)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
         more = tokens - run.view_tokens
-        booking = await self._book(run.input_tokens() + more if count is None else count)
+        count = run.input_tokens() + more if count is None else count
+        booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
         if run.view is not source:  # it had to be compacted to fit: they have not seen this one
             view, more = await self._transformed_within(booking, run.view, run.view_tokens)
         booking.estimate += more

@@ -43,7 +43,9 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         jobs = prepare(run, calls)
         if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
             await clear(run, jobs)
-        await _fly(run, jobs)
+        ready = _ready(run, jobs)
+        if ready:
+            await _fly(run, ready)
         if run.spawned or run.hooks.after_tool_call:
             await _follow_up(run, jobs)
         _finish(run, jobs)
@@ -69,7 +71,7 @@ async def finish_batch(run: Run) -> bool:
     if fresh:
         await clear(run, fresh)
     await decided(run, jobs, run.resumed.decisions)  # type: ignore[union-attr]
-    await _fly(run, jobs)
+    await _fly(run, _ready(run, jobs))
     if run.spawned or run.hooks.after_tool_call:
         await _follow_up(run, jobs)
     fatal = None
@@ -209,8 +211,21 @@ def _fatal(reason: str) -> Verdict:
 # --- running ----------------------------------------------------------------------------------------------------
 
 
-async def _fly(run: Run, jobs: list[Job]) -> None:
-    """Run every job that may run."""
+async def _fly(run: Run, ready: list[Job]) -> None:
+    """Run these jobs."""
+    if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
+        if run.journal is not None:
+            await run.journal.starting(ready)
+        begun = _begin_alone(run, ready[0])
+        if begun is not None:
+            await _end_alone(run, ready[0], *begun)
+    elif ready:
+        alone = run.plan.sequential or any(job.tool.exclusive for job in ready)  # type: ignore[union-attr]
+        await run_together(run, ready, 1 if alone else run.plan.max_parallel)
+
+
+def _ready(run: Run, jobs: list[Job]) -> list[Job]:
+    """The jobs that may run, counted."""
     ready = []
     for job in jobs:
         if job.result is None and job.waits_for is None:
@@ -225,29 +240,30 @@ async def _fly(run: Run, jobs: list[Job]) -> None:
                 run.meter.charge_tool_call()
             if tool.wants_context or not tool.plain:
                 job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
-    if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
-        if run.journal is not None:
-            await run.journal.starting(ready)
-        await _fly_alone(run, ready[0])
-    elif ready:
-        alone = run.plan.sequential or any(job.tool.exclusive for job in ready)  # type: ignore[union-attr]
-        await run_together(run, ready, 1 if alone else run.plan.max_parallel)
+    return ready
 
 
-async def _fly_alone(run: Run, job: Job) -> None:
-    """A single inline call runs inside the run's own task: no task is made for it."""
+def _begin_alone(run: Run, job: Job) -> tuple[Any, Any] | None:
+    """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
     job.announce(run)
     try:
         work: Any = job.tool.invoke(job.bound.values, job.context)  # type: ignore[union-attr]
         try:
-            waiting = work.send(None)
-        except StopIteration as done:  # it did not have to wait for anything
+            return work, work.send(None)
+        except StopIteration as done:
             job.returned(done.value)
-        else:
-            job.returned(await tethered(work, run.watch, job.timeout(run), waiting))
+    except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
+        job.raised(error)
+    return None
+
+
+async def _end_alone(run: Run, job: Job, work: Any, waiting: Any) -> None:
+    """Wait for a single inline call; no task is made for it."""
+    try:
+        job.returned(await tethered(work, run.watch, job.timeout(run), waiting))
     except Stopped as stopped:
         job.stopped(run, stopped)
-    except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
+    except BaseException as error:
         if run.watch.gone:
             raise
         job.raised(error)
