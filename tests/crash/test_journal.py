@@ -338,3 +338,49 @@ def test_every_durability_has_everything_at_the_end(durability, tmp_path):
 def test_a_store_error_says_what_kind():
     assert StoreError("x").kind == "unavailable"
     assert StoreError("x", kind="full").kind == "full"
+
+
+@virtual
+async def test_fold_is_the_live_state_of_a_resumed_run_too(watched):
+    store = MemoryStore()
+    limits = Limits(max_iterations=3, grace_iterations=1)
+    await agent_with(store, [call("same"), call("same"), say("landed")], limits=limits).run("go", session="s")
+    before = len(watched)
+    turns = [call("look", n=1), calls(call("slow", n=1), call("slow", n=0)), say("done")]
+    result = await agent_with(store, turns).resume("s", limits=Limits(max_iterations=20))
+    assert result.outcome is LoopOutcome.DONE
+    assert len(watched) > before + 4
+
+
+@virtual
+async def test_a_crash_in_a_session_does_not_stop_the_next_run_in_it(watched):
+    store = MemoryStore(lease=0)
+
+    class Dead(BaseException):
+        pass
+
+    @tool
+    async def die() -> str:
+        return "never"
+
+    def kill(*_args, **_keywords):
+        raise Dead
+
+    agent = Agent(model=ScriptedModel([call("die")]), tools=[die], store=store, limits=Limits(max_iterations=9))
+    append, writes = store.append, []
+
+    def third(*args, **keywords):
+        writes.append(1)
+        return append(*args, **keywords) if len(writes) <= 3 else kill()
+
+    store.append = third
+    with pytest.raises(Dead):
+        await agent.run("go", session="s")
+    store.append = append
+    result = await agent_with(store, [say("never mind")]).run("something else", session="s")
+    assert result.outcome is LoopOutcome.DONE
+    assert [one.name for one in result.unknown_effects] == ["die"]
+    assert [m.kind for m in result.messages if m.role == "tool_result"] == ["unknown_effect"]
+    folded = (await read_journal(store, "s")).folded
+    assert folded.messages == list(result.messages)
+    assert folded.session.totals.runs == 2

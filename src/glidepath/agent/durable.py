@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from glidepath import _wire
 from glidepath._wire import Record, replace
 from glidepath.agent.resuming import check_decisions
 from glidepath.errors import ConfigurationError, StoreError
@@ -237,7 +238,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
         opening.decisions = {**opening.decided, **found}
     opening.snapshot = snapshot
     opening.home = home = folded.session
-    home.metadata["guardrails"] = snapshot.guards
+    home.metadata["guardrails"] = _wire.loads(_wire.encode(snapshot.guards))  # theirs to change
     opening.written = len(home.messages)
     opening.tail = _tail(folded)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.messages import AssistantMessage
 from glidepath.outcome import RunResult, Snapshot
@@ -28,12 +27,11 @@ _EMPTY = Snapshot(run_id="")
 class Capture:
     """Remembers the state that is in the journal, and says what is new."""
 
-    __slots__ = ("_guards", "_known", "_print")
+    __slots__ = ("_known", "_print")
 
     def __init__(self, base: Snapshot | None = None) -> None:
         base = base or _EMPTY
         self._known = {name: getattr(base, name) for name in _SLOW}
-        self._guards = b""
         self._print: Any = None
 
     def changes(self, run: Run, *, guards: bool = True) -> dict[str, Any] | None:
@@ -59,18 +57,30 @@ class Capture:
         self._known["text"] = text
 
     def _look_at_guards(self, run: Run, changed: dict[str, Any]) -> None:
-        try:
-            encoded = _wire.encode(run.guard_home.get("guardrails"))
-        except Exception:  # something that is no plain data: the long way leaves it out
-            self._print = None
+        """Compare what each guard keeps with what it kept, and copy only what differs."""
+        known, live = self._known["guards"], run.guard_home.get("guardrails")
+        if live.__class__ is not dict or known.keys() != live.keys():
+            self._print = None  # the long way, next time
             return
-        if encoded != self._guards:
-            self._guards = encoded
-            guards = _wire.loads(encoded) or {}
-            patch = diff(self._known["guards"], guards)
-            self._known["guards"] = guards
-            if patch is not None:
-                changed["guards"] = patch
+        patches: dict[str, Any] = {}
+        for name, state in live.items():
+            before = known[name]
+            if state == before:
+                continue
+            if before.keys() != state.keys():
+                copied = _copied(state)
+                patches[name] = diff(before, copied)
+                known[name] = copied
+                continue
+            changes = {}
+            for key, value in state.items():
+                old = before[key]
+                if value != old:
+                    before[key] = new = _copied(value)
+                    changes[key] = diff(old, new)
+            patches[name] = ("{", changes, ())
+        if patches:
+            changed["guards"] = ("{", patches, ())
 
     def _all(self, run: Run) -> dict[str, Any] | None:
         """The long way: the whole snapshot, field by field."""
@@ -86,7 +96,6 @@ class Capture:
             if patch is not None:
                 changed[name] = patch
             known[name] = new
-        self._guards = b""
         return changed or None
 
 
@@ -167,6 +176,15 @@ def _fingerprint(run: Run) -> tuple[Any, ...]:
         [account.calls for account in run.child_accounts.values()] if run.child_accounts else None,
         [account.calls for account in run.other_accounts.values()] if run.other_accounts else None,
     )
+
+
+def _copied(value: Any) -> Any:
+    """A copy that goes all the way down; what guards keep is small."""
+    if value.__class__ is dict:
+        return {key: _copied(inner) for key, inner in value.items()}
+    if value.__class__ is list:
+        return [_copied(inner) for inner in value]
+    return value
 
 
 def _peek(number: Any) -> int:
