@@ -22,6 +22,7 @@ def test_runs_are_listed_shown_exported_imported_and_pruned(tmp_path):
     assert "COMPLETED/DONE" in shown.out
     assert "[user] go" in shown.out
     assert glidepath("runs", "export", session, "--store", "runs.db", "--out", "run.jsonl", folder=tmp_path).code == 0
+    assert (tmp_path / "run.jsonl").exists()
     taken = glidepath("runs", "import", "run.jsonl", "--store", "other.db", "--as", "copy", folder=tmp_path)
     assert taken.code == 0, taken
     assert "copy" in glidepath("runs", "list", "--store", "other.db", folder=tmp_path).out

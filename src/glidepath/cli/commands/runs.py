@@ -7,10 +7,8 @@ without a model or a tool; `stop` reaches a run in any process within a second.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
@@ -125,7 +123,7 @@ async def _export(options: argparse.Namespace, store: Any, world: World, _: Any)
 
     data = await export_journal(store, options.session)
     if options.out:
-        Path(options.out).write_bytes(data)  # noqa: ASYNC240 - nothing else runs here
+        (world.folder / options.out).write_bytes(data)
     else:
         world.stdout.write(data.decode())
     return 0
@@ -136,7 +134,7 @@ async def _import(options: argparse.Namespace, store: Any, world: World, _: Any)
     from glidepath.sessions.archive import import_journal
 
     try:
-        data = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()  # noqa: ASYNC240
+        data = world.stdin.read().encode() if options.file == "-" else (world.folder / options.file).read_bytes()
     except OSError as error:
         raise ConfigurationError(f"{options.file} cannot be read: {error.strerror}") from None
     world.note(f"imported {await import_journal(store, data, session_id=options.name)}")
