@@ -235,10 +235,10 @@ async def replay(agent: Agent, store: SessionStore, session_id: str) -> Replayed
 
 async def _fly(agent: Agent, home: Session, prompt: tuple[Message, ...], run_id: str, scribe: Scribe) -> RunResult:
     """One flight under the id of the recorded run, with a scribe of our own."""
-    from glidepath.agent.agent import _finish, _open, _watch
+    from glidepath.agent.flight import finish_run, open_run, watch_over
 
     plan = agent._plan  # noqa: SLF001 - the agent's own module would be too long for this
-    watch = _watch(plan, asyncio.get_running_loop().time(), inf)
-    run = _open(plan, home, prompt, Meter(plan.caps), watch, None, None)
+    watch = watch_over(plan, asyncio.get_running_loop().time(), inf)
+    run = open_run(plan, home, prompt, Meter(plan.caps), watch, None, None)
     run.run_id = run_id
-    return await _finish(run, home, prompt, None, opening=Opening(home=home, scribe=scribe))
+    return await finish_run(run, home, prompt, None, opening=Opening(home=home, scribe=scribe))

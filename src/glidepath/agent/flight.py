@@ -1,0 +1,258 @@
+"""Opening and closing a run: its budget, its watch, its landing reserve, and the one way every run ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+from glidepath._wire import encode, replace
+from glidepath.agent.config import LoopConfig
+from glidepath.agent.durable import Opening
+from glidepath.agent.route import landing_money, priced
+from glidepath.ask.booking import LEAST_LANDING
+from glidepath.ask.summary import recall
+from glidepath.constraints import KillSwitchConstraint
+from glidepath.errors import ConfigurationError
+from glidepath.events import ChildEnded, RunEnded
+from glidepath.judge import last_validations
+from glidepath.land import failure
+from glidepath.ledger import Amount, Meter, Refusal
+from glidepath.loop import fly
+from glidepath.messages import Message
+from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch
+from glidepath.sessions import Session
+from glidepath.tools import OutputError
+
+__all__ = [
+    "finish_run",
+    "new_id",
+    "open_run",
+    "partial_line",
+    "paused_line",
+    "priced_under",
+    "report_child",
+    "revived",
+    "watch_over",
+]
+
+
+def priced_under(plan: Plan, config: LoopConfig, budget: Meter) -> Plan:
+    """The plan with a price, when it spends from a budget that limits money; `ConfigurationError` if none is known."""
+    if all(node.caps.money is None for node in budget.lineage):
+        return plan
+    return priced(plan, config)
+
+
+def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> Watch:
+    """The watch of a run: its own deadline or the one above, whichever comes first, and the kill switches."""
+    own = inf if plan.timeout is None else now - elapsed + plan.timeout
+    deadline = min(own, shared)
+    landing = plan.times.landing if deadline == own else min(plan.times.landing, max(0.0, deadline - now) / 4)
+    switches = tuple(switch.thrown for switch in plan.constraints if isinstance(switch, KillSwitchConstraint))
+    return Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, switches=switches)
+
+
+def open_run(
+    plan: Plan,
+    home: Session,
+    messages: Sequence[Message],
+    meter: Meter,
+    watch: Watch,
+    parent_id: str | None,
+    stream: RunStream | None,
+    *,
+    resumed: Resumption | None = None,
+) -> Run:
+    """A run with its budget, ready to start; whatever goes wrong, no timer is left behind."""
+    try:
+        return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed)
+    except BaseException:
+        watch.disarm()  # or its timer would interrupt the caller long after
+        raise
+
+
+def _opened(
+    plan: Plan,
+    home: Session,
+    messages: Sequence[Message],
+    meter: Meter,
+    watch: Watch,
+    parent_id: str | None,
+    stream: RunStream | None,
+    *,
+    resumed: Resumption | None,
+) -> Run:
+    if home.in_flight:
+        raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
+    if resumed is None:
+        not_decided = home.state is AgentState.WAITING_FOR_INPUT
+        repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
+        if repaired is not home.messages:
+            home.messages[:] = repaired
+        reserve = _landing_reserve(plan, messages, meter)
+    else:
+        task = [home.messages[place] for place in resumed.snapshot.pinned]
+        reserve = _what_is_left(_landing_reserve(plan, task, meter), meter)
+        resumed.landing_paid = _enough_to_land(plan, reserve, meter)
+    meter.near_tokens, meter.near_money = plan.near_tokens, plan.near_money
+    meter.hold_landing(reserve)
+    run = Run.open(
+        plan,
+        run_id=new_id("run", watch.loop) if resumed is None else resumed.snapshot.run_id,
+        parent_id=parent_id,
+        session_id=home.id,
+        messages=home.messages,
+        metadata=home.metadata,
+        meter=meter,
+        watch=watch,
+        landing_reserve=reserve,
+        stream=stream,
+        resumed=resumed,
+    )
+    if plan.strategy.name == "summarize":
+        recall(run)
+    home.in_flight = True
+    if stream is not None:
+        stream.run = run
+        watch.ring = stream.ring
+    return run
+
+
+def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
+    """An id nobody else has; a loop of the simulator has its own, so that the same flight can be flown again."""
+    seeded = getattr(loop, "new_id", None)
+    return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
+
+
+def _landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Amount:
+    """What the landing call will need: held back at this run's node, set aside with its ancestors."""
+    if not meter.limited or plan.landing == "off":
+        return Amount()
+    task = sum(plan.size_of(message) for message in messages)
+    notice = plan.landing_notice_tokens
+    least = int(plan.min_output_tokens * 1.1) + 1
+    tokens = max(plan.landing_tokens, plan.landing_fixed_tokens + task + notice + least)
+    if plan.caps.tokens is not None:
+        tokens = min(tokens, plan.caps.tokens // 4)
+    money = 0
+    if plan.price is not None:
+        output = min(tokens, max(least, tokens // 2))
+        money = landing_money(plan, tokens - output, output, meter.room_money())
+        if plan.caps.money is not None:
+            money = min(money, plan.caps.money // 4)
+    return Amount(tokens, money)
+
+
+def _what_is_left(reserve: Amount, meter: Meter) -> Amount:
+    """The landing reserve of a run that goes on: no more than its own limits leave."""
+    caps = meter.caps
+    tokens = reserve.tokens if caps.tokens is None else min(reserve.tokens, caps.tokens - meter.tokens)
+    money = reserve.money if caps.money is None else min(reserve.money, caps.money - meter.money)
+    return Amount(max(0, tokens), max(0, money))
+
+
+def _enough_to_land(plan: Plan, reserve: Amount, meter: Meter) -> bool:
+    """Whether a landing call from this reserve could say anything."""
+    least = plan.landing_fixed_tokens + LEAST_LANDING
+    price = plan.price
+    poor = meter.caps.tokens is not None and reserve.tokens < least
+    if meter.caps.money is not None and price is not None:
+        poor = poor or reserve.money < least * max(price.worst_input, price.output)
+    return not poor
+
+
+async def finish_run(
+    run: Run,
+    home: Session,
+    messages: Sequence[Message],
+    cancel: CancelToken | None,
+    *,
+    refusal: Refusal | None = None,
+    opening: Opening | None = None,
+) -> RunResult:
+    """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned."""
+    try:
+        refused = None if refusal is None else _refused(refusal)
+        if opening is not None:
+            refused = opening.attend(run) or refused
+        run.start()
+        if cancel is not None:
+            cancel.subscribe(run.hear)
+        try:
+            ending = await fly(run, messages) if refused is None else refused
+        except Exception as defect:
+            ending = failure(run, "internal", f"{type(defect).__name__}: {defect}")
+        run.settle_up()
+        run.passed = last_validations(run)
+        result = run.conclude(ending)
+        if run.journal is not None:
+            result = await run.journal.end(result)
+        run.emit(RunEnded, result)
+        home.close_run(result)
+        for observer in run.audience.observers if run.audience is not None else ():
+            await observer.close(run.plan.times.hook)
+    finally:
+        if cancel is not None:
+            cancel.unsubscribe(run.hear)
+        home.in_flight = False
+        await run.watch.close()
+    if run.watch.interrupt is not None and run.watch.interrupt.signal is Signal.TASK:
+        raise asyncio.CancelledError(run.watch.interrupt.reason)
+    return result
+
+
+def _refused(refusal: Refusal) -> Ending:
+    cause = StopCause(
+        source=f"max_{refusal.resource}",
+        action="graceful_exit",
+        reason=f"the child was not started: the limit on {refusal.resource} is reached",
+        metrics={"limit": refusal.limit, "used": refusal.used},
+    )
+    text = f"Not started: the limit on {refusal.resource} is reached."
+    return Ending(state=AgentState.BUDGET_EXCEEDED, outcome=LoopOutcome.CUT_OFF, cause=cause, text=text, partial=True)
+
+
+def report_child(parent: Run, child: Run) -> None:
+    """Put what a child did and cost into its parent."""
+    result: Any = child.result
+    parent.children += (result,)
+    parent.abandoned += result.abandoned
+    parent.charge_child(child.plan.agent_name, child.usage, child.money)
+    parent.emit(
+        ChildEnded,
+        child.run_id,
+        child.plan.agent_name,
+        result.state.name,
+        result.outcome.name,
+        result.usage,
+        result.cost,
+    )
+
+
+def revived(plan: Plan, result: RunResult) -> RunResult:
+    """A result that was read from a store: its output is a value of its type again."""
+    if plan.output is None or result.output is None:
+        return result
+    with suppress(OutputError):  # the type has changed since: what was written stands
+        return replace(result, output=plan.output.read(encode(result.output).decode()))
+    return result
+
+
+def paused_line(result: RunResult) -> str:
+    """What a parent model is told about a child that waits for a person."""
+    waiting = ", ".join(f"{waiting.call.name} ({waiting.reason})" for waiting in result.pending)
+    return (
+        f"The agent stopped before this was done: {waiting}. A person has to decide, and cannot do so inside a "
+        "delegated task. Nothing of it was executed. Do without it, or say in your answer what has to be decided."
+    )
+
+
+def partial_line(result: RunResult) -> str:
+    """What a parent model is told about a child that did not finish by itself."""
+    why = f"{result.cause.source}: {result.cause.reason}" if result.cause is not None else "it was paused"
+    return f"This answer is partial. The agent ended {result.state.name}/{result.outcome.name} ({why})."
