@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
-	--generate-hashes --no-header --no-annotate pyproject.toml
+	--generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test lint format bench campaign docs constraints clean
@@ -45,13 +45,20 @@ bench: venv ## CPU time against a hand-written loop
 campaign: venv ## the long property and crash campaigns
 	GLIDEPATH_CAMPAIGN=1 $(BIN)/python -m pytest -n 2 -m slow
 
-docs: ## list the pages of docs/
-	@find docs -name '*.md' 2>/dev/null | sort | grep . || echo "no docs yet"
+docs: .venv-docs/.stamp ## build the documentation site into build/site; open build/site/index.html
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs --quiet build --clean
+	@echo "build/site/index.html"
+
+.venv-docs/.stamp: requirements/docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/docs.txt
+	@touch $@
 
 constraints: ## pin everything anew (needs uv)
-	$(COMPILE) --extra all --extra dev -o requirements/constraints.txt
-	$(COMPILE) --extra dev -c requirements/constraints.txt -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --extra all --extra dev -o requirements/constraints.txt
+	$(COMPILE) pyproject.toml --extra dev -c requirements/constraints.txt -o requirements/dev.txt
+	$(COMPILE) --group docs -o requirements/docs.txt
 
 clean: ## remove everything that is made
-	rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-docs build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
