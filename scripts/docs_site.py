@@ -20,6 +20,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -29,6 +30,7 @@ TEST = re.compile(r"`(test_\w+)`")
 FENCE = re.compile(r"^(```)(.*)$")
 LISTED = re.compile(r"^(?:[-*] |\d+\. )")
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".sh": "bash", ".txt": "text"}
+REMOTE = "https://unpkg.com/iframe-worker/shim"
 QUIET = "---\nsearch:\n  exclude: true\n---\n"
 SCHEMAS = {
     "The configuration file": "glidepath.cli.schema:json_schema",
@@ -126,6 +128,18 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 # --- pages that are not in docs/ ----------------------------------------------------------------------------------
 
 
+def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Any) -> dict[str, Any]:  # noqa: ARG001
+    """The home page has no neighbours to show at its side."""
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation"]
+    return context
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:  # noqa: ARG001 - mkdocs
+    """Take what searches from the disk from the disk, too."""
+    return output.replace(REMOTE, get_relative_url("site/iframe-worker.js", page.file.url))
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of linked files, the reference and the schemas."""
     waiting = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
@@ -151,10 +165,8 @@ def page_of(path: str) -> str:
     if path.endswith(".md"):
         return there.read_text(encoding="utf-8")
     if there.is_dir():
-        parts = [f"{QUIET}# {path}\n"]
-        for file in sorted(child for child in there.iterdir() if child.is_file()):
-            parts.append(f"## {file.name}\n{fenced(file)}\n")
-        return "\n".join(parts)
+        inside = sorted(child for child in there.iterdir() if child.is_file())
+        return "\n".join([f"{QUIET}# {path}\n", *(f"## {file.name}\n{fenced(file)}\n" for file in inside)])
     return f"{QUIET}# {path}\n\n{fenced(there, numbered=True)}\n"
 
 
@@ -162,7 +174,7 @@ def fenced(file: Path, *, numbered: bool = False) -> str:
     """A file as a block of code."""
     text = file.read_text(encoding="utf-8").rstrip()
     language = LANGUAGES.get(file.suffix, "text")
-    return f'````{language}{" linenums=" + chr(34) + "1" + chr(34) if numbered else ""}\n{text}\n````'
+    return f"````{language}{' linenums=' + chr(34) + '1' + chr(34) if numbered else ''}\n{text}\n````"
 
 
 def module_page(name: str) -> str:
@@ -177,11 +189,8 @@ def module_page(name: str) -> str:
             names = list(ast.literal_eval(node.value))
     if not names:
         raise PluginError(f"{file} has no __all__ that can be read")
-    parts = [f"# {name}\n\n{ast.get_docstring(tree) or ''}\n"]
-    for member in names:
-        if not member.startswith("__"):
-            parts.append(f"## {member}\n\n::: {name}.{member}\n    options:\n      heading_level: 3\n")
-    return "\n".join(parts)
+    members = [f"::: {name}.{member}\n" for member in names if not member.startswith("__")]
+    return "\n".join([f"# {name}\n\n{ast.get_docstring(tree) or ''}\n", *members])
 
 
 def schema_page() -> str:
@@ -192,7 +201,7 @@ def schema_page() -> str:
     for title, where in SCHEMAS.items():
         module, _, name = where.partition(":")
         thing = getattr(importlib.import_module(module), name)
-        kind = Union[tuple(thing)] if name == "EVENTS" else thing
+        kind = Union[tuple(thing)] if name == "EVENTS" else thing  # noqa: UP007 - of as many as there are
         made = thing() if name == "json_schema" else wire.schema(kind)
         body = json.dumps(made, indent=2, default=str)
         parts.append(f"## {title}\n`{where.replace(':', '.')}`\n\n```json\n{body}\n```\n")
