@@ -98,8 +98,22 @@ async def bare_lookup(args: LookupArgs) -> str:
 BARE_TOOLS = {"lookup": (LookupArgs, bare_lookup)}
 
 
-async def bare_agent(prompt: str) -> AsyncIterator[BareDelta]:
-    messages: list[dict] = [{"role": "user", "content": prompt}]
+class Kept(list):
+    """A transcript that is appended to a file, line by line, and flushed."""
+
+    def __init__(self, file) -> None:
+        super().__init__()
+        self.file = file
+
+    def append(self, message: dict) -> None:
+        super().append(message)
+        self.file.write(json.dumps(message) + "\n")
+        self.file.flush()
+
+
+async def bare_agent(prompt: str, messages: list[dict] | None = None) -> AsyncIterator[BareDelta]:
+    messages = [] if messages is None else messages
+    messages.append({"role": "user", "content": prompt})
     while True:
         text: list[str] = []
         calls: list[dict] = []
@@ -126,6 +140,12 @@ async def bare_agent(prompt: str) -> AsyncIterator[BareDelta]:
 async def bare() -> None:
     async for _delta in bare_agent(PROMPT):
         SCRIPT.seen += 1
+
+
+async def bare_kept() -> None:
+    with tempfile.TemporaryFile("w") as file:
+        async for _delta in bare_agent(PROMPT, Kept(file)):
+            SCRIPT.seen += 1
 
 
 # The glidepath side, imported late so that the bare side runs alone.
@@ -249,13 +269,24 @@ def row(ratio: float | None, bar: float | None, **figures) -> dict:
 
 async def measure(wanted: set[str], rounds: int, turns: int) -> dict[str, dict]:
     ours = glidepath_cells() if wanted - {"bare"} else {}
-    cells = {"bare": bare} | {name: cell for name, cell in ours.items() if name in wanted}
+    cells = (
+        {"bare": bare}
+        | ({"bare_kept": bare_kept} if "journal" in wanted else {})
+        | {name: cell for name, cell in ours.items() if name in wanted}
+    )
     samples = await measure_turns(cells, rounds, turns)
     base = min(samples["bare"])
     rows = {
         name: row(min(values) / base, BARS.get(name), best_us=min(values), all_us=values)
         for name, values in samples.items()
     }
+    if "journal" in samples:  # both keep what happens: the bare loop as lines of JSON
+        rows["journal"] = row(
+            min(samples["journal"]) / min(samples["bare_kept"]),
+            BARS["journal"],
+            best_us=min(samples["journal"]),
+            all_us=samples["journal"],
+        )
     if {"stream", "plugins10"} <= set(samples):
         added = min(samples["plugins10"]) - min(samples["stream"])
         rows["plugins_add"] = row(added / base, PLUGINS_ADD, best_us=added)

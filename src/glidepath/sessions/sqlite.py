@@ -24,7 +24,6 @@ __all__ = ["SqliteStore"]
 
 LAYOUT = 1  # of the tables; the journal inside has a version of its own
 APPLICATION = 0x676C6964  # "glid": what the file says it is
-CHECKPOINT = 4000  # pages of the log after which it is put into the file
 IMPATIENT = 20  # milliseconds the event loop may stand still for another process's lock
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
 
@@ -115,7 +114,6 @@ class SqliteStore:
                 self._prepare(connection)
                 connection.execute(f"PRAGMA synchronous = {synchronous}")
                 connection.execute(f"PRAGMA busy_timeout = {wait}")
-                connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
             except BaseException:
                 connection.close()
                 raise
