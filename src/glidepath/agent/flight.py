@@ -24,7 +24,7 @@ from glidepath.ledger import Amount, Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch
+from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, open_state
 from glidepath.sessions import Session
 from glidepath.tools import OutputError
 
@@ -101,7 +101,7 @@ def _opened(
         resumed.landing_paid = _enough_to_land(plan, reserve, meter)
     meter.near_tokens, meter.near_money = plan.near_tokens, plan.near_money
     meter.hold_landing(reserve)
-    run = Run.open(
+    run = open_state(
         plan,
         run_id=new_id("run", watch.loop) if resumed is None else resumed.snapshot.run_id,
         parent_id=parent_id,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -48,10 +47,10 @@ from glidepath.outcome import (
     ValidationRecord,
 )
 from glidepath.plugins.lineup import Hooks
-from glidepath.plugins.observer import Audience, Observer
+from glidepath.plugins.observer import Audience
 from glidepath.run.account import Account, breakdown
 from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
-from glidepath.run.snapshot import Resumption, restore, take_snapshot
+from glidepath.run.snapshot import Resumption, take_snapshot
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.guards import StopGuard
@@ -203,60 +202,7 @@ class Run(Record, eq=False, kw_only=True):
     resumed: Resumption | None = None
     result: RunResult | None = None
 
-    @classmethod
-    def open(
-        cls,
-        plan: Plan,
-        *,
-        run_id: str,
-        parent_id: str | None,
-        session_id: str,
-        messages: list[Message],
-        metadata: dict[str, Any],
-        meter: Meter,
-        watch: Watch,
-        landing_reserve: Amount,
-        stream: Any = None,
-        resumed: Resumption | None = None,
-    ) -> Run:
-        """A run that is ready to start."""
-        run = cls(
-            plan=plan,
-            run_id=run_id,
-            parent_id=parent_id,
-            session_id=session_id,
-            meter=meter,
-            watch=watch,
-            hooks=plan.lineup.for_run(),
-            landing_reserve=landing_reserve,
-            time=watch.time,
-            now=getattr(watch.loop, "epoch", time.time),
-            started_at=watch.time(),
-            messages=messages,
-            sizes=[plan.size_of(message) for message in messages],
-            view=messages,
-            first_new=len(messages),
-            call_ids=set(),
-            pinned=[],
-            account=Account(),
-            next_number=count(1).__next__,
-            stream=stream,
-        )
-        run._start_guards(metadata, resumed=resumed is not None)
-        run._start_clock()
-        run._start_transcript()
-        run._start_listeners(None if stream is None else stream.outbox)
-        if resumed is not None:
-            restore(run, resumed)
-        return run
-
     # --- beginning --------------------------------------------------------------------------------------------
-
-    def _start_guards(self, metadata: dict[str, Any], *, resumed: bool) -> None:
-        self.guard_home = metadata
-        call_guards, self.stop_guards = self.plan.make_guards(metadata, resumed=resumed)
-        self.before_guards = tuple([guard for guard in call_guards if guard.before is not None])
-        self.after_guards = tuple([guard for guard in call_guards if guard.after is not None])
 
     def forget_rescues(self) -> None:
         """Progress was made: bad ends are counted from the beginning."""
@@ -264,40 +210,6 @@ class Run(Record, eq=False, kw_only=True):
         self.empty_outcomes = 0
         for guard in self.stop_guards:
             guard.reset()
-
-    def _start_clock(self) -> None:
-        window, deadline = self.watch.window_at, self.watch.deadline_at
-        self.soft_at = window - min(self.plan.times.landing, deadline - window) if window < deadline else window
-        limit = self.plan.soft_limit
-        self.soft_turns = self.meter.turns_wire if limit is None else limit.earliest()
-
-    def _start_transcript(self) -> None:
-        messages = self.messages
-        if any(type(message) in NEVER_SENT for message in messages):
-            self.view = sendable(messages)
-        self.view_tokens = sum(self.sizes)
-        self.anchor = self.plan.fixed_tokens
-        self.call_ids = {call.id for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
-        for index, message in enumerate(messages):
-            if type(message) is UserMessage and not message.internal:
-                self.pinned.append(index)
-                break
-
-    def _start_listeners(self, outbox: list[Event] | None) -> None:
-        if self.hooks.observers or self.plan.sink is not None:
-            observers = [Observer(name, plugin, self._hook_failed) for name, plugin in self.hooks.observers]
-            self.audience = Audience(self.plan.sink, observers, self._hook_failed)
-            self.audience.outbox = outbox
-            self.tell_all = self.audience
-            self.chunks = outbox is not None or self.audience.wants_chunks
-        elif outbox is not None:
-            self.chunks = True
-            self.tell_all = outbox.append
-        if outbox is not None:
-            self.outbox = outbox
-        if self.tell_all is not None:
-            self.listening = True
-            self.emit = self._emitter()
 
     def start(self) -> None:
         """The first event."""
@@ -335,7 +247,7 @@ class Run(Record, eq=False, kw_only=True):
         """Give the next event this number."""
         self.next_number = count(number).__next__
         if self.listening:
-            self.emit = self._emitter()
+            self.emit = self.emitter()
 
     def leave_outbox(self) -> None:
         """Something that was let go may still count and write: go on with another counter and another outbox."""
@@ -347,11 +259,12 @@ class Run(Record, eq=False, kw_only=True):
                 self.audience.outbox = self.outbox
         self.count_from(self.next_number())
 
-    def _emitter(self) -> Callable[..., None]:
+    def emitter(self) -> Callable[..., None]:
         """What `emit` does in this run; made once, because it is called a dozen times a turn."""
         return partial(_emit, self.tell_all, self.run_id, self.parent_id, self.next_number, self.now)
 
-    def _hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
+    def hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
+        """Say that a plugin failed and what comes of it; after the last event, nothing is said."""
         if self.result is None:
             self.emit(HookFailed, name, hook, error, effect)
         else:  # nothing is said after the last event

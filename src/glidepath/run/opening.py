@@ -1,0 +1,109 @@
+"""How a run begins: its guards, its clock, its transcript, and who listens."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from typing import Any
+
+from glidepath.events import Event
+from glidepath.ledger import Amount, Meter
+from glidepath.messages import AssistantMessage, Message, UserMessage
+from glidepath.plugins.observer import Audience, Observer
+from glidepath.run.account import Account
+from glidepath.run.plan import Plan
+from glidepath.run.snapshot import Resumption, restore
+from glidepath.run.state import NEVER_SENT, Run, sendable
+from glidepath.run.watch import Watch
+
+__all__ = ["open_state"]
+
+
+def open_state(
+    plan: Plan,
+    *,
+    run_id: str,
+    parent_id: str | None,
+    session_id: str,
+    messages: list[Message],
+    metadata: dict[str, Any],
+    meter: Meter,
+    watch: Watch,
+    landing_reserve: Amount,
+    stream: Any = None,
+    resumed: Resumption | None = None,
+) -> Run:
+    """A run that is ready to start."""
+    run = Run(
+        plan=plan,
+        run_id=run_id,
+        parent_id=parent_id,
+        session_id=session_id,
+        meter=meter,
+        watch=watch,
+        hooks=plan.lineup.for_run(),
+        landing_reserve=landing_reserve,
+        time=watch.time,
+        now=getattr(watch.loop, "epoch", time.time),
+        started_at=watch.time(),
+        messages=messages,
+        sizes=[plan.size_of(message) for message in messages],
+        view=messages,
+        first_new=len(messages),
+        call_ids=set(),
+        pinned=[],
+        account=Account(),
+        next_number=count(1).__next__,
+        stream=stream,
+    )
+    _start_guards(run, metadata, resumed=resumed is not None)
+    _start_clock(run)
+    _start_transcript(run)
+    _start_listeners(run, None if stream is None else stream.outbox)
+    if resumed is not None:
+        restore(run, resumed)
+    return run
+
+
+def _start_guards(run: Run, metadata: dict[str, Any], *, resumed: bool) -> None:
+    run.guard_home = metadata
+    call_guards, run.stop_guards = run.plan.make_guards(metadata, resumed=resumed)
+    run.before_guards = tuple([guard for guard in call_guards if guard.before is not None])
+    run.after_guards = tuple([guard for guard in call_guards if guard.after is not None])
+
+
+def _start_clock(run: Run) -> None:
+    window, deadline = run.watch.window_at, run.watch.deadline_at
+    run.soft_at = window - min(run.plan.times.landing, deadline - window) if window < deadline else window
+    limit = run.plan.soft_limit
+    run.soft_turns = run.meter.turns_wire if limit is None else limit.earliest()
+
+
+def _start_transcript(run: Run) -> None:
+    messages = run.messages
+    if any(type(message) in NEVER_SENT for message in messages):
+        run.view = sendable(messages)
+    run.view_tokens = sum(run.sizes)
+    run.anchor = run.plan.fixed_tokens
+    run.call_ids = {call.id for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
+    for index, message in enumerate(messages):
+        if type(message) is UserMessage and not message.internal:
+            run.pinned.append(index)
+            break
+
+
+def _start_listeners(run: Run, outbox: list[Event] | None) -> None:
+    if run.hooks.observers or run.plan.sink is not None:
+        observers = [Observer(name, plugin, run.hook_failed) for name, plugin in run.hooks.observers]
+        run.audience = Audience(run.plan.sink, observers, run.hook_failed)
+        run.audience.outbox = outbox
+        run.tell_all = run.audience
+        run.chunks = outbox is not None or run.audience.wants_chunks
+    elif outbox is not None:
+        run.chunks = True
+        run.tell_all = outbox.append
+    if outbox is not None:
+        run.outbox = outbox
+    if run.tell_all is not None:
+        run.listening = True
+        run.emit = run.emitter()
