@@ -61,13 +61,14 @@ def dsn() -> str:
     log = home / "log"
     log.touch()
     ours, theirs = os.pipe()  # closed by whatever ends this process: then the server goes, too
-    script = f"""( "$@" >>{log} 2>&1 & server=$!
-      read _ <&{ours}; kill -INT $server; wait $server; rm -rf {home} ) >/dev/null 2>&1 &"""
+    script = f"""exec 3<&0
+      ( "$@" 3<&- </dev/null >>{log} 2>&1 & server=$!
+      read _ <&3; kill -INT $server; wait $server; rm -rf {home} ) >/dev/null 2>&1 &"""
     command = [tools / "postgres", "-D", data, "-k", home, *options]
     if user is not None:
         os.chown(log, user.pw_uid, user.pw_gid)
     # not a child of this process: other tests count those
-    subprocess.run(["sh", "-c", script, "sh", *command], cwd=home, check=True, pass_fds=(ours,), **keywords)
+    subprocess.run(["sh", "-c", script, "sh", *command], cwd=home, check=True, stdin=ours, **keywords)
     os.close(ours)
     atexit.register(os.close, theirs)
     until = time.monotonic() + 60
