@@ -277,6 +277,8 @@ class Snapshot(Value, frozen=True, kw_only=True):
     work_withdrawn: bool = False
     withdrawal: StopCause | None = None
     withdrawn: tuple[str, ...] = ()
+    allowed: tuple[str, ...] | None = None
+    """The tools that the open turn may use; None is all."""
     notices_told: tuple[tuple[str, str], ...] = ()
     later: tuple[tuple[str, str, str], ...] = ()
     waiting: tuple[Message, ...] = ()

@@ -170,12 +170,14 @@ def test_g10_hooks_events_transcript_and_tool_agree_on_the_final_arguments(sent,
         def before_tool_call(self, context):
             if not context.replaceable:
                 seen.append((self.name, dict(context.arguments)))
+                seen.append((f"call of {self.name}", context.call.arguments))
             elif self.arguments is not None:
                 return Replace(self.arguments)
             return None
 
         def after_tool_call(self, context):
             seen.append((f"after {self.name}", dict(context.arguments)))
+            seen.append((f"call after {self.name}", context.call.arguments))
 
     plugins = [Replacing(f"p{number}", arguments) for number, arguments in enumerate(replacements)]
     recorder = EventRecorder()

@@ -69,6 +69,7 @@ FIELDS = {
     "work_withdrawn": st.booleans(),
     "withdrawal": st.none() | causes,
     "withdrawn": st.tuples(text),
+    "allowed": st.none() | st.tuples(text),
     "notices_told": st.tuples(st.tuples(text, text)),
     "later": st.tuples(st.tuples(text, text, text)),
     "waiting": st.tuples(st.builds(UserMessage, text), st.builds(CustomMessage, text)),

@@ -9,7 +9,7 @@ from glidepath._wire import replace
 from glidepath.errors import told
 from glidepath.events import ContextShaped
 from glidepath.messages import AssistantMessage, Message, ReasoningBlock
-from glidepath.run import HookFault, opinion, report
+from glidepath.run import HookFault, ToRead, opinion, report
 from glidepath.spi import OverflowContext, TransformContext
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
-        messages=view,
+        messages=ToRead(view),
         system_prompt=run.plan.system_prompt,
         model_id=run.plan.model_id,
         estimator=run.plan.estimator,
@@ -61,7 +61,7 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
             if said.fault is not None:
                 raise said.fault
             view, tokens = _usable(run, said.answer)
-            context = replace(context, messages=view)
+            context = replace(context, messages=ToRead(view))
         except HookFault as fault:
             report(run, "context_transform", said.name, fault, "skipped")
         said = await opinion(run, "context_transform", voices, context)
@@ -76,7 +76,7 @@ async def recovered(run: Run) -> bool:
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
-        messages=run.view,
+        messages=ToRead(run.view),
         estimated_tokens=run.input_tokens(),
     )
     said = await opinion(run, hook, voices, context)
@@ -101,6 +101,7 @@ def _usable(run: Run, answer: Any) -> tuple[Sequence[Message], int]:
     try:
         if isinstance(answer, str) or not isinstance(answer, Sequence):
             raise TypeError(f"expected a sequence of messages or None, got {type(answer).__name__}")
+        answer = list(answer)  # read once: what is looked at is what is sent
         for message in answer:
             if not isinstance(message, Message):
                 raise TypeError(f"expected messages, got a {type(message).__name__} among them")

@@ -307,9 +307,9 @@ def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
 
 
 def _pend(run: Run, job: Job) -> PendingCall:
-    arguments = job.bound.arguments if job.bound is not None else job.call.arguments
-    run.emit(ApprovalRequested, job.call.id, job.call.name, arguments, job.waits_for or "")
-    return PendingCall(call=ToolCall(job.call.id, job.call.name, arguments), reason=job.waits_for or "")
+    bound: Any = job.bound  # read twice: what an observer does to its event does not change what a person decides about
+    run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "")
+    return PendingCall(call=ToolCall(job.call.id, job.call.name, bound.read()), reason=job.waits_for or "")
 
 
 def _result_budget(run: Run, count: int) -> int:
@@ -329,13 +329,14 @@ def _result_budget(run: Run, count: int) -> int:
 async def _after(run: Run, job: Job) -> None:
     """Every after-hook may change what the model sees of the result, or vote to end the run."""
     voices = iter(run.hooks.after_tool_call)
+    arguments = job.bound.read() if job.bound is not None else {}
     context = ToolResultContext(
         run_id=run.run_id,
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
-        call=job.call,
-        arguments=job.bound.arguments if job.bound is not None else {},
+        call=ToolCall(job.call.id, job.call.name, arguments),
+        arguments=arguments,
         tool=job.tool,
         result=_shown(job),
     )

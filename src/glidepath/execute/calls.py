@@ -12,7 +12,7 @@ from glidepath.events import HookFailed
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, StopCause
-from glidepath.run import Decision, HookFault, Opinion, Verdict, opinion, report
+from glidepath.run import Decision, HookFault, Opinion, ToRead, Verdict, opinion, report
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
 from glidepath.tools import ArgumentsError, ToolResult, malformed_arguments_message, unknown_tool_message
 from glidepath.tools.text import clean
@@ -205,10 +205,10 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
-        call=job.call,
+        call=ToolCall(job.call.id, job.call.name, bound.arguments),
         arguments=bound.arguments,
         tool=job.tool,
-        messages=run.messages,
+        messages=ToRead(run.messages),
         replaceable=replaceable,
         approved=approved,
     )
@@ -227,7 +227,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
                 job.waits_for = clean(decision.reason) or f"plugin {said.name!r} asks for a decision"
         elif isinstance(decision, Replace) and replaceable:
             replaced = decision.arguments
-            context = replace(context, arguments=replaced)
+            context = replace(context, arguments=replaced, call=ToolCall(job.call.id, job.call.name, replaced))
         elif isinstance(decision, Replace):
             report(run, "before_tool_call", said.name, HookFault("replacing arguments a second time"), "ignored")
         said = await opinion(run, "before_tool_call", voices, context)

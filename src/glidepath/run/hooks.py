@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
 from glidepath.errors import GlidepathError, told
 from glidepath.events import HookFailed
+from glidepath.messages import Message
 from glidepath.run.watch import Stopped, tethered
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["HookFault", "Opinion", "opinion", "report"]
+__all__ = ["HookFault", "Opinion", "ToRead", "opinion", "report"]
 
 
 class HookFault(GlidepathError):  # noqa: N818 - it never leaves the run
     """A hook crashed, hung or answered nonsense; the caller decides what that means."""
+
+
+class ToRead(Sequence[Message]):
+    """Messages of a run, for a hook: made at no cost, and nothing a hook does to it changes the run.
+
+    A slice of it is a list of the hook's own.
+    """
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._messages[place]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    def __reversed__(self) -> Iterator[Message]:
+        return reversed(self._messages)
+
+    def __contains__(self, message: object) -> bool:
+        return message in self._messages
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self._messages) == list(other)
+
+    __hash__ = None  # type: ignore[assignment] # as a list
+
+    def __repr__(self) -> str:
+        return repr(self._messages)
 
 
 class Opinion(Record):

@@ -81,6 +81,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         work_withdrawn=run.work_withdrawn,
         withdrawal=run.withdrawal,
         withdrawn=tuple(sorted(run.withdrawn)),
+        allowed=None if run.allowed is None else tuple(sorted(run.allowed)),
         notices_told=tuple(sorted(run.notices_told)),
         later=run.later,
         waiting=run.waiting,
@@ -153,6 +154,7 @@ def restore(run: Run, resumed: Resumption) -> None:
         setattr(run, name, getattr(snapshot, name))
     run.violations = list(snapshot.violations)
     run.withdrawn = frozenset(snapshot.withdrawn)
+    run.allowed = None if snapshot.allowed is None else frozenset(snapshot.allowed)
     run.notices_told = frozenset(snapshot.notices_told)
     run.pinned = list(snapshot.pinned)
     run.started_at -= snapshot.elapsed

@@ -40,9 +40,10 @@ class _Context(Value, frozen=True, kw_only=True):
 
 
 class ToolCallContext(_Context, frozen=True, kw_only=True):
-    """A call about to run, with its final, validated arguments (plain data).
+    """A call about to run, with its final, validated arguments (plain data); those of `call` are the same.
 
-    `approved`: a person has approved it, so that another `Ask` counts as answered.
+    `messages`, here and in every context, can be read and not changed. `approved`: a person has approved it, so that
+    another `Ask` counts as answered.
     """
 
     call: ToolCall

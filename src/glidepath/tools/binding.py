@@ -61,8 +61,12 @@ class Bound:
     def arguments(self) -> dict[str, Any]:
         """The plain data that hooks, events and journal see; read when somebody asks."""
         if self._arguments is None:
-            self._arguments = _wire.loads(self._data)
+            self._arguments = self.read()
         return self._arguments
+
+    def read(self) -> dict[str, Any]:
+        """The same plain data, shared with nobody."""
+        return _wire.loads(self._data)  # type: ignore[no-any-return]
 
     def intact(self) -> bool:
         """False when somebody changed `arguments` in place; from then on they are as they were."""
