@@ -61,9 +61,13 @@ class ModelError(GlidepathError):
 
 
 class TransientError(ModelError):
-    """A passing fault (5xx, dropped connection, overload): the call is tried again."""
+    """A passing fault (5xx, dropped connection, overload): tried again, not before `retry_after` seconds if given."""
 
     retryable: ClassVar[bool] = True
+
+    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class RateLimitedError(ModelError):

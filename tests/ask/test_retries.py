@@ -113,9 +113,10 @@ async def test_the_delays_grow_and_have_jitter():
         assert len(set(column)) > 10
 
 
+@pytest.mark.parametrize("kind", [RateLimitedError, TransientError])
 @virtual
-async def test_retry_after_is_honoured():
-    result, recorder, _ = await run([fail(RateLimitedError("wait", retry_after=30)), "answer"])
+async def test_retry_after_is_honoured(kind):
+    result, recorder, _ = await run([fail(kind("wait", retry_after=30)), "answer"])
     assert 30 <= recorder.one(RetryScheduled).delay <= 30.1
     assert 30 <= result.elapsed <= 30.1
 

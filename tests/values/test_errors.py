@@ -64,7 +64,8 @@ def test_every_kind_of_model_error_says_so():
     assert len(kinds) == 9
 
 
-def test_a_rate_limit_carries_its_delay():
-    error = errors.RateLimitedError("slow down", retry_after=3)
+@pytest.mark.parametrize("kind", [errors.RateLimitedError, errors.TransientError])
+def test_an_error_that_passes_carries_its_delay(kind):
+    error = kind("slow down", retry_after=3)
     assert (str(error), error.retry_after) == ("slow down", 3)
-    assert errors.RateLimitedError().retry_after is None
+    assert kind().retry_after is None

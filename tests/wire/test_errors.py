@@ -152,6 +152,13 @@ def test_an_error_in_mid_stream_has_its_kind(dialect, code, kind):
 
 
 @every
+@pytest.mark.parametrize("status", [500, 503, 529])
+def test_a_server_that_is_down_may_say_for_how_long(dialect, status):
+    caught = raised(dialect, error(status, {}, retry_after="7"))
+    assert (type(caught), caught.retry_after) == (TransientError, 7)
+
+
+@every
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [

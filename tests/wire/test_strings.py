@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, LoopConfig
-from glidepath.models import AnthropicModel, GoogleModel, OpenAIChatModel, OpenAIResponsesModel, resolve
+from glidepath.models import AnthropicModel, GoogleModel, LocalModel, OpenAIChatModel, OpenAIResponsesModel, resolve
 
 KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a", "GEMINI_API_KEY": "g"}
 
@@ -124,6 +124,31 @@ def test_a_price_of_two_figures_counts_what_anthropics_cache_costs_more():
     plain = AnthropicModel("claude-sonnet-4-5", cache=False)
     agent = Agent(model=plain, limits=Limits(max_cost="1"), prices={"claude-sonnet-4-5": (3, 15)})
     assert agent._plan.price.cache_write is None
+
+
+GATEWAY = "http://127.0.0.1:1/v1"
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_vendors_own_reports_are_its_bill_and_nobody_elses_are():
+    vendors = ("openai:gpt-5", "openai-chat:gpt-4o", "anthropic:claude-sonnet-4-5", "google:gemini-2.5-flash")
+    assert [Agent(model=name, limits=Limits(max_iterations=1))._plan.usage_is_billed for name in vendors] == [True] * 4
+    others = [
+        resolve(f"openai-compatible:gpt-4o@{GATEWAY}"),
+        OpenAIResponsesModel("gpt-5", base_url="https://api.openai.com.example.org/v1"),
+        AnthropicModel("claude-sonnet-4-5", base_url=GATEWAY),
+        GoogleModel("gemini-2.5-flash", base_url="https://evilgoogleapis.com"),
+    ]
+    assert [model.usage_is_billed for model in others] == [False] * 4
+    assert LocalModel.usage_is_billed is True
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_gateway_that_the_environment_names_is_not_the_vendor(monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", GATEWAY)
+    monkeypatch.setenv("OPENAI_BASE_URL", GATEWAY)
+    assert not resolve("anthropic:claude-sonnet-4-5").usage_is_billed
+    assert not resolve("openai:gpt-5").usage_is_billed
 
 
 def test_no_sdk_is_imported_before_a_string_is_resolved():

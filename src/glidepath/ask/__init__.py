@@ -16,7 +16,7 @@ from glidepath.ask.gates import offer
 from glidepath.ask.summary import reshape
 from glidepath.ask.usage import held_to_our_count, settled
 from glidepath.ask.view import recovered, transformed
-from glidepath.errors import ContextOverflowError, ModelError, RateLimitedError, TransientError
+from glidepath.errors import ContextOverflowError, ModelError, TransientError
 from glidepath.events import (
     AttemptDiscarded,
     BudgetReserved,
@@ -415,7 +415,7 @@ def _touchdown(run: Run) -> Exception:
 def _delay(retries: int, error: ModelError, chance: Callable[[], float]) -> float:
     """Exponential with full jitter on the upper half; a provider's Retry-After is honoured."""
     grown = min(LONGEST_DELAY, FIRST_DELAY * 2.0**retries)
-    asked: Any = error.retry_after if isinstance(error, RateLimitedError) else None
+    asked: Any = getattr(error, "retry_after", None)
     if isinstance(asked, int | float) and asked > 0:
         return float(asked) + chance() * 0.1 * min(float(asked), 1.0)
     return grown / 2 + chance() * grown / 2

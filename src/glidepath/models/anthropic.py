@@ -19,7 +19,7 @@ from glidepath.messages import (
     Usage,
     UserMessage,
 )
-from glidepath.models.checks import check_headers, check_key, check_name, check_url, leave_open, site
+from glidepath.models.checks import at_home, check_headers, check_key, check_name, check_url, leave_open, site
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.content import Reply, base64_of, count, kept, merged, pieces, schema_words, strict
 from glidepath.models.exchange import answer
@@ -30,6 +30,7 @@ from glidepath.spi import ModelRequest
 __all__ = ["AnthropicModel"]
 
 VENDOR = "anthropic"
+_HOST = "api.anthropic.com"
 _REASONS = {
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
@@ -94,6 +95,7 @@ class AnthropicModel:
         secrets = [getattr(first, "api_key", None), getattr(first, "auth_token", None), *(headers or {}).values()]
         advice = "check the model name and the key (ANTHROPIC_API_KEY)"
         self._faults = Faults(f"anthropic:{name} at {site(str(first.base_url))}", secrets, advice)
+        self.usage_is_billed = at_home(str(first.base_url), _HOST)
         self._cache = cache
         self.cache_write_rate = "1.25" if cache else None
         self.max_output_tokens = next((most for names, most in _MAXIMA if names.match(name)), None)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from glidepath.errors import ConfigurationError
 
-__all__ = ["check_headers", "check_key", "check_name", "check_url", "leave_open", "site"]
+__all__ = ["at_home", "check_headers", "check_key", "check_name", "check_url", "leave_open", "site"]
 
 
 def check_name(name: Any) -> str:
@@ -52,6 +52,13 @@ def check_headers(headers: Any) -> None:
             raise ConfigurationError(f"headers: {name!r:.60} is no name of a header")
         if not isinstance(value, str) or not value.isascii() or not value.isprintable():
             raise ConfigurationError(f"headers: the value of {name!r:.60} must be printable ASCII text")
+
+
+def at_home(url: str, host: str) -> bool:
+    """Whether an address is the vendor's own: what is reported there is what is billed."""
+    parts = urlsplit(url)
+    name = parts.hostname or ""
+    return parts.scheme == "https" and (name == host or (host.startswith(".") and name.endswith(host)))
 
 
 def site(url: str) -> str:

@@ -139,6 +139,8 @@ class Faults:
         what = f"{self._who} answered {where}: {said}" if where else f"{self._who}: {said}"
         if kind is RateLimitedError:
             return RateLimitedError(what, retry_after=retry_after(headers) or _delay(details))
+        if kind is TransientError:
+            return TransientError(what, retry_after=retry_after(headers) or _delay(details))
         if kind is RejectedError and status in _ADVICE:
             return RejectedError(f"{what} ({_ADVICE[status]}; {self._advice})")
         return kind(what)

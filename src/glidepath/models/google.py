@@ -22,7 +22,7 @@ from glidepath.messages import (
     Usage,
     UserMessage,
 )
-from glidepath.models.checks import check_headers, check_key, check_name, check_url, leave_open
+from glidepath.models.checks import at_home, check_headers, check_key, check_name, check_url, leave_open
 from glidepath.models.clients import Clients
 from glidepath.models.content import Reply, base64_of, count, kept, merged, pieces, schema_words
 from glidepath.models.exchange import run_out
@@ -33,6 +33,7 @@ from glidepath.spi import ModelRequest
 __all__ = ["GoogleModel"]
 
 VENDOR = "google"
+_HOSTS = ".googleapis.com"
 _REFUSALS = (
     "SAFETY",
     "RECITATION",
@@ -90,7 +91,9 @@ class GoogleModel:
             self._clients = Clients(lambda: _Linked(client, None), leave_open)
         else:
             self._clients = Clients(lambda: _client(api_key, base_url, headers), _close)
-        key = getattr(getattr(self._clients.peek().client, "_api_client", None), "api_key", None)
+        inside = getattr(self._clients.peek().client, "_api_client", None)
+        key = getattr(inside, "api_key", None)
+        self.usage_is_billed = at_home(str(getattr(getattr(inside, "_http_options", None), "base_url", "")), _HOSTS)
         advice = "check the model name and the key (GEMINI_API_KEY)"
         self._faults = Faults(f"google:{name}", [key, api_key, *(headers or {}).values()], advice)
         self.context_window = context_window or known_window(name, self.provider)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from glidepath import _wire
 from glidepath.messages import (
@@ -18,7 +17,7 @@ from glidepath.messages import (
     Usage,
     UserMessage,
 )
-from glidepath.models.checks import check_name
+from glidepath.models.checks import at_home, check_name
 from glidepath.models.content import Reply, arguments, count, data_url, kept, merged, pieces, schema_name, strict
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
@@ -68,7 +67,7 @@ class OpenAIChatModel:
         self._port = OpenAIPort(
             api_key=api_key, base_url=base_url, headers=headers, client=client, who=f"openai-chat:{name}"
         )
-        self._official = urlsplit(self._port.url).hostname == OPENAI_HOST
+        self.usage_is_billed = self._official = at_home(self._port.url, OPENAI_HOST)
         self.provider = "openai" if self._official else None
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()

@@ -17,12 +17,12 @@ from glidepath.messages import (
     Usage,
     UserMessage,
 )
-from glidepath.models.checks import check_name
+from glidepath.models.checks import at_home, check_name
 from glidepath.models.content import Reply, arguments, count, data_url, kept, merged, pieces, schema_name, strict
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
-from glidepath.models.openai_client import OpenAIPort
+from glidepath.models.openai_client import OPENAI_HOST, OpenAIPort
 from glidepath.spi import ModelRequest
 
 __all__ = ["OpenAIResponsesModel"]
@@ -59,6 +59,7 @@ class OpenAIResponsesModel:
         self._port = OpenAIPort(
             api_key=api_key, base_url=base_url, headers=headers, client=client, who=f"openai:{name}"
         )
+        self.usage_is_billed = at_home(self._port.url, OPENAI_HOST)
         self._reasons = not name.startswith(_PLAIN) and "-chat" not in name
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()

@@ -43,6 +43,7 @@ class LocalModel:
     """
 
     price = (0, 0)
+    usage_is_billed = True  # counted by the tokenizer itself
 
     def __init__(
         self,
