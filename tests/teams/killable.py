@@ -1,4 +1,4 @@
-"""A team in a process of its own, to be killed at any moment: killable.py store request [event side effects]."""
+"""A team in a process of its own, to be killed at any moment: killable.py store request [event side effects limit]."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from glidepath import Agent, Limits, tool
+from glidepath import Agent, Limits, Usage, tool
 from glidepath.errors import StoreError
 from glidepath.sessions import SqliteStore
 from glidepath.teams import (
@@ -17,6 +17,7 @@ from glidepath.teams import (
     TeamConfig,
     TeamExecutionPlan,
     TeamExecutionRequest,
+    TeamResourceConstraint,
     TeamStep,
     VerdictOutcome,
 )
@@ -79,24 +80,39 @@ def effect_in(path):
     return effect
 
 
-def crew(store, effects=None):
-    model = ScriptedModel(name="worker", max_output_tokens=200).forever(answer if effects is None else act)
-    more = {} if effects is None else {"tools": [effect_in(effects)], "store": store}
+def paid_in(path):
+    """The same answers; every call is written down with what it costs before it is answered."""
+
+    async def pay(request):
+        turn = await act(request)
+        with Path(f"{path}.paid").open("a", encoding="utf-8") as file:  # noqa: ASYNC230 - it must be done at once
+            file.write("340\n")
+        return turn.with_usage(Usage(40, 300))
+
+    return pay
+
+
+def crew(store, effects=None, limit=None):
+    answers = answer if effects is None else act if limit is None else paid_in(effects)
+    model = ScriptedModel(name="worker", max_output_tokens=300).forever(answers)
+    more = {} if effects is None else {"tools": [effect_in(effects)]}
     agent = Agent(model=model, limits=Limits(max_iterations=5), agent_name="worker", **more)
     coordinator = ExpertTeamCoordinator(evaluator=SecondTime())
     return Team([Member(name="worker", agent=agent)], store=store, coordinator=coordinator)
 
 
-async def main(path, request_id, event="0", side="after", effects=None):
+async def main(path, request_id, event="0", side="after", effects=None, limit=None):
     store = Mortal(path, int(event) or None, side)
     steps = [TeamStep(id=name, description=f"do {name}", depends_on=needed) for name, needed in STEPS.items()]
     plan = TeamExecutionPlan(steps=steps)
-    asked = TeamExecutionRequest(goal="the goal", id=request_id, plan=plan, config=TeamConfig(team_timeout=60))
+    constraint = TeamResourceConstraint(max_total_tokens=None if limit is None else int(limit))
+    config = TeamConfig(team_timeout=60, resource_constraint=constraint)
+    asked = TeamExecutionRequest(goal="the goal", id=request_id, plan=plan, config=config)
     try:
         known = (await store.load(f"team:{request_id}"))[0].head > 0
     except StoreError:
         known = False
-    team = crew(store, effects)
+    team = crew(store, effects, limit)
     result = await (team.resume(request_id) if known else team.run(asked))
     print(result.status.name, result.sequence)
     await store.close()

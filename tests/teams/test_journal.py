@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from glidepath import ConfigurationError
+from glidepath import ConfigurationError, approve, tool
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.chain import read
 from glidepath.sessions.owner import this_owner
 from glidepath.teams import (
+    AgentEvaluationStrategy,
     DefaultTaskDispatchCoordinator,
     ExpertTeamCoordinator,
     StepState,
@@ -24,10 +25,10 @@ from glidepath.teams import (
     TeamStatus,
 )
 from glidepath.teams.events import TERMINAL, StepAssigned, StepCompleted, TeamStarted, codec
-from glidepath.testing import hang, no_leftovers, say, virtual
+from glidepath.testing import call, hang, no_leftovers, say, virtual
 
 from .killable import crew as killable_crew
-from .kit import PASS, REVISE, Recorder, Verdicts, agent, request, step, team
+from .kit import EXCEEDED, PASS, REVISE, Recorder, Verdicts, agent, request, step, team
 
 SCRIPT = Path(__file__).with_name("killable.py")
 
@@ -39,7 +40,7 @@ async def events_of(store, request_id):
 
 
 class Frail(MemoryStore):
-    """A store that stops taking anything at the nth event, as if the process had died there."""
+    """A store that stops taking anything at the nth event of the team, as if the process had died there."""
 
     def __init__(self, dies_at=None):
         super().__init__()
@@ -47,7 +48,7 @@ class Frail(MemoryStore):
         self.written = 0
 
     def append(self, lease, commit, **more):
-        self.written += 1
+        self.written += lease.session_id.startswith("team:")
         if self.dies_at is not None and self.written >= self.dies_at:
             raise StoreError("the disk is full", kind="full")
         super().append(lease, commit, **more)
@@ -244,6 +245,157 @@ async def test_a_step_that_was_accepted_when_the_process_died_is_not_run_again(c
     assert member.config.model.calls == calls + 1  # b only
 
 
+async def cut_off(store, asked, crew, coordinator, *, seconds=5.0):
+    """Let a team work for a while; then its store holds what it would if the process had died there."""
+    work = asyncio.create_task(crew.run(asked, coordinator=coordinator))
+    await asyncio.sleep(seconds)
+    await store.dies()
+    work.cancel()
+    await asyncio.wait({work})
+    store.revive()
+
+
+class Sudden(Frail):
+    """A store that from some moment on takes nothing more."""
+
+    async def dies(self):
+        self.dies_at = 0
+
+    async def release(self, lease):
+        if self.dies_at is None:
+            await super().release(lease)
+
+
+def effects(done, name):
+    @tool
+    async def effect() -> str:
+        """Do something that must not be done twice."""
+        done.append(name)
+        return "done"
+
+    return effect
+
+
+def act_then_hang(request):
+    return hang() if request.messages[-1].role == "tool_result" else call("effect")
+
+
+@pytest.mark.parametrize("coordinator", [DefaultTaskDispatchCoordinator, ExpertTeamCoordinator])
+@virtual
+async def test_g13_an_attempt_that_was_cut_off_goes_on_with_its_member_and_repeats_no_effect(coordinator):
+    store, asked, done = Sudden(), request(step("a"), step("b")), []
+    busy = [agent(act_then_hang, name=name, tools=[effects(done, name)]) for name in ("one", "two")]
+    await cut_off(store, asked, team(*busy, store=store), coordinator())
+    assert sorted(done) == ["one", "two"]
+    begun = {event.step_id: event.member for event in await events_of(store, asked.id) if event.kind == "STEP_ASSIGNED"}
+    calm = [agent("ok", name=name, tools=[effects(done, name)]) for name in ("two", "one")]  # in another order
+    seen = Recorder()
+    result = await team(*calm, store=store, recorder=seen).resume(asked.id, coordinator=coordinator())
+    assert result.status is TeamStatus.COMPLETED
+    assert {event.step_id: event.member for event in seen.of(StepAssigned)} == begun
+    assert sorted(done) == ["one", "two"]
+    assert [outcome.attempts for outcome in result.step_outcomes] == [1, 1]
+
+
+@virtual
+async def test_g13_when_the_member_is_gone_it_is_said_that_effects_are_unknown():
+    store, asked, done = Sudden(), request(step("a")), []
+    await cut_off(store, asked, team(agent(act_then_hang, name="one", tools=[effects(done, "one")]), store=store), None)
+    result = await team(agent("ok", name="two"), store=store).resume(asked.id)
+    assert result.status is TeamStatus.COMPLETED
+    [warning] = result.outcome("a").warnings
+    assert "cannot go on with it: its effects are unknown" in warning
+
+
+@virtual
+async def test_g13_the_seniors_attempt_that_was_cut_off_is_the_seniors():
+    store, asked = Sudden(), request(step("a"))
+    member = agent("weak", name="one")
+    evaluator = Verdicts(EXCEEDED, PASS)
+    coordinator = ExpertTeamCoordinator(evaluator=evaluator, senior=agent(hang(), name="boss"))
+    await cut_off(store, asked, team(member, store=store), coordinator)
+    coordinator = ExpertTeamCoordinator(evaluator=evaluator, senior=agent("strong", name="boss"))
+    result = await team(member, store=store).resume(asked.id, coordinator=coordinator)
+    assert (result.status, result.final_output) == (TeamStatus.COMPLETED, "strong")
+    assert member.config.model.calls == 1
+
+
+@virtual
+async def test_g12_a_judge_that_was_at_work_when_the_process_died_is_paid():
+    store, asked = Sudden(), request(step("a"), resource_constraint=TeamResourceConstraint(max_total_tokens=50_000))
+    coordinator = ExpertTeamCoordinator(evaluator=AgentEvaluationStrategy(agent(hang(), name="judge")))
+    await cut_off(store, asked, team(agent("ok"), store=store), coordinator)
+    known = sum(event.usage.total for event in await events_of(store, asked.id) if hasattr(event, "usage"))
+    result = await team(agent("ok"), store=store).resume(asked.id, coordinator=ExpertTeamCoordinator())
+    assert result.status is TeamStatus.COMPLETED
+    assert result.usage.total > known + 100  # the worst case of the call that was in flight
+
+
+@virtual
+async def test_a_paused_step_whose_team_dies_while_it_goes_on_is_not_billed_twice():
+    store, asked = Sudden(), request(step("a"))
+    done = []
+
+    @tool(requires_approval=True)
+    async def effect() -> str:
+        """Do something that must not be done twice."""
+        done.append(1)
+        return "done"
+
+    paused = await team(agent(act_then_hang, tools=[effect]), store=store).run(asked)
+    [waiting] = paused.step_outcomes[0].pending
+    crew = team(agent(act_then_hang, tools=[effect]), store=store)
+    work = asyncio.create_task(crew.resume(asked.id, decisions={waiting.call.id: approve()}))
+    await asyncio.sleep(5)
+    await store.dies()
+    work.cancel()
+    await asyncio.wait({work})
+    store.revive()
+    member = agent("ok", tools=[effect])
+    result = await team(member, store=store).resume(asked.id)
+    assert (result.status, done) == (TeamStatus.COMPLETED, [1])
+    assert result.usage == result.outcome("a").usage
+    assert member.config.model.calls == 1
+    [entry] = await store.entries(f"{asked.id}/")
+    assert result.usage.total == entry.summary["tokens"]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@virtual
+async def test_a_person_who_decides_only_after_a_death_is_heard(dies):
+    store, asked, done = Sudden(), request(step("a")), []
+
+    @tool(requires_approval=True)
+    async def effect() -> str:
+        """Do something that must not be done twice."""
+        done.append(1)
+        return "done"
+
+    def answers(request):
+        return say("ok") if request.messages[-1].role == "tool_result" else call("effect")
+
+    crew = team(agent(answers, tools=[effect]), store=store)
+    paused = await crew.run(asked)
+    [waiting] = paused.step_outcomes[0].pending
+    if dies:
+        store.dies_at = store.written + 3  # TEAM_STARTED and STEP_ASSIGNED are written, no more
+        await crew.resume(asked.id)
+        store.revive()
+    result = await team(agent(answers, tools=[effect]), store=store).resume(
+        asked.id, decisions={waiting.call.id: approve()}
+    )
+    assert (result.status, done) == (TeamStatus.COMPLETED, [1])
+
+
+@virtual
+async def test_the_runs_of_a_request_are_found_whatever_its_name():
+    for name in ("a", "a/b", "x" * 199, "\u00fc n\u00ef"):
+        store, asked = Sudden(), request(step("s" * 199), request_id=name)
+        await cut_off(store, asked, team(agent(hang(), name="m" * 150), store=store), None)
+        assert (await team(agent("ok", name="m" * 150), store=store).resume(name)).outcome("s" * 199).attempts == 1
+        assert len(await store.entries()) == 2
+
+
 @virtual
 async def test_strange_characters_do_not_break_the_journal():
     store, asked = MemoryStore(), request(step("a"), step("b", "a"))
@@ -309,6 +461,37 @@ def test_g13_what_a_members_tools_did_is_not_done_again_after_a_kill(tmp_path):
         assert dead.returncode == -signal.SIGKILL
     finish(path, 0, "after", effects)
     assert len(check_effects(effects)) >= 8
+
+
+def check_budget_over_deaths(tmp_path, chance, deaths, limit):
+    """Kill a team again and again; all its processes together keep the limit of its request."""
+    path, effects = tmp_path / "store.db", tmp_path / "effects"
+    for _ in range(deaths):
+        child = start(path, chance.randint(5, 12), chance.choice(["before", "after"]), effects, limit)
+        child.communicate(timeout=60)
+    last = start(path, 0, "after", effects, limit)
+    out, err = last.communicate(timeout=60)
+    assert last.returncode == 0, err
+    paid = sum(map(int, Path(f"{effects}.paid").read_text(encoding="utf-8").split()))
+    assert paid <= limit, (paid, out)
+    check_effects(effects)
+    events = story(path)
+    assert sum(isinstance(event, TERMINAL) for event in events) == 1
+    return paid, events
+
+
+@pytest.mark.process
+def test_g4_g13_a_team_that_is_killed_again_and_again_does_not_exceed_its_budget(tmp_path):
+    paid, events = check_budget_over_deaths(tmp_path, random.Random(7), 8, 7000)
+    assert paid > 0
+    assert events[-1].result.usage.total >= paid
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_g4_g13_the_budget_survives_deaths_at_random_moments(seed, tmp_path):
+    check_budget_over_deaths(tmp_path, random.Random(seed), 12, 7000)
 
 
 @pytest.mark.process

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from glidepath.ledger import Meter
     from glidepath.run import Plan, Run
 
-__all__ = ["Opening", "adopted", "claimed", "reopened", "session_of"]
+__all__ = ["Opening", "adopted", "claimed", "reopened", "session_of", "used_in"]
 
 
 def session_of(target: Any) -> str:
@@ -249,7 +249,7 @@ async def _with_children(store: Any, folded: Folded, snapshot: Snapshot, decisio
     for child in folded.children:
         if child.call_id not in unfinished:
             continue
-        used = await _used(store, child.session_id)
+        used = await used_in(store, child.session_id)
         if used is None:
             continue
         snapshot = replace(
@@ -270,8 +270,8 @@ async def _with_children(store: Any, folded: Folded, snapshot: Snapshot, decisio
     return snapshot
 
 
-async def _used(store: Any, session_id: str) -> Snapshot | None:
-    """What a child has used, a call in flight at its worst case, and its own children; None when it never began."""
+async def used_in(store: Any, session_id: str) -> Snapshot | None:
+    """What the last run of a session has used, a call in flight at its worst case; None when it never began."""
     try:
         folded = await _folded(store, session_id)
     except StoreError as error:
@@ -280,6 +280,8 @@ async def _used(store: Any, session_id: str) -> Snapshot | None:
         raise
     if folded.snapshot is None:
         return None
+    if folded.result is not None:
+        return folded.snapshot
     return await _with_children(store, folded, charged(folded.snapshot, folded.reserved), {})
 
 

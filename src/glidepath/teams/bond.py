@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -17,18 +16,18 @@ from glidepath.messages import Usage
 from glidepath.outcome import RunResult
 from glidepath.plugins.observer import Audience, Observer
 from glidepath.run import CancelToken, Decision
+from glidepath.teams.accounts import session_id
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted
-from glidepath.teams.journal import Past, Pen, less
+from glidepath.teams.journal import Account, Past, Pen, less
 from glidepath.teams.values import TeamExecutionRequest
 
 if TYPE_CHECKING:
     from glidepath.teams.team import Team
 
-__all__ = ["Bond", "Channel", "check_decisions", "linked", "newly_spent", "session_id"]
+__all__ = ["Bond", "Channel", "check_decisions", "linked", "newly_spent"]
 
 _OBSERVER_PATIENCE = 5.0
 _LEAST_TIME = 0.001
-_LONGEST_ID = 200  # of a session
 
 
 class Bond:
@@ -53,6 +52,7 @@ class Bond:
         self.began = asyncio.get_running_loop().time()
         self.deadline = self.budget.deadline(self.began)
         self.elapsed_before = elapsed
+        self._asked = 0
         if past is not None:
             self._charge(past)
 
@@ -60,8 +60,17 @@ class Bond:
         """What was spent before is spent."""
         reservation = self.budget.meter.reserve(0, 0, turns=0)
         if not isinstance(reservation, Refusal):
-            money = 0 if past.cost is None else pico(past.cost, field="cost")
-            reservation.settle(past.usage.total, money)
+            account = past.account
+            if account is None:
+                money = 0 if past.cost is None else pico(past.cost, field="cost")
+                account = Account(tokens=past.usage.total, money=money)
+            reservation.settle(account.tokens, account.money)
+
+    def next_session(self) -> str:
+        """A session for a run that nobody has named: never the same twice, over all executions of the request."""
+        self._asked += 1
+        before = self.past.sequence if self.past is not None else 0
+        return session_id(self.request.id, "ask", f"{before}-{self._asked}")
 
     @property
     def elapsed(self) -> float:
@@ -165,12 +174,6 @@ def linked(parent: CancelToken | None) -> tuple[CancelToken, Callable[[], None]]
 
     parent.subscribe(tell)
     return child, lambda: parent.unsubscribe(tell)
-
-
-def session_id(*parts: object) -> str:
-    """The session of one attempt, the same after the process has died: so its run can go on, and not begin again."""
-    name = "/".join(map(str, parts))
-    return name if len(name) <= _LONGEST_ID else f"team_{blake2b(name.encode(), digest_size=16).hexdigest()}"
 
 
 def newly_spent(result: RunResult, paused: RunResult | None) -> tuple[Usage, Decimal | None]:

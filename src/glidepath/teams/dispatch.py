@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from glidepath.outcome import AgentState, LoopOutcome
 from glidepath.teams.execution import Execution, conduct
-from glidepath.teams.planner import candidates
 from glidepath.teams.seat import Seat, refused, why
 from glidepath.teams.team import Member, Team
 from glidepath.teams.values import (
@@ -47,7 +46,7 @@ class _Dispatch:
     def _pick(self, step: TeamStep) -> Member | None:
         """The next idle member, in turn, who can do the step."""
         members = self._execution.team.members
-        able = {member.name for member in candidates(step, members)}
+        able = {member.name for member in self._execution.candidates(step)}
         for offset in range(len(members)):
             at = (self._next + offset) % len(members)
             member = members[at]

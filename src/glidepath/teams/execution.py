@@ -10,12 +10,13 @@ from typing import TypeAlias
 from glidepath._wire import replace
 from glidepath.agent import Agent
 from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.teams.accounts import attempt_session
 from glidepath.teams.board import Board
-from glidepath.teams.bond import linked, newly_spent, session_id
+from glidepath.teams.bond import linked, newly_spent
 from glidepath.teams.events import PlanReady, StepAssigned, StepAttempted, StepCompleted, TeamStarted, ending
 from glidepath.teams.journal import less
 from glidepath.teams.mailbox import Mailboxes
-from glidepath.teams.planner import PlanningFailed, make_plan
+from glidepath.teams.planner import PlanningFailed, candidates, make_plan
 from glidepath.teams.prompts import step_prompt
 from glidepath.teams.seat import Seat
 from glidepath.teams.supervise import wait_for_all
@@ -286,6 +287,19 @@ class Execution:
             self.seats[step.id] = seat
         return seat
 
+    def candidates(self, step: TeamStep) -> list[Member]:
+        """Who may do a step now. An attempt that was cut off goes on with the member who began it, if there is one."""
+        able = candidates(step, self.team.members)
+        seat = self.seat(step)
+        if not seat.begun:
+            return able
+        same = [member for member in able if member.name == seat.begun_by]
+        if not same:
+            cut = f"attempt {seat.begun} was cut off"
+            seat.warnings.append(f"{cut}, and {seat.begun_by} cannot go on with it: its effects are unknown")
+            seat.begun = 0
+        return same or able
+
     def _start(self, step: TeamStep, member: Member, perform: Perform) -> None:
         assert self.board is not None  # noqa: S101 - planned
         seat = self.seat(step)
@@ -347,7 +361,7 @@ class Execution:
         if self._mailboxes is not None:
             worker = self._mailboxes.steerable(worker)
         paused = seat.paused if not senior else None
-        session = session_id(self.request.id, step.id, attempt, member.name)
+        session = attempt_session(self.request.id, step.id, attempt, member.name, senior=senior)
         begun, seat.begun = seat.begun == attempt, 0
         result = await team.ask(worker, prompt, cancel=seat.token, paused=paused, session=session, begun=begun)
         usage, cost = newly_spent(result, paused)

@@ -21,7 +21,6 @@ from glidepath.teams.events import EvaluationResult, EvaluationStarted, Handoff,
 from glidepath.teams.execution import Body, Execution, conduct
 from glidepath.teams.journal import add_cost
 from glidepath.teams.mailbox import Mailboxes
-from glidepath.teams.planner import candidates
 from glidepath.teams.seat import Seat, refused, why
 from glidepath.teams.spi import EvaluationStrategy
 from glidepath.teams.team import Member, Team
@@ -157,7 +156,7 @@ class _Expert:
         """Who can do it and has the least to do, in the order of the team."""
         seats = self._execution.seats.values()
         busy = [seat.member.name for seat in seats if seat.member is not None and self._at_work(seat)]
-        return min(candidates(step, self._execution.team.members), key=lambda member: busy.count(member.name))
+        return min(self._execution.candidates(step), key=lambda member: busy.count(member.name))
 
     def _at_work(self, seat: Seat) -> bool:
         board = self._execution.board
@@ -193,7 +192,7 @@ class _Expert:
         rounds = self._execution.config.max_feedback_rounds
         if seat.accepted:
             return seat.outcome(StepState.COMPLETED, output=seat.artifact)
-        while seat.unreviewed or (seat.attempts < rounds and not seat.senior_asked):
+        while seat.unreviewed or (seat.attempts < rounds and not (seat.senior_asked or seat.begun_senior)):
             answer = await self._round(seat)
             if isinstance(answer, StepOutcome):
                 return answer

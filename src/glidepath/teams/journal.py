@@ -40,7 +40,7 @@ from glidepath.teams.values import (
     TeamStatus,
 )
 
-__all__ = ["Past", "Pen", "StepPast", "past_of"]
+__all__ = ["Account", "Past", "Pen", "StepPast", "past_of"]
 
 _BEAT = LEASE / 3
 
@@ -139,7 +139,16 @@ class StepPast(Record):
     landed: bool = False
     """The last artifact was delivered at a limit."""
     begun: int = 0
-    """The attempt that was running when the process died."""
+    """The attempt that was running when the process died; whose it was, and whether the senior's."""
+    begun_by: str = ""
+    begun_senior: bool = False
+
+
+class Account(Value, frozen=True, kw_only=True):
+    """Tokens and pico-dollars that are gone from the team's budget."""
+
+    tokens: int = 0
+    money: int = 0
 
 
 class Past(Value, frozen=True, kw_only=True):
@@ -152,6 +161,8 @@ class Past(Value, frozen=True, kw_only=True):
     elapsed: float = 0.0
     usage: Usage = Usage()
     cost: Decimal | None = None
+    account: Account | None = None
+    """What is gone from the budget; None: what `usage` and `cost` say."""
     sequence: int = 0
     decisions: Mapping[str, Decision] = make(default_factory=dict)
     """What a person decided meanwhile about the calls that waited."""
@@ -231,15 +242,18 @@ class _Fold:
         elif isinstance(event, StepCompleted):
             self.outcomes[event.outcome.step_id] = event.outcome
         elif isinstance(event, TERMINAL):
-            self.result = event.result  # type: ignore[attr-defined]
+            self.result = result = event.result  # type: ignore[attr-defined]
+            for outcome in result.step_outcomes:
+                if outcome.state is StepState.WAITING:  # until it goes on, whatever dies meanwhile
+                    self.steps[outcome.step_id].paused = outcome.paused
         elif event.step_id is not None:
             self._step(self.steps[event.step_id], event)
 
     def _step(self, step: StepPast, event: TeamEvent) -> None:
         if isinstance(event, StepAssigned):
-            step.begun = event.attempt or 0
+            step.begun, step.begun_by, step.begun_senior = event.attempt or 0, event.member, event.senior
         elif isinstance(event, StepAttempted):
-            step.begun = 0
+            step.begun, step.begun_by, step.begun_senior, step.paused = 0, "", False, None
             attempt = event.attempt or 0
             step.attempts = max(step.attempts, attempt - (event.outcome == LoopOutcome.PAUSED.name))
             step.senior = step.senior or event.senior
@@ -260,9 +274,6 @@ class _Fold:
         assert self.request is not None  # noqa: S101 - for the type checker
         if self.result is not None and self.result.status is TeamStatus.PAUSED:
             self.usage, self.cost, self.elapsed = self.result.usage, self.result.cost, self.result.duration
-            for outcome in self.result.step_outcomes:
-                if outcome.state is StepState.WAITING:
-                    self.steps[outcome.step_id].paused = outcome.paused
         for step_id, outcome in list(self.outcomes.items()):
             if outcome.state is StepState.CANCELLED:
                 del self.outcomes[step_id]  # it was stopped, not finished

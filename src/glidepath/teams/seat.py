@@ -36,7 +36,9 @@ class Seat:
         """What the last attempt delivered."""
         self.unreviewed = past.unreviewed
         self.begun = past.begun
-        """The attempt that was running when an earlier process died."""
+        """The attempt that was running when an earlier process died; whose it was, and whether the senior's."""
+        self.begun_by = past.begun_by
+        self.begun_senior = past.begun_senior
         self.best = past.best or past.artifact
         self.best_score = past.best_score
         judged = bool(past.verdicts) and not past.unreviewed

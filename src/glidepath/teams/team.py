@@ -17,6 +17,7 @@ from glidepath.plugins.lineup import Lineup
 from glidepath.run import CancelToken, Decision
 from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
+from glidepath.teams.accounts import audited
 from glidepath.teams.bond import Bond, Channel, check_decisions, newly_spent
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import Past, Pen, add_cost
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from glidepath.teams.spi import TeamCoordinator
 
 __all__ = ["Member", "Team"]
+
+_KEPT = 256  # agents that are remembered
 
 
 class Member(Value, frozen=True, kw_only=True):
@@ -82,6 +85,7 @@ class Team:
         self.event_sink = event_sink
         self._lineup = _observing(plugins)
         self._in_flight: dict[str, Channel | None] = {}
+        self._keepers: dict[int, tuple[Agent, Agent]] = {}
         self._bond: Bond | None = None
 
     def member(self, name: str) -> Member:
@@ -215,27 +219,39 @@ class Team:
         """Run an agent on the team's budget and within its time; always a result. `cancel` should follow the team's.
 
         `paused` goes on with a run that waited for a person, with what was decided about it, instead of a new one.
-        `session` is used by an agent with a store of its own; with `begun` the run that is there goes on.
+        `session` names the run in the store of the team; with `begun` the run that is there goes on.
         """
         bond = self.bond
         token = cancel or bond.cancel
-        result: RunResult | None
+        result: RunResult | None = None
         try:
             await bond.channel.flush()  # what was said before is on record before anything is done
-            if paused is None:
-                home = session if agent.config.store is not None else None
-                result = await _gone_on(agent, home, bond.budget, token) if begun and home is not None else None
-                if result is None:
-                    result = await agent.run(prompt, session=home, parent=bond.budget, cancel=token)
-            else:
-                pending = {waiting.call.id for waiting in paused.pending}
-                decisions = {call: said for call, said in bond.decisions.items() if call in pending}
-                result = await agent.resume(paused, decisions=decisions, parent=bond.budget, cancel=token)
+            keeper = self._keeping(agent)
+            home = None if keeper.config.store is None else session or bond.next_session()
+            if begun and home is not None:
+                result = await _gone_on(keeper, home, bond, token)
+            if result is None and paused is not None:
+                known = self.store is None or await _knows(self.store, paused.session_id)
+                result = await _decided(keeper if known else agent, paused, bond, token)
+            if result is None:
+                result = await keeper.run(prompt, session=home, parent=bond.budget, cancel=token)
         except Exception as error:
             result = _crashed(error)
         usage, cost = newly_spent(result, paused)
         bond.usage, bond.cost = bond.usage + usage, add_cost(bond.cost, cost)
         return result
+
+    def _keeping(self, agent: Agent) -> Agent:
+        """The same agent, whose runs are kept in the team's store, if there is one; made once for each."""
+        if self.store is None or agent.config.store is self.store:
+            return agent
+        known = self._keepers.get(id(agent))
+        if known is None:
+            known = (agent, Agent(replace(agent.config, store=self.store)))
+            if len(self._keepers) >= _KEPT:
+                del self._keepers[next(iter(self._keepers))]
+            self._keepers[id(agent)] = known
+        return known[1]
 
     async def close(self) -> None:
         """The execution is over: let slow observers finish, and let go of the request."""
@@ -326,6 +342,8 @@ class Team:
             past = await pen.read()
             if past is None and isinstance(what, str):
                 raise ConfigurationError(f"request {request_id!r} had not begun: run it again")
+            if past is not None and (past.result is None or past.result.status is TeamStatus.PAUSED):
+                past = await audited(past, self.store)
         except BaseException:
             await pen.close()
             raise
@@ -392,16 +410,26 @@ def _observing(plugins: Any) -> Lineup:
     return lineup
 
 
-async def _gone_on(agent: Agent, session: str, budget: Budget, cancel: CancelToken) -> RunResult | None:
+async def _gone_on(agent: Agent, session: str, bond: Bond, cancel: CancelToken) -> RunResult | None:
     """How a run ended that an earlier process had begun; None when it had not even begun."""
     try:
-        return await agent.resume(session, parent=budget, cancel=cancel)
-    except StoreError as error:
-        if error.kind != "missing":
-            raise
+        result = await agent.resume(session, parent=bond.budget, cancel=cancel)
     except ConfigurationError:
-        pass  # there is a session and no run in it
-    return None
+        return None  # there is no session, or no run in it
+    if any(waiting.call.id in bond.decisions for waiting in result.pending):
+        result = await _decided(agent, result, bond, cancel)
+    return result
+
+
+async def _decided(agent: Agent, paused: RunResult, bond: Bond, cancel: CancelToken) -> RunResult:
+    """Go on with a run that waits, with what a person has decided about its calls."""
+    pending = {waiting.call.id for waiting in paused.pending}
+    decisions = {call: said for call, said in bond.decisions.items() if call in pending}
+    return await agent.resume(paused, decisions=decisions, parent=bond.budget, cancel=cancel)
+
+
+async def _knows(store: SessionStore, session: str) -> bool:
+    return any(entry.session_id == session for entry in await store.entries(session))
 
 
 def _crashed(error: Exception) -> RunResult:

@@ -1,0 +1,83 @@
+"""What a request has spent, read from the journals of its runs: also what nobody could report any more."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from glidepath._wire import replace
+from glidepath.agent.durable import used_in
+from glidepath.messages import Usage
+from glidepath.outcome import Snapshot, dollars
+from glidepath.spi.sessions import SessionStore
+from glidepath.teams.journal import Account, Past, add_cost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["attempt_session", "audited", "session_id"]
+
+_LONGEST_ID = 200  # of a session
+_LONGEST_HOME = 120
+
+
+def session_id(request_id: str, *parts: object) -> str:
+    """The session of one run of a request, the same after the process has died: so it can go on, and is found."""
+    home, name = _home(request_id), "/".join(map(str, parts))
+    return f"{home}/{name if len(home) + len(name) < _LONGEST_ID else _digest(name)}"
+
+
+def _home(request_id: str) -> str:
+    """What the sessions of a request begin with, and those of no other."""
+    plain = len(request_id) <= _LONGEST_HOME and "/" not in request_id
+    return request_id if plain else f"request_{_digest(request_id)}"
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+async def audited(past: Past, store: SessionStore) -> Past:
+    """The past with all that the journals of its runs say was spent; a call in flight is charged at its worst case.
+
+    Raises `StoreError` when one of them cannot be read: what is not known cannot be kept within a limit.
+    """
+    tokens = money = 0
+    usage, cost = Usage(), None
+    going_on = dict(_going_on(past))
+    for entry in await store.entries(f"{_home(past.request.id)}/"):
+        if entry.summary.get("parent"):
+            continue  # a child's: its parent's journal has it
+        used = await used_in(store, entry.session_id)
+        if used is None:
+            continue
+        tokens, money = tokens + used.tokens, money + used.picodollars
+        bill = _bill(used)
+        if entry.session_id in going_on:  # its result will say it all, but for what was billed when it paused
+            bill = going_on[entry.session_id]
+        usage, cost = usage + bill[0], add_cost(cost, bill[1])
+    if tokens < past.usage.total:
+        return past  # its runs were not kept here
+    return replace(past, usage=usage, cost=cost, account=Account(tokens=tokens, money=money))
+
+
+def _going_on(past: Past) -> Iterator[tuple[str, tuple[Usage, Decimal | None]]]:
+    """The sessions of the attempts that were cut off, each with what of them was billed before."""
+    finished = {outcome.step_id for outcome in past.outcomes}
+    for step_id, step in past.steps.items():
+        if step.begun and step_id not in finished:
+            billed = (Usage(), None) if step.paused is None else (step.paused.usage, step.paused.cost)
+            yield attempt_session(past.request.id, step_id, step.begun, step.begun_by, senior=step.begun_senior), billed
+
+
+def attempt_session(request_id: str, step_id: str, attempt: int, member: str, *, senior: bool) -> str:
+    """The session of one attempt at a step."""
+    return session_id(request_id, step_id, attempt, member, *(("senior",) if senior else ()))
+
+
+def _bill(used: Snapshot) -> tuple[Usage, Decimal | None]:
+    usage, money = used.spent.usage, used.spent.picodollars
+    for charge in (*used.fallbacks_spent.values(), *used.children_spent.values()):
+        usage, money = usage + charge.usage, money + charge.picodollars
+    return usage, dollars(money) if money else None
