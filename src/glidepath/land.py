@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["close_out", "delivered", "failed", "land", "paused", "refuse_cut_calls", "take"]
 
 NO_ANSWER = "No answer was written."
+NOT_DECIDED = "The run waits for a decision."
 _SHOWN = 300
 RESEND = "Not executed: your reply was cut off inside this tool call. Send it again, smaller."
 
@@ -206,7 +207,8 @@ def paused(run: Run) -> Ending:
     """A person must decide; everything else of the batch is done. The turn ends when the run goes on."""
     run.turn_open = False
     run.emit(RunPaused, tuple(pending.call.id for pending in run.pending))
-    return Ending(state=AgentState.WAITING_FOR_INPUT, outcome=LoopOutcome.PAUSED, text=run.text)
+    text = run.text or "\n".join([NOT_DECIDED, *[f"- {one.call.name}: {one.reason}" for one in run.pending]])
+    return Ending(state=AgentState.WAITING_FOR_INPUT, outcome=LoopOutcome.PAUSED, text=text)
 
 
 # --- failures ---------------------------------------------------------------------------------------------------

@@ -34,6 +34,9 @@ def make_loud():
 def crash():
     raise OSError("no such thing")
 
+def leave():
+    raise SystemExit(3)
+
 def greet(name: str) -> str:
     "Greet."
     return name
@@ -47,6 +50,7 @@ loud = extras_for_test:Loud
 shared = extras_for_test:shared
 made_loud = extras_for_test:make_loud
 crash = extras_for_test:crash
+leave = extras_for_test:leave
 missing_module = no_such_module_at_all:x
 missing_name = extras_for_test:nobody
 nothing = extras_for_test:nothing
@@ -123,6 +127,7 @@ def test_names_work_in_a_config_and_a_builder_too():
         ("constraints", "zzz", ["there is no 'zzz' (installed are: free, free_object)"]),
         ("plugins", "", ["there is no ''"]),
         ("plugins", "crash", ["'crash' of package extras-for-test", "extras_for_test:crash", "OSError: no such thing"]),
+        ("plugins", "leave", ["'leave' of package extras-for-test", "SystemExit: 3"]),
         ("plugins", "missing_module", ["missing_module", "extras-for-test", "ModuleNotFoundError"]),
         ("plugins", "missing_name", ["missing_name", "AttributeError"]),
         ("plugins", "nothing", ["expected a Plugin", "7"]),
@@ -136,6 +141,35 @@ def test_a_name_that_cannot_be_used_is_an_error_that_says_why(field, name, parts
         agent(**{field: [name]})
     for part in [field, *parts]:
         assert part in str(caught.value)
+
+
+BROKEN = {
+    "no metadata": {"entry_points.txt": b"[glidepath.plugins]\nnameless = extras_for_test:Loud\n"},
+    "metadata without a name": {
+        "METADATA": b"Metadata-Version: 2.1\n",
+        "entry_points.txt": b"[glidepath.plugins]\nnameless = extras_for_test:Loud\n",
+    },
+    "entry points that are no list": {"METADATA": b"Name: broken\n", "entry_points.txt": b"[glidepath.plugins]\nx\n"},
+    "entry points that are no text": {"METADATA": b"Name: broken\n", "entry_points.txt": b"\xff\xfe[glide\0"},
+    "a value that leads nowhere": {"METADATA": b"Name: broken\n", "entry_points.txt": b"[glidepath.plugins]\nx = ?!\n"},
+}
+
+
+@pytest.mark.usefixtures("extras")
+@pytest.mark.parametrize("files", BROKEN.values(), ids=BROKEN)
+def test_a_broken_package_takes_no_other_with_it(files, tmp_path):
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    for name, content in files.items():
+        (info / name).write_bytes(content)
+    assert agent(plugins=["loud"]).config.plugin_names().steering == ("loud",)
+    with pytest.raises(ConfigurationError, match="did you mean 'loud'"):
+        agent(plugins=["lowd"])
+    if b"nameless" in files["entry_points.txt"]:
+        assert agent(plugins=["nameless"]).config.plugin_names().steering == ("loud",)
+    if b"?!" in files["entry_points.txt"]:
+        with pytest.raises(ConfigurationError, match="'x' of package broken"):
+            agent(plugins=["x"])
 
 
 def test_without_any_installed_the_error_says_so():

@@ -122,6 +122,27 @@ def test_a_wrong_list_is_refused(make):
         make()
 
 
+@pytest.mark.parametrize(
+    "gate",
+    [
+        ToolListGate(deny=["mail_sned"]),
+        ToolListGate(allow=["mail_sned", "plan"]),
+        ApprovalGate(["mail_sned"]),
+        OpeningGate(["mail_sned"]),
+    ],
+    ids=["deny", "allow", "approval", "opening"],
+)
+def test_a_gate_for_a_misspelt_tool_is_warned_about(gate):
+    """A list that denies a tool by a wrong name would guard nothing and say nothing."""
+    with pytest.warns(UserWarning, match=rf"{gate.name} names 'mail_sned', .* did you mean 'mail_send'\?"):
+        Agent(model=ScriptedModel([]), tools=TOOLS, plugins=[gate], limits=LIMITS)
+
+
+def test_a_gate_may_name_tools_of_other_agents_and_patterns():
+    gates = [ToolListGate(deny=["erase_disk", "mail_s??d", "mail_send"]), ApprovalGate(["pay"])]
+    Agent(model=ScriptedModel([]), tools=TOOLS, plugins=gates, limits=LIMITS)
+
+
 # --- approval -----------------------------------------------------------------------------------------------------
 
 

@@ -39,6 +39,16 @@ async def test_an_approved_call_runs_with_the_arguments_that_were_shown():
 
 
 @virtual
+async def test_a_paused_run_has_a_text_and_it_is_not_taken_for_the_answer():
+    desk = Desk([call("send", to="eve"), call("finish", text="sent")])
+    paused = await desk.run()
+    assert paused.text == "The run waits for a decision.\n- send: this tool needs a person's approval"
+    assert (await desk.resume(paused, decisions={ids(paused)[0]: approve()})).text == "sent"
+    spoken = await Desk([calls(call("send", to="eve"), text="I will write to Eve.")]).run()
+    assert spoken.text == "I will write to Eve."
+
+
+@virtual
 async def test_a_denial_reaches_the_model_with_its_reason():
     desk = Desk([call("send", to="eve"), "as you wish"])
     paused = await desk.run()

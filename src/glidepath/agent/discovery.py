@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, told
 from glidepath.spi import Plugin, ResourceConstraint
 from glidepath.tools import Tool, tool
 
@@ -17,10 +18,8 @@ GROUPS = {"plugins": "glidepath.plugins", "constraints": "glidepath.constraints"
 
 def available(field: str) -> dict[str, tuple[Any, ...]]:
     """The entry points of installed packages for a field, by name; more than one where packages disagree."""
-    from importlib.metadata import entry_points  # slow, and only needed when a name is listed
-
     found: dict[str, dict[tuple[str, str], Any]] = {}
-    for point in entry_points(group=GROUPS[field]):
+    for point in _points(GROUPS[field]):
         found.setdefault(point.name, {}).setdefault((_package(point), point.value), point)
     return {name: tuple(found[name].values()) for name in sorted(found)}
 
@@ -41,12 +40,32 @@ def installed(field: str, name: str) -> Any:
     try:
         loaded = point.load()
         return _MAKERS[field](loaded)
-    except Exception as error:
-        raise ConfigurationError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ConfigurationError(f"{where} cannot be loaded: {told(error)}") from error
+
+
+def _points(group: str) -> Iterable[Any]:
+    from importlib.metadata import entry_points  # slow, and only needed when a name is listed
+
+    try:
+        return entry_points(group=group)
+    except Exception:  # one package of the environment is broken, whoever's it is: the others are read one by one
+        return _readable(group)
+
+
+def _readable(group: str) -> Iterator[Any]:
+    from importlib.metadata import distributions
+
+    for package in distributions():
+        with suppress(Exception):
+            yield from package.entry_points.select(group=group)
 
 
 def _package(point: Any) -> str:
-    return point.dist.name if point.dist is not None else "unknown"
+    try:
+        return point.dist.name or "unknown"
+    except Exception:  # its metadata is missing
+        return "unknown"
 
 
 def _unknown(field: str, name: str, names: list[str]) -> str:

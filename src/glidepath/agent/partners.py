@@ -1,4 +1,4 @@
-"""Settings that mean nothing without another one: ignored, and said once, when the agent is made."""
+"""Settings that mean nothing: without another one, or for a misspelt tool. Said once, when the agent is made."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from glidepath.agent.config import LoopConfig
+from glidepath.plugins.gates import ApprovalGate, OpeningGate, ToolListGate
 
-__all__ = ["PARTNERS", "lonely", "warn_about_lonely"]
+__all__ = ["PARTNERS", "lonely", "misspelt", "warn_about_lonely"]
 
 Test: TypeAlias = Callable[[Any], bool]
 
@@ -55,7 +56,30 @@ def lonely(config: LoopConfig) -> Iterator[tuple[str, str]]:
             yield knob, partner
 
 
+def misspelt(config: LoopConfig) -> Iterator[tuple[str, str, str]]:
+    """Gates that name a tool which is not there, but nearly: the gate, its name for it, and the tool.
+
+    A name that is like no tool may be meant for other agents that share the gate.
+    """
+    tools = [tool.name for tool in config.tools]
+    for plugin in config.plugins:
+        if isinstance(plugin, ApprovalGate | OpeningGate | ToolListGate):
+            for name in plugin.named:
+                if name not in tools and (close := _close(name, tools)):
+                    yield plugin.name, name, close
+
+
+def _close(name: str, tools: list[str]) -> str | None:
+    from difflib import get_close_matches  # rarely needed, and slow to import
+
+    if any(mark in name for mark in "*?["):
+        return None
+    return next(iter(get_close_matches(name, tools, n=1, cutoff=0.8)), None)
+
+
 def warn_about_lonely(config: LoopConfig) -> None:
     """One warning for each setting that has no effect."""
+    for gate, name, close in misspelt(config):
+        warnings.warn(f"{gate} names {name!r}, which is no tool; did you mean {close!r}?", stacklevel=3)
     for knob, partner in lonely(config):
         warnings.warn(f"{knob} has no effect without {partner}", stacklevel=3)

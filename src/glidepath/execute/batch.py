@@ -32,6 +32,8 @@ class _Batch:
         self.stopping = False
         self.landed: list[Job] = []  # ended, and not in the journal yet
         self.noted = False
+        self.notes_results = run.journal is not None and not run.hooks.after_tool_call
+        """What a hook may still change is written down when it has: something may have to be taken out of it."""
 
     def ring(self, _: object = None) -> None:
         """Something happened: a call ended, or reported progress."""
@@ -100,7 +102,7 @@ class _Batch:
                 self.flying.pop(job, None)
                 self.leaving.pop(job, None)
                 self._land(job)
-                if self.run.journal is not None:
+                if self.notes_results:
                     self.landed.append(job)
 
     def _land(self, job: Job) -> None:

@@ -15,11 +15,13 @@ __all__ = ["ApprovalGate", "OpeningGate", "ToolListGate"]
 class OpeningGate(Plugin):
     """Only these tools in the first turn of a run, such as the one that makes a plan.
 
-    A required gate, unless `required=False` makes it give way when nothing would be left. A child's run is not bound
-    by it: it has an opening of its own.
+    A required gate; with `required=False` an advisory one, which gives way to a stronger advisory gate when the two
+    leave nothing. A child's run is not bound by it: it has an opening of its own.
     """
 
     inheritable_to_child: ClassVar[bool | None] = False
+    named: tuple[str, ...]
+    """The tools it was given; a name that looks misspelt is warned about when an agent is made."""
 
     def __init__(
         self,
@@ -31,8 +33,9 @@ class OpeningGate(Plugin):
         name: str = "opening_gate",
     ) -> None:
         self.name = name
+        self.named = _names("OpeningGate", "tools", tools)
         self._gate = Gate(
-            allowed=frozenset(_names("OpeningGate", "tools", tools)),
+            allowed=frozenset(self.named),
             denial_reason=denial_reason,
             priority=priority,
             required=required,
@@ -49,6 +52,9 @@ class ToolListGate(Plugin):
     Always required, and inherited by children: what is denied here is denied below.
     """
 
+    named: tuple[str, ...]
+    """The names and patterns it was given; a name that looks misspelt is warned about when an agent is made."""
+
     def __init__(
         self,
         *,
@@ -60,6 +66,7 @@ class ToolListGate(Plugin):
         self.name = name
         self._allow = None if allow is None else _names("ToolListGate", "allow", allow)
         self._deny = _names("ToolListGate", "deny", deny)
+        self.named = (*(self._allow or ()), *self._deny)
         self._reason = denial_reason
         if self._allow is None and not self._deny:
             raise ConfigurationError("ToolListGate needs allow=[...] or deny=[...]: without both it says nothing")
@@ -78,6 +85,9 @@ class ApprovalGate(Plugin):
     that answers whether to ask. One that crashes blocks the call.
     """
 
+    named: tuple[str, ...]
+    """The names and patterns it was given; a name that looks misspelt is warned about when an agent is made."""
+
     def __init__(
         self,
         tools: Iterable[str] | None = None,
@@ -90,6 +100,7 @@ class ApprovalGate(Plugin):
             raise ConfigurationError(f"ApprovalGate.when must be a function of ToolCallContext, not {when!r:.100}")
         self.name = name
         self._tools = None if tools is None else _names("ApprovalGate", "tools", tools)
+        self.named = self._tools or ()
         self._when = when
         self._reason = reason
 

@@ -123,7 +123,7 @@ class AfterDecision(Value, frozen=True, kw_only=True):
 
 
 class Gate(Value, frozen=True, kw_only=True):
-    """The tools this gate allows. A required gate always holds; an advisory one gives way when nothing is left."""
+    """The tools this gate allows. A required gate always holds; an advisory one gives way to a stronger one."""
 
     allowed: frozenset[str]
     denial_reason: str = ""
@@ -175,7 +175,8 @@ class Plugin:
     def after_tool_call(self, context: ToolResultContext) -> Any:
         """Look at a result before it joins the transcript.
 
-        Asked: once for every call that ran, in source order of the calls.
+        Asked: once for every call that ran, in source order of the calls, when all of them have ended; a store is
+        given what the hooks made of the results, and nothing before.
         Answer: None or an `AfterDecision`: other content, an error or none, a vote to end the run.
         Composition: chained; each sees what the one before it made of the result.
         Failure: crash, hang or nonsense: skipped and reported; the result stays as it is.
@@ -227,8 +228,8 @@ class Plugin:
 
         Asked: before every model call that may use tools.
         Answer: None for no opinion, a set of names, or a `Gate`. An empty set means no tools.
-        Composition: the intersection of all. Required gates always hold; advisory ones give way when they alone
-        leave nothing.
+        Composition: the intersection of all. Required gates always hold; when advisory ones leave nothing, the
+        strongest of them holds and the others give way.
         Failure: crash, hang or nonsense: no tool is allowed in this turn.
         """
 
