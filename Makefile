@@ -6,7 +6,7 @@ COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11
 	--generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format bench campaign docs constraints clean
+.PHONY: help venv demo test lint format bench probes campaign docs constraints clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 14
@@ -41,6 +41,10 @@ format: venv ## let ruff fix and format
 bench: venv ## CPU time against a hand-written loop
 	@mkdir -p build
 	$(BIN)/python bench/run.py --out build/bench.json
+
+probes: venv ## what limits do, beside the peers; each in an environment of its own (needs a package index)
+	$(BIN)/python bench/probes/run.py
+	$(BIN)/python bench/probes/pages.py
 
 campaign: venv ## the long property and crash campaigns
 	GLIDEPATH_CAMPAIGN=1 $(BIN)/python -m pytest -n 2 -m slow

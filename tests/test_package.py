@@ -1,0 +1,114 @@
+"""What is shipped: the wheel installs clean and runs the README's first program; the source archive is whole."""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import glidepath
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+pytestmark = pytest.mark.process
+
+
+def run(*command, **options):
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("COV", "PYTHON", "PIP_"))}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=clean, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel and the source archive, built as `python -m build` builds them, without a network."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT))
+    (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, source
+
+
+def test_the_wheel_holds_the_package_its_types_and_nothing_else(built):
+    with zipfile.ZipFile(built[0]) as archive:
+        names = archive.namelist()
+        metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
+    package = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "glidepath").rglob("*")}
+    shipped = {name for name in package if (ROOT / "src" / name).is_file() and "__pycache__" not in name}
+    info = f"glidepath-{glidepath.__version__}.dist-info/"
+    assert {name for name in names if not name.startswith(info)} == shipped
+    assert "glidepath/py.typed" in names
+    assert f"{info}licenses/LICENSE" in names
+    needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra" not in line]
+    assert needed == ["Requires-Dist: msgspec>=0.19"]
+
+
+def test_the_source_archive_can_build_test_and_document_itself(built):
+    with tarfile.open(built[1]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for name in (
+        "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "mkdocs.yml",
+        "src/glidepath/py.typed", "requirements/dev.txt", "requirements/docs.txt", "requirements/constraints.txt",
+        "tests/test_package.py", "docs/index.md", "examples/batch.py", "scripts/docs_site.py", "config/samples/local.toml",
+    ):  # fmt: skip
+        assert name in names, name
+    strange = [name for name in names if re.search(r"__pycache__|\.venv|\.pyc$|^build/|\.git/", name)]
+    assert not strange
+
+
+def test_the_wheel_installs_clean_and_the_readmes_first_program_runs(built, tmp_path):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    program, expected = re.search(
+        r"^```python\n(.*?)^```\n```text output\n(.*?)^```", readme, re.MULTILINE | re.DOTALL
+    ).groups()
+    home = tmp_path / "env"
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    run(python, "-m", "pip", "install", "--no-index", "--no-deps", "--quiet", str(built[0]))
+    # Its one dependency, from this environment: no network, and nothing else of what is installed here.
+    place = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))").strip())
+    (place / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+    (tmp_path / "first.py").write_text(program, encoding="utf-8")
+    assert run(python, "-W", "error", "first.py", cwd=tmp_path) == expected
+    where = run(python, "-c", "import glidepath; print(glidepath.__file__, glidepath.__version__)", cwd=tmp_path)
+    assert str(home) in where
+    assert run(home / "bin" / "glidepath", "--version", cwd=tmp_path).split()[-1] == glidepath.__version__
+
+
+def test_the_version_is_the_same_everywhere():
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert PROJECT["project"]["version"] == glidepath.__version__
+    released = re.findall(r"^## \[(\d[^\]]*)\]", changes, re.MULTILINE)
+    assert released[:1] in ([], [glidepath.__version__])
+
+
+@pytest.mark.parametrize("file", ["constraints.txt", "dev.txt", "docs.txt"])
+def test_every_requirement_is_pinned_with_its_hashes(file):
+    text = (ROOT / "requirements" / file).read_text(encoding="utf-8").replace("\\\n", " ")
+    rows = [line for line in text.splitlines() if line.strip()]
+    assert rows
+    for row in rows:
+        assert re.match(r"[a-z0-9._-]+(\[[a-z0-9,._-]+\])?==\S+ .*--hash=sha256:", row), row[:80]
+
+
+def test_every_dependency_is_in_the_constraints():
+    project = PROJECT["project"]
+    asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    assert names(asked) - {"glidepath"} <= pinned("constraints.txt")
+    assert names(PROJECT["dependency-groups"]["docs"]) <= pinned("docs.txt")
+
+
+def names(requirements):
+    return {re.match(r"[A-Za-z0-9._-]+", one)[0].lower() for one in requirements}
+
+
+def pinned(file):
+    text = (ROOT / "requirements" / file).read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z0-9._-]+)(?:\[[^\]]*\])?==", text, re.MULTILINE))
