@@ -53,8 +53,8 @@ def test_the_wheel_holds_the_package_its_types_and_nothing_else(built):
 def test_the_source_archive_can_build_test_and_document_itself(built):
     with tarfile.open(built[1]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    needed = """pyproject.toml README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile mkdocs.yml docs/index.md
-        src/glidepath/py.typed requirements/dev.txt requirements/docs.txt requirements/constraints.txt
+    needed = """pyproject.toml README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile mkdocs.yml
+        docs/index.md src/glidepath/py.typed requirements/dev.txt requirements/docs.txt requirements/constraints.txt
         tests/test_package.py examples/batch.py scripts/docs_site.py config/samples/local.toml"""
     for name in needed.split():
         assert name in names, name
