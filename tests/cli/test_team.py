@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,7 +15,8 @@ import pytest
 
 from glidepath.cli.board import Board
 
-from .shell_user import environment, glidepath
+from .shell_user import environment, glidepath, process
+from .terminal import Terminal
 
 TEAM = """
 name = "press office"
@@ -185,6 +187,110 @@ def test_a_team_is_resumed_from_its_store(folder):
     assert "begins" not in again.err
 
 
+@pytest.fixture
+def desk(folder, monkeypatch):
+    """A team whose member wants to publish, which needs a person's approval."""
+    change(folder, "python:crews:worker", "python:crews:careful")
+    change(folder, "max_turns = 5", 'max_turns = 5\ntools = ["python:crews:publish"]')
+    change(folder, '[rubric]\nrequired = ["sources"]', "")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def published(folder):
+    path = folder / "published.txt"
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def test_a_team_that_waits_says_how_to_go_on_and_goes_on(desk):
+    ran = glidepath("team", "run", "team.toml", "a note", "--store", "my teams.db", folder=desk)
+    assert ran.code == 6, ran
+    assert "step facts waits for a decision about publish Bees dance." in ran.err
+    assert "facts: waits for a person" in ran.err
+    assert "--approve all or --approve deny" in ran.err
+    assert published(desk) == []
+    [line] = re.findall(r"go on with: glidepath (.*)", ran.err)
+    words = shlex.split(line)
+    assert words[-1] == "my teams.db"
+    again = glidepath(*words, folder=desk)
+    assert (again.code, published(desk)) == (6, []), again
+    done = glidepath(*words, "--approve", "all", folder=desk)
+    assert (done.code, done.out) == (0, "It is out.\n"), done
+    assert published(desk) == ["Bees dance."] * 2
+
+
+def test_a_team_that_waits_without_a_store_says_what_to_do(desk):
+    ran = glidepath("team", "run", "team.toml", "a note", folder=desk)
+    assert ran.code == 6, ran
+    assert "nothing is kept: run it with --store FILE to go on later" in ran.err
+
+
+@pytest.mark.parametrize(("policy", "done"), [("all", 2), ("deny", 0)])
+def test_a_policy_decides_for_a_team(desk, policy, done):
+    ran = glidepath("team", "run", "team.toml", "a note", "--approve", policy, folder=desk)
+    assert ran.code == 0, ran
+    assert len(published(desk)) == done
+    assert ("denied here" in ran.out) == (policy == "deny")
+
+
+@pytest.mark.process
+def test_a_person_decides_for_a_team_at_the_terminal(desk):
+    with Terminal(80, desk, "team", "run", "team.toml", "a note", frozen=False) as terminal:
+        terminal.until("bee (step facts) wants to call publish", "Bees dance.", "allow it?")
+        terminal.type("y", "Enter")
+        terminal.until("bee (step text) wants to call publish")
+        terminal.type("not twice", "Enter")
+        assert terminal.code() == 0
+        terminal.until("not twice", "completed")
+    assert published(desk) == ["Bees dance."]
+
+
+@pytest.mark.process
+def test_ctrl_c_at_the_question_leaves_the_team_paused(desk):
+    with Terminal(80, desk, "team", "run", "team.toml", "a note", "--store", "t.db", frozen=False) as terminal:
+        terminal.until("allow it?")
+        terminal.type("C-c")
+        assert terminal.code() == 130
+        terminal.until("paused", "go on with: glidepath team resume team.toml")
+
+
+def test_a_plan_is_shown_first_and_carried_out_by_resume(folder):
+    ran = glidepath("team", "run", "team.toml", "a note", "--plan-only", "--store", "t.db", folder=folder)
+    assert ran.code == 6, ran
+    assert ran.out == "facts: collect facts\ntext: write it (as author; after facts)\n"
+    [line] = re.findall(r"go on with: glidepath (.*)", ran.err)
+    done = glidepath(*shlex.split(line), folder=folder)
+    assert (done.code, done.out) == (0, "text with sources\n"), done
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.process
+def test_the_board_of_a_resumed_team_shows_what_was_done_before(folder, width):
+    change(folder, "max_cost = 0.5\n", "")
+    ran = process("team", "run", "team.toml", "a note", "--plan-only", "--store", "t.db", folder=folder)
+    [request] = re.findall(r"resume team.toml (\S+)", ran.err)[:1]
+    change(folder, "python:crews:worker", "python:crews:hangs")
+    with Terminal(width, folder, "team", "resume", "team.toml", request, "--store", "t.db", frozen=False) as terminal:
+        shown = terminal.until("facts  working")
+        assert "text   pending" in shown
+        assert all(len(line) <= width for line in shown.splitlines())
+        terminal.type("C-c")
+        terminal.until("finishing up")
+        terminal.type("C-c")
+        assert terminal.code() == 130
+
+
+@pytest.mark.process
+def test_a_models_words_do_not_steer_the_terminal(folder):
+    change(folder, "python:crews:worker", "python:crews:wicked")
+    change(folder, 'id = "facts"', 'id = "f\\u001b[2Jacts"')
+    change(folder, 'depends_on = ["facts"]', "")
+    with Terminal(80, folder, "team", "run", "team.toml", "a note", frozen=False) as terminal:
+        assert terminal.code() == 0
+        shown = terminal.until("?]0;owned?sources ?[2Jhere", "completed")
+    assert "f [2Jacts" in shown
+
+
 def start(folder, **streams):
     command = [sys.executable, "-m", "glidepath.cli", "team", "run", "team.toml", "a note"]
     return subprocess.Popen(command, cwd=folder, env=environment(), text=True, **streams)
@@ -244,3 +350,10 @@ def test_a_board_fits_its_width():
     board = Board()
     board.rows = {"a-step-with-a-very-long-name-that-never-ends": {"state": "working", "tokens": 12}}
     assert all(len(line) <= 30 for line in board.lines(30))
+
+
+def test_a_board_counts_columns_and_not_signs():
+    board = Board()
+    board.rows = {"\u8702\u871c": {"state": "working", "tokens": 1}, "bees": {"state": "working", "tokens": 1}}
+    heading, wide, plain = board.lines(79)
+    assert plain.index("working") == wide.index("working") + 2 == heading.index("state")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from glidepath.cli.layers import Settings
@@ -15,7 +16,7 @@ from glidepath.cli.world import World
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.run import approve, deny
 
-__all__ = ["decide", "question"]
+__all__ = ["decide", "decisions_about", "question", "somebody"]
 
 _MOST = 2000
 
@@ -24,18 +25,31 @@ async def decide(
     result: RunResult, screen: Screen, settings: Settings, world: World, caught: Caught
 ) -> dict[str, Any] | None:
     """A decision for every pending call, or None when there is nobody to ask: then the run stays paused."""
-    policy = settings["approve"]
-    if policy == "all":
-        return {pending.call.id: approve() for pending in result.pending}
-    if policy == "deny":
-        return {pending.call.id: deny("calls that need approval are denied here") for pending in result.pending}
-    person = world.is_terminal(world.stdin) and world.is_terminal(world.stderr)
-    if not person or settings["output_format"] != "text":
+    if settings["approve"] == "ask" and settings["output_format"] == "text" and somebody(world):
+        getattr(screen, "pause", screen.close)()
+    elif settings["approve"] == "ask":
         return None
-    getattr(screen, "pause", screen.close)()
+    return await decisions_about(
+        [(pending, "The agent") for pending in result.pending], settings["approve"], world, caught
+    )
+
+
+def somebody(world: World) -> bool:
+    """True when a person can be asked."""
+    return world.is_terminal(world.stdin) and world.is_terminal(world.stderr)
+
+
+async def decisions_about(
+    asked: Sequence[tuple[PendingCall, str]], policy: str, world: World, caught: Caught
+) -> dict[str, Any] | None:
+    """A decision for every call and whoever wants it, as the policy or a person says; None when the person left."""
+    if policy == "all":
+        return {pending.call.id: approve() for pending, _ in asked}
+    if policy == "deny":
+        return {pending.call.id: deny("calls that need approval are denied here") for pending, _ in asked}
     decisions = {}
-    for pending in result.pending:
-        world.note(question(pending))
+    for pending, who in asked:
+        world.note(question(pending, who))
         line = await _ask("allow it? [y]es, [n]o, or say why not: ", world, caught)
         if line is None:
             return None
@@ -47,13 +61,13 @@ async def decide(
     return decisions
 
 
-def question(pending: PendingCall) -> str:
+def question(pending: PendingCall, who: str = "The agent") -> str:
     """What is asked about a call: the tool and its arguments, in full, with nothing that could steer the terminal."""
     arguments = arguments_line(pending.call.arguments)
     shown = "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in arguments)
     if len(shown) > _MOST:
         shown = f"{shown[:_MOST]}... ({len(shown)} characters)"
-    return f"\nThe agent wants to call {pending.call.name}:\n  " + shown.replace("\n", "\n  ")
+    return f"\n{who} wants to call {pending.call.name}:\n  " + shown.replace("\n", "\n  ")
 
 
 async def _ask(prompt: str, world: World, caught: Caught) -> str | None:

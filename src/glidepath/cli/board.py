@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
-from glidepath.cli.status import clip
+from glidepath.cli.status import clip, width_of
 from glidepath.cli.world import World
 from glidepath.teams import (
     EvaluationResult,
@@ -24,6 +25,8 @@ from glidepath.teams import (
 __all__ = ["Board", "LiveBoard", "PlainBoard", "TeamScreen", "report"]
 
 _WIDTH = 79
+_PAUSED = "PAUSED"
+_LONGEST = 500
 
 
 class TeamScreen(Protocol):
@@ -31,6 +34,10 @@ class TeamScreen(Protocol):
 
     def show(self, event: TeamEvent) -> None:
         """An event happened."""
+        ...
+
+    def recall(self, events: Sequence[TeamEvent]) -> None:
+        """What happened before this process."""
         ...
 
     def say(self, text: str) -> None:
@@ -66,6 +73,8 @@ class Board:
             row["state"] = f"to {event.to}"
         elif isinstance(event, StepCompleted):
             row["state"] = event.outcome.state.value
+        elif isinstance(event, StepAttempted) and event.outcome == _PAUSED:
+            row["state"] = "waiting"
         if isinstance(event, EvaluationResult):
             row["score"] = event.verdict.score
         if isinstance(event, StepAttempted | EvaluationResult):
@@ -75,13 +84,16 @@ class Board:
 
     def lines(self, width: int = _WIDTH) -> list[str]:
         """One line for each step, under a heading."""
-        name = max([4, *(len(step) for step in self.rows)])
+        name = max([4, *(width_of(step) for step in self.rows)])
         name = min(name, max(8, width // 3))
         found = [clip(f"{'step':<{name}}  {'state':<10}  try  score   tokens  cost", width)]
         for step, row in self.rows.items():
             score = f"{row['score']:.2f}" if "score" in row else "-"
             cost = f"${row['cost']:.4f}" if "cost" in row else "-"
-            line = f"{clip(step, name):<{name}}  {row['state']:<10}  {row.get('attempt', '-'):>3}  {score:>5}"
+            shown = clip(step, name)
+            line = (
+                f"{shown}{' ' * (name - width_of(shown))}  {row['state']:<10}  {row.get('attempt', '-'):>3}  {score:>5}"
+            )
             found.append(clip(f"{line}  {row['tokens']:>7}  {cost}", width))
         return found
 
@@ -96,16 +108,24 @@ class PlainBoard:
         """Say what matters."""
         attempt = f" (attempt {event.attempt})" if event.attempt is not None else ""
         if isinstance(event, StepAssigned):
-            self._world.note(f"{event.step_id}: {event.member} begins{attempt}")
+            self._note(f"{event.step_id}: {event.member} begins{attempt}")
         elif isinstance(event, EvaluationResult):
             verdict = event.verdict
-            self._world.note(f"{event.step_id}: {verdict.outcome.name} {verdict.score:.2f} {verdict.feedback}".rstrip())
+            self._note(f"{event.step_id}: {verdict.outcome.name} {verdict.score:.2f} {verdict.feedback}".rstrip())
         elif isinstance(event, Handoff):
-            self._world.note(f"{event.step_id}: handed to {event.to}: {event.reason}")
+            self._note(f"{event.step_id}: handed to {event.to}: {event.reason}")
         elif isinstance(event, StepSteered):
-            self._world.note(f"{event.step_id}: {event.action}: {event.text}")
+            self._note(f"{event.step_id}: {event.action}: {event.text}")
+        elif isinstance(event, StepAttempted) and event.outcome == _PAUSED:
+            self._note(f"{event.step_id}: waits for a person")
         elif isinstance(event, StepCompleted):
-            self._world.note(f"{event.step_id}: {event.outcome.state.name} {event.outcome.reason}".rstrip())
+            self._note(f"{event.step_id}: {event.outcome.state.name} {event.outcome.reason}".rstrip())
+
+    def _note(self, text: str) -> None:
+        self._world.note(clip(text, _LONGEST))  # models and members say what they like
+
+    def recall(self, events: Sequence[TeamEvent]) -> None:
+        """It was said when it happened."""
 
     def say(self, text: str) -> None:
         """A line of our own."""
@@ -137,6 +157,11 @@ class LiveBoard:
         if not self._live.is_started:
             self._live.start()
         self._live.update(Text("\n".join(self._board.lines(max(20, self._console.width - 1)))), refresh=True)
+
+    def recall(self, events: Sequence[TeamEvent]) -> None:
+        """The board as it stood."""
+        for event in events:
+            self._board.hear(event)
 
     def say(self, text: str) -> None:
         """A line of our own, above the board."""

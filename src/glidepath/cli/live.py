@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from glidepath.cli.screens import ending
-from glidepath.cli.status import Status, arguments_line, clip, closing_line, status_line
+from glidepath.cli.status import Status, arguments_line, clip, closing_line, printable, status_line
 from glidepath.cli.world import World
 from glidepath.events import (
     ApprovalRequested,
@@ -107,7 +107,7 @@ class LiveScreen:
             if said:
                 self._world.write(f"{said}\n")
         elif said and (not self._streaming or not self._on_screen(said)):
-            self._console.print(Text(_printable(said)))
+            self._console.print(Text(printable(said)))
         if self._echo and (said or self._told):
             self._console.print()
         style = "green" if result.outcome is LoopOutcome.DONE and result.cause is None else "yellow"
@@ -164,7 +164,7 @@ class LiveScreen:
     def _chunk(self, event: StreamChunk) -> None:
         if not self._streaming or event.thinking or event.finished:
             return
-        text = _printable(event.text)
+        text = printable(event.text)
         self._told += text
         self._partial += text
         *lines, self._partial = self._partial.split("\n")
@@ -190,9 +190,4 @@ class LiveScreen:
 
     def _on_screen(self, text: str) -> bool:
         """True when this text is what was streamed last."""
-        return self._told.rstrip().endswith(_printable(text))
-
-
-def _printable(text: str) -> str:
-    """Text without what could steer the terminal."""
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else "?" for sign in text.replace("\r\n", "\n"))
+        return self._told.rstrip().endswith(printable(text))

@@ -33,6 +33,7 @@ __all__ = [
     "duration",
     "figure",
     "money",
+    "printable",
     "status_line",
     "width_of",
 ]
@@ -187,6 +188,11 @@ def width_of(text: str) -> int:
     from unicodedata import combining, east_asian_width
 
     return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
+def printable(text: str) -> str:
+    """Text without what could steer the terminal."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "?" for sign in text.replace("\r\n", "\n"))
 
 
 def clip(text: str, width: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any
@@ -40,7 +40,7 @@ from glidepath.teams.values import (
     TeamStatus,
 )
 
-__all__ = ["Account", "Past", "Pen", "StepPast", "past_of"]
+__all__ = ["Account", "Past", "Pen", "StepPast", "past_of", "story"]
 
 _BEAT = LEASE / 3
 
@@ -115,6 +115,18 @@ class Pen:
             await self.flush()
         with suppress(StoreError):
             await self._store.release(self._lease)
+
+
+async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:
+    """Every event of a request so far, over all its executions; none when the store knows no such request."""
+    try:
+        entry, commits = await store.load(f"team:{request_id}")
+    except StoreError as error:
+        if error.kind == "missing":
+            return []
+        raise
+    records = [record for commit in verified(commits, head=entry.head, hash_=entry.hash) for record in read(commit)]
+    return list(_events([bytes(record.payload) for record in records]))
 
 
 # --- what a journal says ------------------------------------------------------------------------------------------
@@ -199,16 +211,21 @@ class Past(Value, frozen=True, kw_only=True):
 
 def past_of(records: list[bytes]) -> Past | None:
     """What a request's records say; None when there are none. Raises `StoreError` for a record that cannot be read."""
-    reader = codec()
     fold = _Fold()
+    for event in _events(records):
+        fold.add(event)
+    return fold.past() if fold.request is not None else None
+
+
+def _events(records: list[bytes]) -> Iterator[TeamEvent]:
+    reader = codec()
     for number, record in enumerate(records):
         try:
             event: Any = reader.decode(record)
         except (WireError, ConfigurationError, ValueError) as error:
             raise StoreError(f"record {number} of the team journal cannot be read: {error}") from error
         if isinstance(event, TeamEvent):
-            fold.add(event)
-    return fold.past() if fold.request is not None else None
+            yield event
 
 
 class _Fold:
