@@ -8,7 +8,7 @@ import pytest
 from glidepath import Agent, ConfigurationError, GuardrailsConfig, Limits, Plugin, tool
 from glidepath.sim import Report, encode_report, fly, simulate
 from glidepath.sim.page import page
-from glidepath.spi import Gate
+from glidepath.spi import Gate, Replace
 from glidepath.testing import ScriptedModel
 from glidepath.testing.specimens import ANSWER, SPECIMENS, Specimen
 from glidepath.testing.specimens.loops import ReadsForever, SameCall
@@ -63,6 +63,25 @@ def test_what_needs_real_threads_flies_in_real_time():
     assert flight.contained
     assert flight.seconds < 5
     assert report.ok, report.advice()
+
+
+def test_a_killed_run_goes_on_from_its_journal_and_does_nothing_twice():
+    (flight,) = simulate(agent(), only=["killed_in_tool"]).flights
+    assert (flight.outcome, flight.answer, flight.problems) == ("DONE", "model", ())
+
+
+def test_what_is_done_twice_after_a_kill_is_a_hole():
+    """A plugin that lets the killed call run again, by another name for the same effect, is found out."""
+
+    class Again(Plugin):
+        name = "again"
+
+        def before_tool_call(self, context):
+            return Replace({"query": "the same"}) if context.replaceable else None
+
+    report = simulate(agent(plugins=[Again()]), only=["killed_in_tool"])
+    assert "repeated_effect" in codes(report)
+    assert not report.flights[0].contained
 
 
 def test_every_answer_a_model_gives_is_handed_over_by_default():

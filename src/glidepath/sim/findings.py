@@ -44,6 +44,7 @@ _ADVICE: Mapping[str, str] = {
     "tool_without_timeout": (
         "One tool that hangs uses up all the time of the run. Set tool_timeout, or timeout= on the tool."
     ),
+    "repeated_effect": f"After a kill and a resume a tool did something twice that is not idempotent. {_DEFECT}",
     "no_text": "A run ended without any text.",
     "gate_never_denied": (
         "This plugin can keep tools back, and in no flight did it do so. If it is a guard, it guards nothing: check "

@@ -18,6 +18,7 @@ from glidepath.events import Event, GateApplied, GuardTripped, RunEnded
 from glidepath.outcome import ENDINGS, LoopOutcome, RunResult
 from glidepath.run import approve
 from glidepath.sessions import Session
+from glidepath.sim.crash import fly_twice
 from glidepath.sim.world import CEILING, World
 from glidepath.testing import VirtualClock, VirtualTimeError, live_work, transcript_errors, work
 from glidepath.testing.specimens import ANSWER, Specimen
@@ -93,6 +94,8 @@ class Trail:
 
 def fly(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
     """Fly a configuration against one specimen. Nothing of the user's is called but plugins and constraints."""
+    if kind.killed:
+        return _fly_twice(config, kind, seed)
     if kind.real_time:
         began = time.monotonic()
         flight: Flight = asyncio.run(_fly(_in_a_hurry(config), kind, seed, lambda: time.monotonic() - began))
@@ -109,6 +112,17 @@ def fly(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
             cause=str(error).partition("\n")[0],
             seconds=clock.time(),
         )
+
+
+def _fly_twice(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
+    trail = Trail()
+    try:
+        world, _, seconds, twice = fly_twice(config, kind, seed, trail)
+    except ConfigurationError as error:
+        return Flight(specimen=kind.name, family=kind.family, seed=seed, refused=str(error), problems=("refused",))
+    flight = _judged(config, world, trail, seconds, raised="", left=[], seed=seed)
+    problems = (*flight.problems, "repeated_effect") if twice else flight.problems
+    return replace(flight, problems=problems, contained=flight.contained and not twice, journal="")
 
 
 def _in_a_hurry(config: LoopConfig) -> LoopConfig:

@@ -93,10 +93,12 @@ class World:
             with _Started(self):
                 return self.specimen.block(self.tools_started)
 
-        options = {option: getattr(original, option) for option in OPTIONS}
-        fn = blocking if self.specimen.blocking else stand_in
-        described = {"name": original.name, "description": original.description, "parameters": original.parameters}
-        return Tool(**described, fn=fn, **options)  # type: ignore[arg-type]
+        return self.copy_of(original, blocking if self.specimen.blocking else stand_in)
+
+    def copy_of(self, original: Tool, fn: Any) -> Tool:
+        """A tool with the same name, schema and options that does something else."""
+        kept: Any = {name: getattr(original, name) for name in ("name", "description", "parameters", *OPTIONS)}
+        return Tool(fn=fn, **kept)
 
     def _delegate(self) -> Tool:
         async def delegate(task: str, context: ToolContext) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "HangingTool",
     "HugeResult",
     "InterruptingTool",
+    "KilledInTool",
     "SelfCancellingTool",
     "SlowTools",
     "StubbornTool",
@@ -256,6 +257,22 @@ class TaskCancelled(CancelledInTool):
         await flight.in_tool.wait()
         await asyncio.sleep(0.5)
         flight.cancel_task()
+
+
+class KilledInTool(Specimen):
+    """The process is killed (SIGKILL) while a tool works; the run is resumed from its journal in another."""
+
+    name = "killed_in_tool"
+    family = "people"
+    needs_tools = True
+    succeeds = True
+    real_time = True
+    killed = True
+
+    def reply(self, moment: Moment) -> Turn:
+        """Three calls, counted in the transcript because the process may be another; then the answer."""
+        done = sum(message.role == "tool_result" for message in moment.request.messages)
+        return moment.call(done) if done < 3 and moment.request.tools else say(ANSWER)
 
 
 class WoundDownMidway(Tireless):

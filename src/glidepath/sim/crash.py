@@ -1,0 +1,102 @@
+"""A flight whose process is killed in the middle of a tool, and taken up again from its journal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+import warnings
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from glidepath._wire import encode, replace
+from glidepath.agent import Agent, LoopConfig
+from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.run import approve
+from glidepath.sessions import SqliteStore
+from glidepath.sim.world import World
+from glidepath.testing.specimens import Specimen
+from glidepath.tools import Tool
+
+__all__ = ["KilledWorld", "fly_twice"]
+
+PROMPT = "Do the work and report what you found."
+SESSION = "killed"
+DECISIONS = 25
+
+
+class KilledWorld(World):
+    """A world whose tools leave a line on disk for everything they do; the second thing done is the process's last."""
+
+    def __init__(self, config: LoopConfig, specimen: Specimen, chance: Random, effects: Path, *, deadly: bool) -> None:
+        super().__init__(config, specimen, chance)
+        self._effects = effects
+        self._deadly = deadly
+
+    def _stand_in(self, original: Tool) -> Tool:
+        async def stand_in(**arguments: Any) -> str:
+            self.started()
+            with self._effects.open("ab") as file:
+                file.write(encode({original.name: arguments}) + b"\n")
+            if self._deadly and self.tools_started > 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.tools_running -= 1
+            return f"done {self.tools_started}"
+
+        return self.copy_of(original, stand_in)
+
+
+def fly_twice(
+    config: LoopConfig, kind: type[Specimen], seed: int, sink: Any
+) -> tuple[World, RunResult, float, tuple[str, ...]]:
+    """Fly until the process is killed, fly on from the journal; what the second world saw, and what was done twice."""
+    began = time.monotonic()
+    with TemporaryDirectory(prefix="glidepath-sim-") as folder:
+        effects, journal = Path(folder) / "effects", Path(folder) / "journal.db"
+        effects.touch()
+        _killed(config, kind, seed, effects, journal)
+        world = KilledWorld(config, kind(), Random(seed), effects, deadly=False)  # noqa: S311 - for tests
+        result = asyncio.run(_resumed(world, journal, sink))
+        lines = effects.read_bytes().splitlines()
+    idempotent = {tool.name.encode() for tool in config.tools if tool.idempotent}
+    twice = {line for line in lines if lines.count(line) > 1 and not any(b'"%b"' % name in line for name in idempotent)}
+    return world, result, time.monotonic() - began, tuple(sorted(line.decode() for line in twice))
+
+
+def _killed(config: LoopConfig, kind: type[Specimen], seed: int, effects: Path, journal: Path) -> None:
+    with warnings.catch_warnings():  # later Pythons warn of threads: the child runs its own loop and ends by a signal
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            world = KilledWorld(config, kind(), Random(seed), effects, deadly=True)  # noqa: S311 - for tests
+            asyncio.run(_first_leg(world, journal))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+async def _first_leg(world: World, journal: Path) -> None:
+    agent = Agent(replace(world.configuration(None), store=SqliteStore(str(journal))))
+    result = await agent.run(PROMPT, session=SESSION)
+    await _approved(agent, result)
+
+
+async def _resumed(world: World, journal: Path, sink: Any) -> RunResult:
+    store = SqliteStore(str(journal))
+    agent = world.agent = Agent(replace(world.configuration(sink), store=store))
+    try:
+        return await _approved(agent, await agent.resume(SESSION))
+    finally:
+        await store.close()
+
+
+async def _approved(agent: Agent, result: RunResult) -> RunResult:
+    for _ in range(DECISIONS):
+        if result.outcome is not LoopOutcome.PAUSED:
+            break
+        result = await agent.resume(result, decisions={one.call.id: approve() for one in result.pending})
+    return result
