@@ -2,13 +2,25 @@
 
 import asyncio
 import os
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glidepath import Agent, CancelToken, Limits, LoopOutcome, Plugin, tool
-from glidepath.errors import TransientError
+from glidepath import (
+    Agent,
+    CancelToken,
+    Limits,
+    LoopOutcome,
+    Plugin,
+    ResourceAction,
+    ResourceConstraint,
+    ResourceValidation,
+    ToolResult,
+    tool,
+)
+from glidepath.errors import FatalToolError, TransientError
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.messages import UserMessage
 from glidepath.spi import Allow, Ask, Block, Gate, Replace
@@ -18,9 +30,12 @@ from glidepath.testing import (
     VirtualClock,
     call,
     calls,
+    empty,
     fail,
+    refuse,
     say,
     transcript_errors,
+    truncated,
     virtual,
 )
 
@@ -219,7 +234,59 @@ class Feeding(Plugin):
         return self._hand("f")
 
 
-ENDS = st.sampled_from(["natural", "cap", "cap_off", "terminal", "vote", "cancel", "fail", "timeout", "hook_cancel"])
+ENDS = st.sampled_from(
+    [
+        *("natural", "cap", "cap_off", "terminal", "vote", "cancel", "fail", "timeout", "hook_cancel", "wind_down"),
+        *("refusal", "fatal", "emergency", "crashed", "pause", "output", "empty", "budget", "plain_text", "truncated"),
+    ]
+)
+
+
+class Stern(ResourceConstraint):
+    """Stops a run at once, or crashes, after so many turns."""
+
+    def __init__(self, end, at):
+        self.end, self.at = end, at
+
+    async def validate(self, context):
+        if context.iteration < self.at or self.end not in ("emergency", "crashed"):
+            return ResourceValidation.ok()
+        if self.end == "crashed":
+            raise OSError("gone")
+        return ResourceValidation.violation("enough")
+
+    def on_violation(self, validation):
+        return ResourceAction.EMERGENCY_STOP
+
+
+@dataclass
+class Answer:
+    text: str
+
+
+LAST = {
+    "terminal": call("deliver"),
+    "fail": fail(TransientError("gone")),
+    "refusal": refuse("never"),
+    "pause": calls(call("work"), call("send")),
+    "truncated": truncated("and so"),
+    "empty": empty(),
+    **dict.fromkeys(("natural", "hook_cancel", "output", "plain_text"), say("done")),
+}
+"""What the model says in the end."""
+
+
+async def _make_it_end(end, token):
+    """What happens in the last tool call."""
+    if end == "cancel":
+        token.cancel("enough")
+        await asyncio.sleep(1)
+    elif end == "timeout":
+        await asyncio.sleep(1_000)
+    elif end == "wind_down":
+        token.wind_down("finish up")
+    elif end == "fatal":
+        raise FatalToolError("broken")
 
 
 @given(
@@ -238,12 +305,11 @@ def test_steering_follow_ups_and_notices_are_never_lost_and_never_repeated(sizes
         return "delivered"
 
     @tool
-    async def work() -> str:
-        if end == "cancel" and count >= at:
-            token.cancel("enough")
-            await asyncio.sleep(1)
-        if end == "timeout" and count >= at:
-            await asyncio.sleep(1_000)
+    async def work() -> str | ToolResult:
+        if count >= at:
+            await _make_it_end(end, token)
+        if end == "vote":
+            return ToolResult(f"voted {count}", terminate=count >= at)
         return "same" if nudged else f"worked {count}"  # the same again and again calls the guard
 
     def turn(request):
@@ -251,13 +317,11 @@ def test_steering_follow_ups_and_notices_are_never_lost_and_never_repeated(sizes
         count += 1
         if not request.tools:
             return say("landed")
-        if count > at and end == "terminal":
-            return call("deliver")
-        if count > at and end == "fail":
-            return fail(TransientError("gone"))
-        if count > at and end in ("natural", "vote", "hook_cancel"):
-            return say("done")
-        return call("work")
+        return LAST.get(end, call("work")) if count > at else call("work")
+
+    @tool(requires_approval=True)
+    async def send() -> str:
+        return "sent"
 
     class Hanging(Plugin):
         async def follow_up(self, context):
@@ -268,10 +332,16 @@ def test_steering_follow_ups_and_notices_are_never_lost_and_never_repeated(sizes
     feeding = [Feeding(f"p{number}", batch) for number, batch in enumerate(sizes)]
     agent = Agent(
         model=ScriptedModel().forever(turn),
-        tools=[work, deliver],
+        tools=[work, deliver, send],
         limits=Limits(
-            max_iterations=at if end in ("cap", "cap_off") else 12, timeout=500 if end == "timeout" else None
+            max_iterations=at if end in ("cap", "cap_off") else 12,
+            timeout=500 if end == "timeout" else None,
+            max_tokens=at * 2000 if end == "budget" else None,
         ),
+        constraints=[Stern(end, at)],
+        output_type=Answer if end == "output" else None,
+        plain_text_terminal_fallback_tool="deliver" if end == "plain_text" else None,
+        plain_text_terminal_fallback_eager=end == "plain_text",
         landing="off" if end == "cap_off" else "withdraw",
         plugins=[*feeding, Hanging()],
         max_retries=0,
