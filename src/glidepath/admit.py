@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import WireError
 from glidepath.messages import Message, codec
-from glidepath.run import ToRead, opinion, report
+from glidepath.run import opinion, report, to_read
 from glidepath.spi import PollContext
 from glidepath.spi.hooks import as_message
 
@@ -27,7 +27,7 @@ async def poll(run: Run, hook: str) -> bool:
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
-        messages=ToRead(run.messages),
+        messages=to_read(run, run.messages),
     )
     voices = iter(pairs)
     said = await opinion(run, hook, voices, context)

@@ -412,6 +412,18 @@ async def test_a_tool_that_is_gone_by_then_is_answered():
 
 
 @virtual
+async def test_what_a_person_says_about_a_tool_that_is_gone_is_not_lost():
+    paused = await Desk([calls(call("send", to="eve"), call("send", to="bob"))]).run()
+    other = Agent(model=ScriptedModel(["never mind"]), limits=Limits(max_iterations=3))
+    decisions = {ids(paused)[0]: answer("I told her myself"), ids(paused)[1]: deny("not him")}
+    result = await other.resume(paused, decisions=decisions)
+    assert results(result) == [
+        ("send", "answered", "I told her myself"),
+        ("send", "denied", "Denied by a person: not him"),
+    ]
+
+
+@virtual
 async def test_an_approved_call_keeps_the_idempotency_key_of_its_run():
     from glidepath import ToolContext
 

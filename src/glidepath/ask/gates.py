@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import GateApplied, GateConflictResolved
-from glidepath.run import HookFault, ToRead, opinion, report
+from glidepath.run import HookFault, opinion, report, to_read
 from glidepath.spi import Gate, GateContext, ToolSpec
 from glidepath.tools.text import clean
 
@@ -80,7 +80,7 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
         tools=tools,
-        messages=ToRead(run.messages),
+        messages=to_read(run, run.messages),
     )
     gates = []
     voices = iter(run.hooks.tool_gate)

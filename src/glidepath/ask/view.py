@@ -9,7 +9,7 @@ from glidepath._wire import replace
 from glidepath.errors import told
 from glidepath.events import ContextShaped
 from glidepath.messages import AssistantMessage, Message, ReasoningBlock
-from glidepath.run import HookFault, ToRead, opinion, report
+from glidepath.run import HookFault, ToRead, opinion, report, to_read
 from glidepath.spi import OverflowContext, TransformContext
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
-        messages=ToRead(view),
+        messages=to_read(run, view),
         system_prompt=run.plan.system_prompt,
         model_id=run.plan.model_id,
         estimator=run.plan.estimator,
@@ -76,7 +76,7 @@ async def recovered(run: Run) -> bool:
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
-        messages=ToRead(run.view),
+        messages=to_read(run, run.view),
         estimated_tokens=run.input_tokens(),
     )
     said = await opinion(run, hook, voices, context)

@@ -104,7 +104,8 @@ def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
         call = pending.call
     job = Job(call, run.plan.tools.get(call.name))
     job.waits_for = "" if pending is None else pending.reason
-    if job.tool is None:
+    decision = run.resumed.decisions.get(call.id)  # type: ignore[union-attr]
+    if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
         job.refuse("unknown_tool", f"Not executed: the tool {call.name!r} no longer exists.")
     return job
 

@@ -12,7 +12,7 @@ from glidepath.events import HookFailed
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, StopCause
-from glidepath.run import Decision, HookFault, Opinion, ToRead, Verdict, opinion, report
+from glidepath.run import Decision, HookFault, Opinion, Verdict, opinion, report, to_read
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
 from glidepath.tools import ArgumentsError, ToolResult, malformed_arguments_message, unknown_tool_message
 from glidepath.tools.text import clean
@@ -208,7 +208,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
         call=ToolCall(job.call.id, job.call.name, bound.arguments),
         arguments=bound.arguments,
         tool=job.tool,
-        messages=ToRead(run.messages),
+        messages=to_read(run, run.messages),
         replaceable=replaceable,
         approved=approved,
     )

@@ -3,7 +3,7 @@
 from glidepath.outcome import Snapshot, Verdict
 from glidepath.run.cancel import CancelToken
 from glidepath.run.decisions import Decision, answer, approve, deny
-from glidepath.run.hooks import HookFault, Opinion, ToRead, opinion, report
+from glidepath.run.hooks import HookFault, Opinion, ToRead, opinion, report, to_read
 from glidepath.run.opening import open_state
 from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLimit, Times, Touchdown
 from glidepath.run.snapshot import Resumption, place, restore_meter, snapshot_of
@@ -48,4 +48,5 @@ __all__ = [
     "snapshot_of",
     "tether",
     "tethered",
+    "to_read",
 ]

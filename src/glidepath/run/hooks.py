@@ -14,7 +14,7 @@ from glidepath.run.watch import Stopped, tethered
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["HookFault", "Opinion", "ToRead", "opinion", "report"]
+__all__ = ["HookFault", "Opinion", "ToRead", "opinion", "report", "to_read"]
 
 
 class HookFault(GlidepathError):  # noqa: N818 - it never leaves the run
@@ -22,7 +22,7 @@ class HookFault(GlidepathError):  # noqa: N818 - it never leaves the run
 
 
 class ToRead(Sequence[Message]):
-    """Messages of a run, for a hook: made at no cost, and nothing a hook does to it changes the run.
+    """Messages of a run, for a hook: nothing is copied, and nothing a hook does to it changes the run.
 
     A slice of it is a list of the hook's own.
     """
@@ -54,6 +54,15 @@ class ToRead(Sequence[Message]):
 
     def __repr__(self) -> str:
         return repr(self._messages)
+
+
+def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
+    """Messages for a hook to read; one object stands for the transcript as long as the run lasts."""
+    if messages is not run.messages:
+        return ToRead(messages)
+    if run.shown is None:
+        run.shown = ToRead(messages)
+    return run.shown
 
 
 class Opinion(Record):

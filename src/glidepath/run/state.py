@@ -119,6 +119,8 @@ class Run(Record, eq=False, kw_only=True):
     sizes: list[int]
     view: list[Message]
     """What the model sees: the same list, until they must differ."""
+    shown: Sequence[Message] | None = None
+    """The transcript as hooks are shown it; made for the first that asks."""
     view_tokens: int = 0
     anchor: int = 0
     """What the view's size is off the provider's own count."""
