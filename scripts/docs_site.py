@@ -31,7 +31,7 @@ FENCE = re.compile(r"^(```)(.*)$")
 LISTED = re.compile(r"^(?:[-*] |\d+\. )")
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".sh": "bash", ".txt": "text"}
 REMOTE = "https://unpkg.com/iframe-worker/shim"
-QUIET = "---\nsearch:\n  exclude: true\n---\n"
+QUIET = "---\nhide: [navigation, toc]\nsearch:\n  exclude: true\n---\n"
 SCHEMAS = {
     "The configuration file": "glidepath.cli.schema:json_schema",
     "A result": "glidepath.outcome:RunResult",
@@ -137,6 +137,8 @@ def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, n
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:  # noqa: ARG001 - mkdocs
     """Take what searches from the disk from the disk, too."""
+    if page.is_homepage:
+        output = output.replace("<body ", '<body class="home" ', 1)
     return output.replace(REMOTE, get_relative_url("site/iframe-worker.js", page.file.url))
 
 

@@ -51,7 +51,7 @@ def seen(counter, fly):
     return {
         "ended": "nothing ended it" if runaway else ended,
         "answer": answer,
-        "calls": counter.calls,
+        "calls": min(counter.calls, MOST),
         "tokens": counter.tokens,
     }
 

@@ -47,6 +47,8 @@ def flown(python, probe):
 def shown(probe, figure):
     if probe is None:
         return "no such limit"
+    if probe["ended"].startswith("nothing"):
+        return f"nothing ended it; more than {probe['calls']} calls"
     ended = "a result" if probe["ended"] == "result" else probe["ended"]
     ended = ended if " " in ended else f"`{ended}`"
     answer = ", with an answer" if probe["answer"] else ", no answer" if probe["ended"] == "result" else ""
