@@ -15,6 +15,7 @@ GlidepathError
 +-- ToolError                  a tool failed; the model is told and the run goes on
 |   +-- FatalToolError         a tool failed in a way that ends the run
 +-- StoreError                 a session store could not read or write
++-- QuotaError                 a fleet refused a run: its tenant or the fleet has used up what it may
 +-- RunNotCompleted            raised by `RunResult.unwrap()`; carries the result
 """
 
@@ -32,6 +33,7 @@ __all__ = [
     "GlidepathError",
     "InconsistentHistoryError",
     "ModelError",
+    "QuotaError",
     "RateLimitedError",
     "RefusedError",
     "RejectedError",
@@ -124,6 +126,14 @@ class StoreError(GlidepathError):
     def __init__(self, message: str = "", *, kind: str = "unavailable") -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class QuotaError(GlidepathError):
+    """A fleet refused to take a run: `budget` names what is used up. Nothing was queued and nothing was spent."""
+
+    def __init__(self, message: str = "", *, budget: str = "") -> None:
+        super().__init__(message)
+        self.budget = budget
 
 
 class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by the specification

@@ -146,14 +146,18 @@ class Waiting:
 
 
 class _Tree:
-    """What all meters of a tree share: the lock, the queue, and how far reports are behind our own count."""
+    """What all meters of a tree share: the lock, the queue, and how far reports are behind our own count.
 
-    __slots__ = ("behind", "lock", "queue")
+    `source` (`ask/source.py`) is where a tree draws from whose root holds a part of a budget that is kept elsewhere.
+    """
+
+    __slots__ = ("behind", "lock", "queue", "source")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.queue: list[Waiting] = []  # nearly always empty
         self.behind = 0
+        self.source: Any = None
 
     def tolerates(self, tokens: int, at_most: int) -> bool:
         """Count what a report is short of; False, and nothing is counted, when that is more than `at_most` in all."""
@@ -168,6 +172,8 @@ class Meter:
     """One node: what it may use, has used, and has promised."""
 
     __slots__ = (
+        "ahead_money",
+        "ahead_tokens",
         "aside_money",
         "aside_tokens",
         "attention",
@@ -211,6 +217,7 @@ class Meter:
         self.reserved_tokens = self.reserved_money = 0
         self.pledged_tokens = self.pledged_money = 0
         self.aside_tokens = self.aside_money = 0
+        self.ahead_tokens = self.ahead_money = 0  # what can still be drawn from elsewhere: left, but not at hand
         self.held_tokens = self.held_money = 0
         self.near_tokens = self.near_money = 0
         self.tokens_wire: float
@@ -229,7 +236,7 @@ class Meter:
         least: int | None = None
         for node in self.lineage:
             if node.caps.tokens is not None:
-                room = node.caps.tokens - node.tokens - node.aside_tokens - node.held_tokens
+                room = node.caps.tokens + node.ahead_tokens - node.tokens - node.aside_tokens - node.held_tokens
                 if least is None or room < least:
                     least = room
         return least
@@ -239,7 +246,7 @@ class Meter:
         least: int | None = None
         for node in self.lineage:
             if node.caps.money is not None:
-                room = node.caps.money - node.money - node.aside_money - node.held_money
+                room = node.caps.money + node.ahead_money - node.money - node.aside_money - node.held_money
                 if least is None or room < least:
                     least = room
         return least
@@ -275,12 +282,13 @@ class Meter:
             caps = node.caps
             if (
                 caps.tokens is not None
-                and caps.tokens - node.tokens - node.held_tokens - node.aside_tokens <= node.near_tokens
+                and caps.tokens + node.ahead_tokens - node.tokens - node.held_tokens - node.aside_tokens
+                <= node.near_tokens
             ):
                 return True
             if (
                 caps.money is not None
-                and caps.money - node.money - node.held_money - node.aside_money <= node.near_money
+                and caps.money + node.ahead_money - node.money - node.held_money - node.aside_money <= node.near_money
             ):
                 return True
         return False

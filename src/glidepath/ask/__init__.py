@@ -13,6 +13,7 @@ from glidepath.ask.attempt import Attempt, pump
 from glidepath.ask.booking import FILL, Booking, board, book, book_landing, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer
+from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
 from glidepath.ask.usage import held_to_our_count, settled
 from glidepath.ask.view import recovered, transformed
@@ -232,6 +233,8 @@ class _Call(Record, eq=False):
     async def _note(self, booking: Booking) -> None:
         """With a journal: what the call may cost is on disk before it is made."""
         try:
+            if self.run.meter.tree.source is not None:
+                await pace(self.run, booking.reservation.tokens)
             await self.run.journal.asking(booking)
         except BaseException:
             booking.reservation.cancel()

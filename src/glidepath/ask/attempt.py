@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import Record, field
 from glidepath.ask.booking import BYTES_PER_TOKEN
+from glidepath.ask.source import draw_slice
 from glidepath.ask.thinking import untagged
 from glidepath.errors import EmptyResponseError, ModelError, TransientError
 from glidepath.events import StreamChunk
@@ -226,7 +227,7 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
         attempt.capped = True
         attempt.end = StreamEnd("max_tokens")
         return size, size
-    if size > booking.size and not (booking.grow(size) and (run.journal is None or await run.journal.grown(booking))):
+    if size > booking.size and not await _grown(run, booking, size):
         attempt.cut = True
         return size, size
     if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
@@ -236,6 +237,17 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
         run.watch.poke_self()
     await asyncio.sleep(0)  # a stream that never pauses must starve neither its consumer nor the event loop
     return size, size + max(LEAST, min((booking.size - size) // WIDEST, BREATH))
+
+
+async def _grown(run: Run, booking: Booking, size: int) -> bool:
+    """Reserve more for a reply that outgrows its reservation; False when there is no more."""
+    if not booking.grow(size):
+        if run.meter.tree.source is None:
+            return False
+        await draw_slice(run, booking.slice())
+        if not booking.grow(size):
+            return False
+    return run.journal is None or await run.journal.grown(booking)
 
 
 def _bytes(text: str) -> int:

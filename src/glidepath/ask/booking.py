@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
+from glidepath.ask.source import draw
 from glidepath.ask.view import own_items
 from glidepath.events import ContextShaped
 from glidepath.ledger import Amount, Price, Refusal, Reservation, dollars
@@ -56,6 +57,10 @@ class Booking(Record, gc=False):
                 return False
             self.size += tokens * BYTES_PER_TOKEN
         return True
+
+    def slice(self) -> Amount:
+        """What a reply that outgrows its reservation asks for at a time."""
+        return Amount(SLICE, SLICE * self.price.output if self.price is not None else 0)
 
     def _extend(self, tokens: int) -> bool:
         return self.reservation.extend(tokens, tokens * self.price.output if self.price is not None else 0)
@@ -108,6 +113,9 @@ async def board(run: Run) -> None:
             if waiting is not None:
                 waiting.rearm()
             if waiting is None or meter.is_head(waiting):
+                if meter.tree.source is not None:
+                    whole = Amount(first.tokens + run.landing_reserve.tokens, first.money + run.landing_reserve.money)
+                    await draw(run, whole, whole)
                 got = meter.board(run.landing_reserve, first, queued=waiting is not None)
                 if isinstance(got, Reservation):
                     run.first_call = got
@@ -115,7 +123,7 @@ async def board(run: Run) -> None:
                     return
                 if got.resource != "queue" and got.room < got.asked:
                     if compacted or got.resource == "turns":
-                        raise Touchdown(_refused(got))
+                        raise Touchdown(_refused(run, got))
                     compacted = True
                     first = amount(run, _squeeze(run, run.input_tokens(), run.landing_reserve), _least(run))
                     continue
@@ -154,7 +162,7 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
     want = run.plan.first_output_tokens if cap is None else cap
     input_tokens = run.input_tokens() if count is None else count
     if refusal.resource == "turns":
-        raise Touchdown(_refused(refusal))
+        raise Touchdown(_refused(run, refusal))
     meter = run.meter
     waiting = meter.enqueue()
     compacted = False
@@ -162,6 +170,9 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
         while True:
             waiting.rearm()
             if meter.is_head(waiting):
+                if meter.tree.source is not None:
+                    least = amount(run, input_tokens, min(want, _least(run)))
+                    await draw(run, amount(run, input_tokens, want), least)
                 output = _affordable(run, input_tokens, want)
                 if output is None and not compacted:
                     compacted = True
@@ -169,7 +180,7 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
                     continue
                 if output is None:
                     least = amount(run, input_tokens, min(want, _least(run)))
-                    raise Touchdown(_refused(meter.shortage(least, run.first_call) or refusal))
+                    raise Touchdown(_refused(run, meter.shortage(least, run.first_call) or refusal))
                 if output:
                     asked = amount(run, input_tokens, output)
                     got = meter.reserve(asked.tokens, asked.money, turns=turns, trading=run.first_call, queued=True)
@@ -178,7 +189,7 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
                         lowered = cap if output == want else max(1, int(output / MARGIN))
                         return booked(run, got, input_tokens, output, lowered)
                     if got.resource == "turns":
-                        raise Touchdown(_refused(got))
+                        raise Touchdown(_refused(run, got))
             await run.watch.wait(waiting.turn)
     except asyncio.CancelledError:
         raise run.interrupted() from None
@@ -267,8 +278,11 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     return True
 
 
-def _refused(refusal: Refusal) -> Verdict:
+def _refused(run: Run, refusal: Refusal) -> Verdict:
     turns = refusal.resource == "turns"
+    kept_elsewhere = run.meter.tree.source
+    if kept_elsewhere is not None and kept_elsewhere.refused is not None and not turns:
+        return Verdict(state=AgentState.BUDGET_EXCEEDED, cause=kept_elsewhere.refused)
     source = {"turns": "MaxIterationConstraint", "money": "CostLimitConstraint"}.get(
         refusal.resource, "TokenBudgetConstraint"
     )

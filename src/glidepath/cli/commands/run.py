@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from glidepath.outcome import RunResult
     from glidepath.run import CancelToken
 
-__all__ = ["add_arguments", "execute", "fly"]
+__all__ = ["add_arguments", "execute", "fly", "read_task"]
 
 _MOST_STDIN = 10_000_000
 _EXAMPLES = """\
@@ -45,7 +45,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.layers import gather
 
     settings = gather(options, world)
-    task = _task(options.task, world)
+    task = read_task(options.task, world)
     from glidepath.cli.assemble import make_agent
 
     agent = make_agent(settings, world)
@@ -55,7 +55,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return asyncio.run(fly(agent, task, screen, settings, world))
 
 
-def _task(words: list[str], world: World) -> str:
+def read_task(words: list[str], world: World) -> str:
+    """The task: the words, and what is piped in."""
     from glidepath.errors import ConfigurationError
 
     piped = not world.is_terminal(world.stdin)

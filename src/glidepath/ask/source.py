@@ -1,0 +1,69 @@
+"""A budget that is kept elsewhere: the tree of a run holds what was drawn from it, and draws more before a call.
+
+Nothing of this is looked at in a tree without a source but one attribute, and that only when a call does not fit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from glidepath.ledger import Amount
+
+if TYPE_CHECKING:
+    from glidepath.outcome import StopCause
+    from glidepath.run import Run
+
+__all__ = ["Source", "draw", "draw_slice", "pace"]
+
+
+class Source(Protocol):
+    """Where a tree of meters draws from; it stands in `meter.tree.source`.
+
+    Contract: `draw` makes the root's caps larger, by as much as there is, never by more than was taken out of the
+    budget elsewhere; it waits while what is in flight elsewhere may come back. `pace` returns when a model may be
+    called. Both raise `Touchdown` when the place where the budget is kept fails. `refused` says what the last draw
+    was refused for; None after one that was not.
+    """
+
+    refused: StopCause | None
+
+    async def draw(self, run: Run, asked: Amount, least: Amount, *, patient: bool = True) -> None:
+        """Have room for `asked` more in the root, or at the least for `least`, or for nothing."""
+        ...
+
+    async def pace(self, run: Run, tokens: int) -> None:
+        """Return when the model of this run may be called with so many tokens."""
+        ...
+
+
+async def draw(run: Run, asked: Amount, least: Amount) -> None:
+    """Draw what a call needs; raises `CancelledError` when the run is interrupted meanwhile."""
+    mine = run.first_call  # what was reserved when it boarded is traded for this call
+    if mine is not None:
+        asked = Amount(asked.tokens - mine.tokens, asked.money - mine.money)
+        least = Amount(least.tokens - mine.tokens, least.money - mine.money)
+    await _raced(run, run.meter.tree.source.draw(run, asked, least))
+
+
+async def draw_slice(run: Run, slice_: Amount) -> None:
+    """Draw more for a reply that is being streamed, which cannot wait."""
+    await run.meter.tree.source.draw(run, slice_, slice_, patient=False)
+
+
+async def pace(run: Run, tokens: int) -> None:
+    """Wait until the model may be called; raises `Touchdown` when the run is interrupted meanwhile."""
+    try:
+        await _raced(run, run.meter.tree.source.pace(run, tokens))
+    except asyncio.CancelledError:
+        raise run.interrupted() from None
+
+
+async def _raced(run: Run, work: Any) -> None:
+    task = run.watch.loop.create_task(work, name="glidepath-source")
+    try:
+        await run.watch.wait(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task])
+        raise

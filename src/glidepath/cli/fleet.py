@@ -1,0 +1,37 @@
+"""What the commands of a fleet share."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_store_flag", "fleet_address", "seconds"]
+
+
+def add_store_flag(parser: argparse.ArgumentParser) -> None:
+    """Where the fleet lives."""
+    parser.add_argument(
+        "--store", metavar="ADDRESS", help="the fleet's PostgreSQL, postgresql://...; else GLIDEPATH_STORE says it"
+    )
+
+
+def fleet_address(options: argparse.Namespace, world: World) -> str:
+    """The address of the fleet's database; raises `ConfigurationError` when none is named."""
+    from glidepath.errors import ConfigurationError
+
+    address = options.store or world.environ.get("GLIDEPATH_STORE")
+    if not address:
+        raise ConfigurationError("a fleet needs a database: pass --store postgresql://..., or set GLIDEPATH_STORE")
+    return str(address)
+
+
+def seconds(text: str) -> float:
+    """A number of seconds: 2, 2.5, 10s, 5m."""
+    number, factor = (text[:-1], {"s": 1, "m": 60, "h": 3600}[text[-1]]) if text[-1:] in tuple("smh") else (text, 1)
+    try:
+        return float(number) * factor
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, such as 10s or 2m") from None

@@ -1,0 +1,10 @@
+"""Many workers on one PostgreSQL, fed by DBOS queues: kill a worker, and another finishes its runs.
+
+`Worker` flies runs, `Fleet` submits them and says what may be spent. Needs the extra `glidepath[dbos]`.
+"""
+
+from glidepath.engines.dbos.fleet import Fleet
+from glidepath.engines.dbos.ledger import Account, Quota
+from glidepath.engines.dbos.worker import Worker
+
+__all__ = ["Account", "Fleet", "Quota", "Worker"]

@@ -1,0 +1,76 @@
+"""Which agent a name stands for in a worker: an import path, an `Agent`, a `LoopConfig`, or what makes one of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from glidepath._wire import replace
+from glidepath.agent import Agent, LoopConfig
+from glidepath.errors import ConfigurationError, told
+
+__all__ = ["check_name", "find_agents"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def check_name(name: Any) -> None:
+    """Raise `ConfigurationError` unless this can be the name of an agent in a fleet."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"agent must be 1 to 64 letters, digits or any of _ . - and begin with a letter or digit; got {name!r:.100}"
+        )
+
+
+def find_agents(agents: Any, store: Any) -> dict[str, Agent]:
+    """Every agent by its name, writing its journal to the fleet's store; raises `ConfigurationError`."""
+    if not isinstance(agents, Mapping) or not agents:
+        raise ConfigurationError("a worker needs agents: agents={'name': agent}, or --agent name=module:attribute")
+    found = {}
+    for name, given in agents.items():
+        check_name(name)
+        found[name] = _with_store(name, _made(name, given), store)
+    return found
+
+
+def _made(name: str, given: Any) -> LoopConfig:
+    what: Any = _imported(name, given) if isinstance(given, str) else given
+    if callable(what) and not isinstance(what, Agent | LoopConfig):
+        try:
+            what = what()
+        except Exception as error:
+            raise ConfigurationError(f"agent {name!r}: making it failed: {told(error)}") from error
+    if isinstance(what, Agent):
+        return what.config
+    if isinstance(what, LoopConfig):
+        return what
+    raise ConfigurationError(
+        f"agent {name!r} must be an Agent, a LoopConfig or a function that makes one, not {type(what).__name__}"
+    )
+
+
+def _imported(name: str, path: str) -> Any:
+    module, sign, attribute = path.partition(":")
+    if not sign or not module or not attribute:
+        raise ConfigurationError(f"agent {name!r}: expected module:attribute, not {path!r:.100}")
+    try:
+        found: Any = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise ConfigurationError(f"agent {name!r}: {path}: {told(error)}") from error
+    return found
+
+
+def _with_store(name: str, config: LoopConfig, store: Any) -> Agent:
+    if config.store is not None:
+        raise ConfigurationError(
+            f"agent {name!r} has a store of its own: leave store=... out, a worker writes to the fleet's"
+        )
+    if config.durability == "exit":
+        raise ConfigurationError(
+            f"agent {name!r} has durability 'exit', which a killed worker would lose: use 'sync', 'full' or 'async'"
+        )
+    return Agent(replace(config, store=store))

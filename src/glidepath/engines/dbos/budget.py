@@ -1,0 +1,156 @@
+"""The budget of one run in a fleet: what was drawn from the database, and more of it before each call that needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.agent.limits import Budget, Limits
+from glidepath.errors import StoreError
+from glidepath.ledger import Amount, dollars
+from glidepath.outcome import AgentState, LoopOutcome, StopCause
+from glidepath.run import Touchdown, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from glidepath.engines.dbos.ledger import Drawn, FleetLedger, Look
+    from glidepath.run import Run
+
+__all__ = ["FleetBudget"]
+
+SPARE = 4  # times what is asked for is drawn with it, where there is plenty: most runs draw once or twice
+FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
+_PLENTY = 1 << 60
+
+
+class FleetBudget(Budget):
+    """The parent of one leg of one run. Its root holds what was granted to the run, and draws when a call needs more.
+
+    A grant belongs to the run, not to the worker: whoever goes on with the run goes on with its grant. What the run
+    had spent before is in its journal.
+    """
+
+    def __init__(
+        self, ledger: FleetLedger, session: str, worker: str, look: Look, rated: Callable[[], frozenset[str]]
+    ) -> None:
+        limited = look.limits_tokens or look.limits_money
+        super().__init__(Limits(max_tokens=_PLENTY) if limited else Limits())
+        self.ledger = ledger
+        self.session = session
+        self.worker = worker
+        self.leg: int | None = None
+        self.refused: StopCause | None = None
+        self.draws = 0
+        self._rated = rated
+        root = self.meter
+        root.tree.source = self
+        root.caps = replace(root.caps, tokens=0 if look.limits_tokens else None, money=0 if look.limits_money else None)
+        root.limited = limited
+        root.ahead_tokens = root.ahead_money = _PLENTY  # until the first draw says more
+        root.near_money = 0
+        root.set_wires()
+
+    @property
+    def spent(self) -> Amount:
+        """What the run has used in all its legs."""
+        return Amount(self.meter.tokens, self.meter.money)
+
+    async def draw(self, run: Run, asked: Amount, least: Amount, *, patient: bool = True) -> None:
+        """Have room for `asked` more in the root; see `glidepath.ask.source`."""
+        try:
+            if self.leg is None:
+                leg = run.journal.lease.token
+                await self.ledger.open(self.session, leg, self.worker)
+                self.leg = leg
+                self.meter.tokens, self.meter.money = run.meter.tokens, run.meter.money
+            wait = FIRST_WAIT
+            while not self._has(asked):
+                drawn = await self._draw(asked, least)
+                if drawn.verdict == "refused":
+                    self.refused = _cause(drawn)
+                    return
+                if drawn.verdict == "granted" or not patient:
+                    break
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, LONGEST_WAIT)
+            self.refused = None
+        except StoreError as error:
+            raise _down(error) from error
+
+    def _has(self, asked: Amount) -> bool:
+        root = self.meter
+        caps = root.caps
+        tokens = (
+            caps.tokens is None or root.tokens + root.aside_tokens + root.reserved_tokens + asked.tokens <= caps.tokens
+        )
+        money = caps.money is None or root.money + root.aside_money + root.reserved_money + asked.money <= caps.money
+        return tokens and money
+
+    async def _draw(self, asked: Amount, least: Amount) -> Drawn:
+        root = self.meter
+        leg: Any = self.leg
+        drawn = await self.ledger.draw(
+            self.session,
+            leg,
+            spent=self.spent,
+            landing=Amount(root.aside_tokens, root.aside_money),
+            flight=Amount(root.reserved_tokens, root.reserved_money),
+            asked=asked,
+            least=least,
+            spare=Amount(SPARE * max(0, asked.tokens), SPARE * max(0, asked.money)),
+        )
+        self.draws += 1
+        if drawn.verdict == "fenced":
+            raise StoreError(f"run {self.session!r} was taken over by another worker", kind="fenced")
+        with root.tree.lock:
+            caps = root.caps
+            root.caps = replace(
+                caps,
+                tokens=None if caps.tokens is None else drawn.tokens,
+                money=None if caps.money is None else drawn.money,
+            )
+            root.ahead_tokens = _PLENTY if drawn.ahead_tokens is None else drawn.ahead_tokens
+            root.ahead_money = _PLENTY if drawn.ahead_money is None else drawn.ahead_money
+            root.set_wires()
+        return drawn
+
+    async def pace(self, run: Run, tokens: int) -> None:
+        """Wait for the next slot of the run's model, where the fleet limits how often it is called."""
+        model = run.plan.model_name
+        if model not in self._rated():
+            return
+        try:
+            seconds = await self.ledger.slot(model, tokens)
+        except StoreError as error:
+            raise _down(error) from error
+        if seconds > 0:
+            await asyncio.sleep(seconds)
+
+    async def settle(self, outcome: str | None, error: str | None = None, *, spent: Amount | None = None) -> bool:
+        """Give back what was not spent, and say how the run ended; None when it has not, and only this leg is over.
+
+        `spent` is for a leg that never took off: what the journal says. False when another leg has begun since: then
+        it is that one's to say.
+        """
+        return await self.ledger.settle(
+            self.session, self.leg, spent or (Amount() if self.leg is None else self.spent), outcome, error
+        )
+
+
+def _cause(drawn: Drawn) -> StopCause:
+    money = drawn.resource == "money"
+    most, used = drawn.most or 0, drawn.used or 0
+    return StopCause(
+        source=f"budget of {drawn.tight}",
+        action="graceful_exit",
+        reason=f"what comes next does not fit what is left of the {drawn.resource} limit of {drawn.tight}",
+        metrics={"limit": str(dollars(most)) if money else most, "used": str(dollars(used)) if money else used},
+    )
+
+
+def _down(error: StoreError) -> Touchdown:
+    """The ledger cannot be reached, or is another's by now: nothing more may be spent."""
+    cause = StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
+    return Touchdown(Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED))

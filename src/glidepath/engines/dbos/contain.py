@@ -1,0 +1,58 @@
+"""DBOS has one instance for a process and a logger of its own. Both are kept in here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from glidepath.errors import ConfigurationError
+
+__all__ = ["APPLICATION", "QUEUE", "VERSION", "WORKFLOW", "alone", "quiet"]
+
+APPLICATION = "glidepath"
+VERSION = "glidepath-1"  # of the workflow's arguments: workers of any release take each other's runs
+WORKFLOW = "glidepath_run"
+QUEUE = "glidepath."  # and the agent's name
+
+_busy = threading.Lock()
+_log = logging.getLogger("glidepath")
+
+
+class _Relay(logging.Handler):
+    """What DBOS says is for whoever looks for a fault: on our own logger, for debugging but for what is an error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = logging.ERROR if record.levelno >= logging.CRITICAL else logging.DEBUG
+        _log.log(level, "dbos: %s", record.getMessage())
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """While inside, DBOS prints nothing; its logger is as it was afterwards."""
+    logger = logging.getLogger("dbos")
+    handlers, level, propagate = logger.handlers[:], logger.level, logger.propagate
+    relay = _Relay()
+    logger.handlers[:] = [relay]
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+@contextmanager
+def alone(dbos: Any) -> Iterator[None]:
+    """While inside, this process has a worker; `ConfigurationError` when it has one already, or a DBOS of its own."""
+    if not _busy.acquire(blocking=False):
+        raise ConfigurationError("this process has a worker already: start another process for another one")
+    try:
+        if getattr(dbos, "_dbos_global_instance", None) is not None:
+            raise ConfigurationError("this process uses DBOS already: give the worker a process of its own")
+        yield
+    finally:
+        _busy.release()

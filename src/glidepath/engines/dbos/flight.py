@@ -1,0 +1,154 @@
+"""One run in a worker, leg after leg, until it has ended or is another worker's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from glidepath.engines.dbos.budget import FleetBudget
+from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.ledger import Amount
+from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.run import CancelToken
+from glidepath.sessions.archive import read_journal
+
+if TYPE_CHECKING:
+    from glidepath.engines.dbos.ledger import Look
+    from glidepath.engines.dbos.worker import Worker
+    from glidepath.sessions.fold import Folded
+
+__all__ = ["HANDED_OVER", "Flight"]
+
+_log = logging.getLogger("glidepath")
+HANDED_OVER = "handed over to another worker"
+PASSING = frozenset({"busy", "unavailable", "locked", "full", "read_only"})
+"""Failures of the store that may be over the next time."""
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+
+
+class Flight:
+    """A run that this worker was given. What it knows of it, it reads from the journal and the ledger."""
+
+    def __init__(self, worker: Worker, session: str, agent: str, task: str) -> None:
+        self.worker = worker
+        self.session = session
+        self.agent = agent
+        self.task = task
+        self.token = CancelToken()
+        self.done = asyncio.Event()
+        self.legs = 0
+
+    def hand_over(self) -> None:
+        """Stop where it is, so that another worker can go on."""
+        self.token.cancel(HANDED_OVER)
+
+    async def fly(self) -> str:
+        """Fly to the end, and return the outcome. Raises `CancelledError` when the run is no longer ours.
+
+        DBOS writes nothing down for a workflow that was cancelled: it stays pending, and whoever takes over flies on.
+        """
+        wait = FIRST_WAIT
+        try:
+            while True:
+                try:
+                    outcome = await self._leg()
+                    if outcome is not None:
+                        return outcome
+                except StoreError as error:
+                    if error.kind not in PASSING:
+                        return await self._failed(error)
+                    _log.warning("run %s: %s; trying again", self.session, error)
+                if self.token.cancelled:
+                    raise asyncio.CancelledError(HANDED_OVER)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, LONGEST_WAIT)
+        finally:
+            self.done.set()
+
+    async def _leg(self) -> str | None:
+        """One leg. The outcome when the run has ended; None when it must be tried again."""
+        look = await self.worker.ledger.look(self.session)
+        if look is None:
+            return "unknown"  # somebody has forgotten it: there is nobody to fly for
+        if look.outcome is not None:
+            return look.outcome  # it ended, and only that was not written down
+        if self.token.cancelled:
+            return None
+        self.legs += 1
+        folded, stop = await self._journal()
+        if folded is not None and folded.result is not None and not _goes_on(folded.result):
+            return await self._ended(look, folded.result, _spent(folded))
+        if folded is None and stop is not None:
+            return await self._settled(self._budget(look), "cancelled", stop)
+        return await self._flown(look, folded)
+
+    async def _flown(self, look: Look, folded: Folded | None) -> str | None:
+        worker = self.worker
+        agent: Any = worker.agents.get(self.agent)
+        budget = self._budget(look)
+        spent = None if folded is None else _spent(folded)
+        try:
+            if agent is None:
+                raise ConfigurationError(f"this worker has no agent {self.agent!r}")
+            if folded is None:
+                result = await agent.run(self.task, session=self.session, cancel=self.token, parent=budget)
+            else:
+                result = await agent.resume(self.session, cancel=self.token, parent=budget)
+        except ConfigurationError as error:
+            return await self._settled(budget, "failed", told(error), spent)
+        if _goes_on(result):
+            kind = result.cause.metrics.get("kind")
+            if kind == "fenced":
+                raise asyncio.CancelledError("another worker has the run")
+            if result.cause.source != "store" or kind in PASSING:
+                return None
+        return await self._settled(budget, result.outcome.value, _why(result), spent)
+
+    async def _journal(self) -> tuple[Folded | None, str | None]:
+        """What is in the journal; None when the run has not begun. And why it must stop, if somebody asked for that."""
+        try:
+            journal = await read_journal(self.worker.store, self.session)
+        except StoreError as error:
+            if error.kind != "missing":
+                raise
+            return None, None
+        begun = journal.entry.head > 0 and journal.folded.snapshot is not None
+        return (journal.folded if begun else None), journal.entry.flag
+
+    def _budget(self, look: Look) -> FleetBudget:
+        return FleetBudget(self.worker.ledger, self.session, self.worker.id, look, lambda: self.worker.rated)
+
+    async def _ended(self, look: Look, result: RunResult, spent: Amount) -> str | None:
+        return await self._settled(self._budget(look), result.outcome.value, _why(result), spent)
+
+    async def _settled(
+        self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount | None = None
+    ) -> str | None:
+        if not await budget.settle(outcome, error, spent=None if budget.leg is not None else spent):
+            raise asyncio.CancelledError("another worker has the run")
+        return outcome
+
+    async def _failed(self, error: StoreError) -> str:
+        """The journal cannot be read, and that will not pass."""
+        await self.worker.ledger.fail(self.session, str(error))
+        return "failed"
+
+
+def _goes_on(result: RunResult) -> bool:
+    """It ended only because a worker or the database did."""
+    cause = result.cause
+    if cause is None:
+        return False
+    handed_over = result.outcome is LoopOutcome.CANCELLED and cause.reason == HANDED_OVER
+    return handed_over or (cause.source == "store" and result.outcome is LoopOutcome.FAILED)
+
+
+def _why(result: RunResult) -> str | None:
+    done = result.outcome is LoopOutcome.DONE or result.cause is None
+    return None if done or result.cause is None else f"{result.cause.source}: {result.cause.reason}"
+
+
+def _spent(folded: Folded) -> Amount:
+    snapshot = folded.snapshot
+    return Amount() if snapshot is None else Amount(snapshot.tokens, snapshot.picodollars)

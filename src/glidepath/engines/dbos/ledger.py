@@ -1,0 +1,378 @@
+"""The fleet's ledger in PostgreSQL: who may spend what, who is at work, which model may be called when."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from glidepath._wire import Value
+from glidepath.agent.limits import checked_int, checked_seconds
+from glidepath.engines.dbos.needs import needed
+from glidepath.engines.dbos.tables import ADVISORY, FLEET, LAYOUT, SCHEMA
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.ledger import Amount, pico
+from glidepath.outcome import dollars
+
+__all__ = ["Account", "Drawn", "FleetLedger", "Look", "Quota"]
+
+_NOW = "extract(epoch FROM clock_timestamp())::float8"
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+_MOST = 2**63 - 1
+
+
+class Quota(Value, frozen=True, kw_only=True):
+    """What may be used in all, or in a day or a month: tokens, dollars, runs. None is unlimited."""
+
+    tokens: int | None = None
+    cost: Decimal | str | int | None = None
+    runs: int | None = None
+
+    def row(self, field: str) -> tuple[int | None, int | None, int | None]:
+        """The same, checked, as a budget row has it; raises `ConfigurationError` naming the field."""
+        checked_int(f"{field}.tokens", self.tokens)
+        checked_int(f"{field}.runs", self.runs, least=0)
+        money = None if self.cost is None else pico(self.cost, field=f"{field}.cost")
+        if max(self.tokens or 0, money or 0, self.runs or 0) > _MOST:
+            raise ConfigurationError(f"{field} is larger than a budget row can hold ($9 million): leave it out")
+        return self.tokens, money, self.runs
+
+
+class Account(Value, frozen=True, kw_only=True):
+    """A budget row: what it allows, and what was granted from it to runs, spent or not yet."""
+
+    name: str
+    max_tokens: int | None
+    max_cost: Decimal | None
+    max_runs: int | None
+    tokens: int
+    cost: Decimal
+    runs: int
+
+
+class Look(Value, frozen=True, kw_only=True):
+    """What a worker must know before it flies a leg of a run."""
+
+    tenant: str | None
+    outcome: str | None
+    limits_tokens: bool
+    limits_money: bool
+
+
+class Drawn(Value, frozen=True, kw_only=True):
+    """What a draw came to: granted, wait, refused or fenced; what the run holds now, and what is still to be had."""
+
+    verdict: str
+    tokens: int | None = None
+    money: int | None = None
+    ahead_tokens: int | None = None
+    ahead_money: int | None = None
+    tight: str | None = None
+    resource: str | None = None
+    most: int | None = None
+    used: int | None = None
+
+
+class FleetLedger:
+    """Every method is one statement, or one transaction; each raises `StoreError` when the database cannot be reached.
+
+    `now` is for tests: the moment whose day and month quotas are asked for; None asks the database's clock.
+    """
+
+    def __init__(
+        self, dsn: str, *, timeout: float = 10.0, connections: int = 4, now: Callable[[], datetime | None] | None = None
+    ) -> None:
+        if not isinstance(dsn, str) or not dsn.startswith(("postgresql://", "postgres://")):
+            shown = dsn if isinstance(dsn, str) and "@" not in dsn else type(dsn).__name__
+            raise ConfigurationError(f"a fleet lives in PostgreSQL: pass 'postgresql://host/db', not {shown!r:.60}")
+        self.dsn = dsn
+        self._timeout = timeout
+        self._connections = connections
+        self._now = now or (lambda: None)
+        self._pool: Any = None
+        self._ready = False
+
+    # --- connections ------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        asyncpg = needed("asyncpg")
+        try:
+            if self._pool is None:
+                self._pool = asyncpg.create_pool(
+                    self.dsn,
+                    min_size=0,
+                    max_size=self._connections,
+                    timeout=self._timeout,
+                    command_timeout=self._timeout,
+                )
+            await self._pool
+            async with self._pool.acquire(timeout=self._timeout) as connection:
+                if not self._ready:
+                    await self._prepare(connection)
+                yield connection
+        except asyncpg.PostgresError as error:
+            raise StoreError(f"the fleet's database failed: {type(error).__name__}: {error}") from error
+        except (TimeoutError, asyncpg.InterfaceError, OSError) as error:
+            what = str(error) or f"no answer within {self._timeout:g} s"
+            raise StoreError(f"the fleet's database cannot be reached: {what}") from error
+
+    async def _prepare(self, connection: Any) -> None:
+        layout = None
+        if await connection.fetchval("SELECT to_regclass('glidepath_workers') IS NOT NULL"):
+            layout = await connection.fetchval("SELECT version FROM glidepath_fleet_layout")
+        if layout is None:
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", ADVISORY)
+                for part in SCHEMA:
+                    await connection.execute(part)
+            layout = LAYOUT
+        if layout != LAYOUT:
+            raise StoreError(f"the fleet's tables have layout {layout}; this version knows {LAYOUT}", kind="schema")
+        self._ready = True
+
+    async def close(self) -> None:
+        """Let go of the connections; they are opened again when they are needed."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            await asyncio.wait_for(pool.close(), self._timeout)
+        except (TimeoutError, OSError):
+            pool.terminate()
+
+    async def check(self) -> None:
+        """The database can be reached and has its tables."""
+        async with self._connection():
+            return
+
+    # --- budgets, tenants, rates ------------------------------------------------------------------------------
+
+    async def set_budget(self, quota: Quota | None) -> None:
+        """What the whole fleet may use, from now to the end of time; None takes the limit away, and its count."""
+        async with self._connection() as connection:
+            if quota is None:
+                await connection.execute("DELETE FROM glidepath_budgets WHERE name = $1", FLEET)
+                return
+            await connection.execute(
+                "INSERT INTO glidepath_budgets(name, max_tokens, max_money, max_runs) VALUES($1, $2, $3, $4) "
+                "ON CONFLICT (name) DO UPDATE SET max_tokens = $2, max_money = $3, max_runs = $4",
+                FLEET,
+                *quota.row("budget"),
+            )
+
+    async def set_tenant(self, name: str, *, day: Quota, month: Quota) -> None:
+        """A tenant and its quotas, also for the day and the month that are running."""
+        check_tenant(name)
+        days, months = day.row("day"), month.row("month")
+        async with self._connection() as connection, connection.transaction():
+            await connection.execute(
+                "INSERT INTO glidepath_tenants VALUES($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO UPDATE SET "
+                "day_tokens = $2, day_money = $3, day_runs = $4, month_tokens = $5, month_money = $6, month_runs = $7",
+                name,
+                *days,
+                *months,
+            )
+            line = await connection.fetchval("SELECT glidepath_line($1, $2)", name, self._now())
+            for row, quota in zip(line[-2:], (months, days), strict=True):
+                await connection.execute(
+                    "UPDATE glidepath_budgets SET max_tokens = $2, max_money = $3, max_runs = $4 WHERE name = $1",
+                    row,
+                    *quota,
+                )
+
+    async def set_rate(
+        self, model: str, *, requests: int | None, tokens: int | None, per: float = 60.0, burst: int = 1
+    ) -> None:
+        """How often a model may be called by the whole fleet; both None takes the limit away."""
+        if not isinstance(model, str) or not model.strip():
+            raise ConfigurationError(f"model must be the name of a model, not {model!r:.100}")
+        checked_int("requests", requests)
+        checked_int("tokens", tokens)
+        checked_seconds("per", per)
+        checked_int("burst", burst)
+        async with self._connection() as connection:
+            if requests is None and tokens is None:
+                await connection.execute("DELETE FROM glidepath_rates WHERE model = $1", model)
+                return
+            await connection.execute(
+                "INSERT INTO glidepath_rates(model, requests, tokens, per, burst) VALUES($1, $2, $3, $4, $5) "
+                "ON CONFLICT (model) DO UPDATE SET requests = $2, tokens = $3, per = $4, burst = $5",
+                model,
+                requests,
+                tokens,
+                float(per),
+                burst,
+            )
+
+    async def accounts(self) -> list[Account]:
+        """Every budget row, the fleet's first."""
+        async with self._connection() as connection:
+            rows = await connection.fetch("SELECT * FROM glidepath_budgets ORDER BY name <> $1, name", FLEET)
+        return [
+            Account(
+                name=row["name"],
+                max_tokens=row["max_tokens"],
+                max_cost=None if row["max_money"] is None else dollars(row["max_money"]),
+                max_runs=row["max_runs"],
+                tokens=row["tokens"],
+                cost=dollars(row["money"]),
+                runs=row["runs"],
+            )
+            for row in rows
+        ]
+
+    # --- one run ----------------------------------------------------------------------------------------------
+
+    async def look(self, session: str) -> Look | None:
+        """How a run stands, and whether anything above it is limited; None when it was never submitted."""
+        async with self._connection() as connection:
+            row = await connection.fetchrow(
+                "SELECT r.tenant, r.outcome, l.tokens, l.money FROM glidepath_fleet_runs r CROSS JOIN LATERAL ("
+                "SELECT coalesce(bool_or(max_tokens IS NOT NULL), false) AS tokens, "
+                "coalesce(bool_or(max_money IS NOT NULL), false) AS money FROM glidepath_budgets "
+                "WHERE name = ANY(glidepath_line(r.tenant, $2))) l WHERE r.session = $1",
+                session,
+                self._now(),
+            )
+        if row is None:
+            return None
+        return Look(
+            tenant=row["tenant"], outcome=row["outcome"], limits_tokens=row["tokens"], limits_money=row["money"]
+        )
+
+    async def outcome(self, session: str) -> tuple[str | None, str | None]:
+        """How a run ended, and what was wrong with it; (None, None) while it has not."""
+        async with self._connection() as connection:
+            row = await connection.fetchrow(
+                "SELECT outcome, error FROM glidepath_fleet_runs WHERE session = $1", session
+            )
+        if row is None:
+            raise StoreError(f"no run {session!r:.80} was submitted to this fleet", kind="missing")
+        return row["outcome"], row["error"]
+
+    async def open(self, session: str, leg: int, worker: str) -> None:
+        """A leg of a run begins: whatever an earlier leg still says about money is refused from here on.
+
+        `leg` is the fencing token of the session, so that the ledger and the journal have the same owner.
+        """
+        async with self._connection() as connection:
+            if not await connection.fetchval("SELECT glidepath_open($1, $2, $3)", session, leg, worker):
+                raise StoreError(f"run {session!r} was taken over by another worker", kind="fenced")
+
+    async def draw(
+        self,
+        session: str,
+        leg: int,
+        *,
+        spent: Amount,
+        landing: Amount,
+        flight: Amount,
+        asked: Amount,
+        least: Amount,
+        spare: Amount,
+    ) -> Drawn:
+        """Take out what a call may cost, in every budget above the run or in none."""
+        parts = [part for one in (spent, landing, flight, asked, least, spare) for part in (one.tokens, one.money)]
+        async with self._connection() as connection:
+            row = await connection.fetchrow(
+                "SELECT * FROM glidepath_draw($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+                session,
+                leg,
+                self._now(),
+                *parts,
+            )
+        return Drawn(**dict(row))
+
+    async def settle(
+        self, session: str, leg: int | None, spent: Amount, outcome: str | None, error: str | None
+    ) -> bool:
+        """A leg is over (None: the last one): what was not spent goes back. False when another has begun since."""
+        async with self._connection() as connection:
+            return bool(
+                await connection.fetchval(
+                    "SELECT glidepath_close($1, $2, $3, $4, $5, $6)",
+                    session,
+                    leg,
+                    spent.tokens,
+                    spent.money,
+                    outcome,
+                    error,
+                )
+            )
+
+    async def fail(self, session: str, error: str) -> None:
+        """A run can never go on: it ends here, and keeps what it has drawn, because nobody knows what it spent."""
+        async with self._connection() as connection:
+            await connection.execute(
+                f"UPDATE glidepath_fleet_runs SET outcome = 'failed', error = $2, ended = {_NOW} "  # noqa: S608
+                "WHERE session = $1 AND outcome IS NULL",
+                session,
+                error,
+            )
+
+    async def slot(self, model: str, tokens: int) -> float:
+        """Take the next slot of a model; how many seconds it is away."""
+        async with self._connection() as connection:
+            return float(await connection.fetchval("SELECT glidepath_slot($1, $2)", model, tokens))
+
+    # --- workers ----------------------------------------------------------------------------------------------
+
+    async def enlist(self, worker: str, lease: float, agents: Sequence[str]) -> None:
+        """A worker begins: from here on it must be heard of."""
+        async with self._connection() as connection:
+            await connection.execute(
+                f"INSERT INTO glidepath_workers VALUES($1, {_NOW} + $2, {_NOW}, $3)",
+                worker,
+                lease,
+                list(agents),
+            )
+
+    async def beat(self, worker: str, lease: float) -> tuple[bool, list[str], list[str], frozenset[str]]:
+        """Renew a worker's lease. Is it known; whose lease is over; who else is there; which models have a rate."""
+        async with self._connection() as connection:
+            rows = await connection.fetch(
+                f"WITH mine AS (UPDATE glidepath_workers SET expires = {_NOW} + $2 WHERE id = $1) "  # noqa: S608
+                f"SELECT id, expires < {_NOW} AND id <> $1 AS late, true AS worker FROM glidepath_workers "
+                "UNION ALL SELECT model, false, false FROM glidepath_rates",
+                worker,
+                lease,
+            )
+        workers = [row for row in rows if row["worker"]]
+        late = [row["id"] for row in workers if row["late"]]
+        others = [row["id"] for row in workers if not row["late"] and row["id"] != worker]
+        rated = frozenset(row["id"] for row in rows if not row["worker"])
+        return any(row["id"] == worker for row in workers), late, others, rated
+
+    async def dismiss(self, workers: Sequence[str], *, late: bool) -> None:
+        """Forget workers whose runs were given to others; `late`: only if their lease is still over."""
+        async with self._connection() as connection:
+            await connection.execute(
+                f"DELETE FROM glidepath_workers WHERE id = ANY($1) AND (NOT $2 OR expires < {_NOW})",  # noqa: S608
+                list(workers),
+                late,
+            )
+
+    async def crew(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The workers whose lease is not over, and the agents they have."""
+        async with self._connection() as connection:
+            rows = await connection.fetch(
+                f"SELECT id, agents FROM glidepath_workers WHERE expires >= {_NOW} ORDER BY started"  # noqa: S608
+            )
+        return [(row["id"], tuple(row["agents"])) for row in rows]
+
+    def __repr__(self) -> str:
+        return "<FleetLedger>"
+
+
+def check_tenant(name: Any) -> None:
+    """Raise `ConfigurationError` unless this can be the name of a tenant."""
+    if not isinstance(name, str) or not _TENANT.fullmatch(name):
+        raise ConfigurationError(
+            "tenant must be 1 to 64 letters, digits or any of _ . @ - and begin with a letter or digit; "
+            f"got {name!r:.100}"
+        )

@@ -1,0 +1,236 @@
+"""The fleet's tables, and the few functions that change them. Each is one statement, so one round trip and no race.
+
+A budget row counts what was granted to runs, spent or not. A run gives back what it has not spent, so the sum of all
+spending can never be above `max_*`. `firm` is the part of it that will not come back: spent, or kept for a landing.
+Rows are locked in the order of a line, from the fleet down to the day of a tenant: two draws never wait in a circle.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ADVISORY", "FLEET", "LAYOUT", "SCHEMA"]
+
+LAYOUT = 1
+ADVISORY = 0x676C6966
+FLEET = "fleet"
+
+_TABLES = f"""
+CREATE TABLE IF NOT EXISTS glidepath_fleet_layout(version int NOT NULL);
+INSERT INTO glidepath_fleet_layout SELECT {LAYOUT} WHERE NOT EXISTS (SELECT 1 FROM glidepath_fleet_layout);
+CREATE TABLE IF NOT EXISTS glidepath_budgets(
+  name text PRIMARY KEY, max_tokens bigint, max_money bigint, max_runs bigint,
+  tokens bigint NOT NULL DEFAULT 0, money bigint NOT NULL DEFAULT 0, runs bigint NOT NULL DEFAULT 0,
+  firm_tokens bigint NOT NULL DEFAULT 0, firm_money bigint NOT NULL DEFAULT 0) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS glidepath_tenants(
+  name text PRIMARY KEY, day_tokens bigint, day_money bigint, day_runs bigint,
+  month_tokens bigint, month_money bigint, month_runs bigint);
+CREATE TABLE IF NOT EXISTS glidepath_fleet_runs(
+  session text PRIMARY KEY, agent text NOT NULL, tenant text, submitted float8 NOT NULL, leg bigint NOT NULL DEFAULT 0,
+  line text[] NOT NULL DEFAULT '{{}}', base_tokens bigint NOT NULL DEFAULT 0, base_money bigint NOT NULL DEFAULT 0,
+  tokens bigint NOT NULL DEFAULT 0, money bigint NOT NULL DEFAULT 0,
+  firm_tokens bigint NOT NULL DEFAULT 0, firm_money bigint NOT NULL DEFAULT 0,
+  worker text, outcome text, error text, ended float8) WITH (fillfactor = 70);
+CREATE TABLE IF NOT EXISTS glidepath_rates(
+  model text PRIMARY KEY, requests float8, tokens float8, per float8 NOT NULL, burst int NOT NULL DEFAULT 1,
+  next_request float8 NOT NULL DEFAULT 0, next_tokens float8 NOT NULL DEFAULT 0) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS glidepath_workers(
+  id text PRIMARY KEY, expires float8 NOT NULL, started float8 NOT NULL, agents text[] NOT NULL) WITH (fillfactor = 50);
+"""  # noqa: S608 - constants of ours
+
+_LINE = """
+CREATE OR REPLACE FUNCTION glidepath_line(p_tenant text, p_at timestamptz) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+  line text[] := '{}'; t glidepath_tenants; month text; day text;
+  moment timestamp := coalesce(p_at, clock_timestamp()) AT TIME ZONE 'UTC';
+BEGIN
+  IF EXISTS (SELECT 1 FROM glidepath_budgets WHERE name = 'fleet') THEN line := ARRAY['fleet']; END IF;
+  IF p_tenant IS NULL THEN RETURN line; END IF;
+  month := 'tenant ' || p_tenant || ', month ' || to_char(moment, 'YYYY-MM');
+  day := 'tenant ' || p_tenant || ', day ' || to_char(moment, 'YYYY-MM-DD');
+  IF NOT EXISTS (SELECT 1 FROM glidepath_budgets WHERE name = day) THEN
+    SELECT * INTO t FROM glidepath_tenants WHERE name = p_tenant;
+    IF NOT FOUND THEN RETURN NULL; END IF;
+    INSERT INTO glidepath_budgets(name, max_tokens, max_money, max_runs) VALUES
+      (month, t.month_tokens, t.month_money, t.month_runs), (day, t.day_tokens, t.day_money, t.day_runs)
+      ON CONFLICT (name) DO NOTHING;
+  END IF;
+  RETURN line || month || day;
+END $$;
+"""
+
+_ADMIT = """
+CREATE OR REPLACE FUNCTION glidepath_admit(p_session text, p_agent text, p_tenant text, p_task text, p_at timestamptz)
+RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  line text[]; b glidepath_budgets; n text; now_ float8 := extract(epoch FROM clock_timestamp())::float8;
+BEGIN
+  IF EXISTS (SELECT 1 FROM glidepath_fleet_runs WHERE session = p_session) THEN RETURN 'known'; END IF;
+  line := glidepath_line(p_tenant, p_at);
+  IF line IS NULL THEN RETURN 'tenant'; END IF;
+  FOREACH n IN ARRAY line LOOP
+    SELECT * INTO b FROM glidepath_budgets WHERE name = n FOR UPDATE;
+    IF b.runs >= b.max_runs THEN RETURN n || ': all ' || b.max_runs || ' runs are used'; END IF;
+    IF b.firm_tokens >= b.max_tokens THEN RETURN n || ': all ' || b.max_tokens || ' tokens are used'; END IF;
+    IF b.firm_money >= b.max_money THEN
+      RETURN n || ': all $' || trim_scale(b.max_money / 1000000000000.0) || ' are used';
+    END IF;
+  END LOOP;
+  INSERT INTO glidepath_fleet_runs(session, agent, tenant, submitted) VALUES(p_session, p_agent, p_tenant, now_)
+    ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN RETURN 'known'; END IF;
+  UPDATE glidepath_budgets SET runs = runs + 1 WHERE name = ANY(line);
+  INSERT INTO glidepath_sessions(id, updated, summary) VALUES(p_session, now_, convert_to(json_build_object(
+    'state', 'queued', 'outcome', NULL, 'run_id', '', 'agent', p_agent, 'model', '', 'task', p_task, 'iterations', 0,
+    'messages', 0, 'tokens', 0, 'cost', NULL, 'parent', NULL)::text, 'UTF8')) ON CONFLICT (id) DO NOTHING;
+  IF NOT FOUND THEN RETURN 'session'; END IF;
+  RETURN '';
+END $$;
+"""
+
+_OPEN = """
+CREATE OR REPLACE FUNCTION glidepath_open(p_session text, p_leg bigint, p_worker text) RETURNS boolean
+LANGUAGE sql AS $$
+  UPDATE glidepath_fleet_runs SET leg = p_leg, worker = p_worker WHERE session = p_session AND leg <= p_leg
+  RETURNING true
+$$;
+"""
+
+# asked: what the next call may cost; least: what is worth a call; landing, flight: what is kept back and in the air now
+_DRAW = """
+CREATE OR REPLACE FUNCTION glidepath_draw(
+  p_session text, p_leg bigint, p_at timestamptz, p_spent_tokens bigint, p_spent_money bigint,
+  p_landing_tokens bigint, p_landing_money bigint, p_flight_tokens bigint, p_flight_money bigint,
+  p_asked_tokens bigint, p_asked_money bigint, p_least_tokens bigint, p_least_money bigint,
+  p_spare_tokens bigint, p_spare_money bigint,
+  OUT verdict text, OUT tokens bigint, OUT money bigint, OUT ahead_tokens bigint, OUT ahead_money bigint,
+  OUT tight text, OUT resource text, OUT most bigint, OUT used bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+  r glidepath_fleet_runs; b glidepath_budgets; n text; line_ text[];
+  spent_t bigint; spent_m bigint; firm_t bigint; firm_m bigint; hold_t bigint; hold_m bigint;
+  now_t bigint; now_m bigint; alone_t bigint; alone_m bigint; least_ok boolean; alone_least boolean; room bigint;
+BEGIN
+  SELECT * INTO r FROM glidepath_fleet_runs f WHERE f.session = p_session FOR UPDATE;
+  IF NOT FOUND OR r.leg <> p_leg THEN verdict := 'fenced'; RETURN; END IF;
+  line_ := r.line;
+  IF p_flight_tokens = 0 AND p_flight_money = 0 THEN line_ := coalesce(glidepath_line(r.tenant, p_at), r.line); END IF;
+  IF line_ <> r.line THEN  -- another day: what was not spent goes back to the old one
+    spent_t := p_spent_tokens - r.base_tokens; spent_m := p_spent_money - r.base_money;
+    FOREACH n IN ARRAY r.line LOOP
+      UPDATE glidepath_budgets g SET tokens = g.tokens + spent_t - r.tokens, money = g.money + spent_m - r.money,
+        firm_tokens = g.firm_tokens + spent_t - r.firm_tokens, firm_money = g.firm_money + spent_m - r.firm_money
+      WHERE g.name = n;
+    END LOOP;
+    r.base_tokens := p_spent_tokens; r.base_money := p_spent_money; r.line := line_;
+    r.tokens := 0; r.money := 0; r.firm_tokens := 0; r.firm_money := 0;
+  END IF;
+  spent_t := p_spent_tokens - r.base_tokens; spent_m := p_spent_money - r.base_money;
+  firm_t := spent_t + p_landing_tokens; firm_m := spent_m + p_landing_money;
+  hold_t := firm_t + p_flight_tokens; hold_m := firm_m + p_flight_money;
+  FOREACH n IN ARRAY line_ LOOP
+    SELECT * INTO b FROM glidepath_budgets g WHERE g.name = n FOR UPDATE;
+    IF b.max_tokens IS NOT NULL THEN
+      now_t := least(now_t, b.max_tokens - b.tokens + r.tokens - hold_t);
+      room := b.max_tokens - b.firm_tokens + r.firm_tokens - hold_t;
+      IF alone_t IS NULL OR room < alone_t THEN
+        alone_t := room;
+        IF room < p_least_tokens THEN
+          tight := n; resource := 'tokens'; most := b.max_tokens; used := b.firm_tokens;
+        END IF;
+      END IF;
+    END IF;
+    IF b.max_money IS NOT NULL THEN
+      now_m := least(now_m, b.max_money - b.money + r.money - hold_m);
+      room := b.max_money - b.firm_money + r.firm_money - hold_m;
+      IF alone_m IS NULL OR room < alone_m THEN
+        alone_m := room;
+        IF room < p_least_money THEN
+          tight := n; resource := 'money'; most := b.max_money; used := b.firm_money;
+        END IF;
+      END IF;
+    END IF;
+  END LOOP;
+  least_ok := coalesce(p_least_tokens <= now_t, true) AND coalesce(p_least_money <= now_m, true);
+  alone_least := coalesce(p_least_tokens <= alone_t, true) AND coalesce(p_least_money <= alone_m, true);
+  IF coalesce(p_asked_tokens <= now_t, true) AND coalesce(p_asked_money <= now_m, true) THEN
+    verdict := 'granted';
+    tokens := hold_t + p_asked_tokens + least(p_spare_tokens, coalesce((now_t - p_asked_tokens) / 64, p_spare_tokens));
+    money := hold_m + p_asked_money + least(p_spare_money, coalesce((now_m - p_asked_money) / 64, p_spare_money));
+  ELSIF coalesce(p_asked_tokens <= alone_t, true) AND coalesce(p_asked_money <= alone_m, true) THEN
+    verdict := 'wait';
+  ELSIF least_ok THEN
+    verdict := 'granted';
+    tokens := hold_t + least(p_asked_tokens, now_t); money := hold_m + least(p_asked_money, now_m);
+  ELSIF alone_least THEN
+    verdict := 'wait';
+  ELSE
+    verdict := 'refused';
+  END IF;
+  IF verdict <> 'granted' THEN  -- whoever waits holds nothing that it does not need
+    tokens := greatest(spent_t, least(r.tokens, hold_t)); money := greatest(spent_m, least(r.money, hold_m));
+  ELSE
+    tight := NULL;
+  END IF;
+  firm_t := least(firm_t, tokens); firm_m := least(firm_m, money);
+  FOREACH n IN ARRAY line_ LOOP
+    UPDATE glidepath_budgets g SET tokens = g.tokens + tokens - r.tokens, money = g.money + money - r.money,
+      firm_tokens = g.firm_tokens + firm_t - r.firm_tokens, firm_money = g.firm_money + firm_m - r.firm_money
+    WHERE g.name = n;
+  END LOOP;
+  UPDATE glidepath_fleet_runs f SET line = line_, base_tokens = r.base_tokens, base_money = r.base_money,
+    tokens = glidepath_draw.tokens, money = glidepath_draw.money, firm_tokens = firm_t, firm_money = firm_m
+  WHERE f.session = p_session;
+  ahead_tokens := greatest(0, alone_t + hold_t - tokens); ahead_money := greatest(0, alone_m + hold_m - money);
+  tokens := tokens + r.base_tokens; money := money + r.base_money;
+END $$;
+"""
+
+_CLOSE = """
+CREATE OR REPLACE FUNCTION glidepath_close(
+  p_session text, p_leg bigint, p_spent_tokens bigint, p_spent_money bigint, p_outcome text, p_error text)
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  r glidepath_fleet_runs; n text; spent_t bigint; spent_m bigint;
+BEGIN
+  SELECT * INTO r FROM glidepath_fleet_runs WHERE session = p_session FOR UPDATE;
+  IF NOT FOUND OR r.leg <> p_leg THEN RETURN false; END IF;
+  spent_t := greatest(0, p_spent_tokens - r.base_tokens); spent_m := greatest(0, p_spent_money - r.base_money);
+  IF r.line = '{}' THEN spent_t := 0; spent_m := 0; END IF;
+  FOREACH n IN ARRAY r.line LOOP
+    UPDATE glidepath_budgets SET tokens = tokens + spent_t - r.tokens, money = money + spent_m - r.money,
+      firm_tokens = firm_tokens + spent_t - r.firm_tokens, firm_money = firm_money + spent_m - r.firm_money
+    WHERE name = n;
+  END LOOP;
+  UPDATE glidepath_fleet_runs SET tokens = spent_t, money = spent_m, firm_tokens = spent_t, firm_money = spent_m,
+    outcome = p_outcome, error = p_error,
+    ended = CASE WHEN p_outcome IS NULL THEN NULL ELSE extract(epoch FROM clock_timestamp())::float8 END
+  WHERE session = p_session;
+  RETURN true;
+END $$;
+"""
+
+# The next free slot is taken at once, and whoever has it waits for it: first come, first served, and no polling.
+_SLOT = """
+CREATE OR REPLACE FUNCTION glidepath_slot(p_model text, p_tokens bigint) RETURNS float8 LANGUAGE plpgsql AS $$
+DECLARE
+  r glidepath_rates; now_ float8; wait float8 := 0; at_ float8;
+BEGIN
+  SELECT * INTO r FROM glidepath_rates WHERE model = p_model FOR UPDATE;
+  IF NOT FOUND THEN RETURN 0; END IF;
+  now_ := extract(epoch FROM clock_timestamp())::float8;
+  IF r.requests IS NOT NULL THEN
+    at_ := greatest(r.next_request, now_);
+    wait := at_ - (r.burst - 1) * r.per / r.requests - now_;
+    r.next_request := at_ + r.per / r.requests;
+  END IF;
+  IF r.tokens IS NOT NULL THEN
+    at_ := greatest(r.next_tokens, now_);
+    wait := greatest(wait, at_ - now_);
+    r.next_tokens := at_ + p_tokens * r.per / r.tokens;
+  END IF;
+  UPDATE glidepath_rates SET next_request = r.next_request, next_tokens = r.next_tokens WHERE model = p_model;
+  RETURN greatest(0, wait);
+END $$;
+"""
+
+SCHEMA = (_TABLES, _LINE, _ADMIT, _OPEN, _DRAW, _CLOSE, _SLOT)

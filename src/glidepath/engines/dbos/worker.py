@@ -1,0 +1,222 @@
+"""A worker: takes runs from the queues of its agents, flies them, and goes on with those of workers that died.
+
+DBOS gives each run to one worker at a time. What was done in a run is in its journal and nowhere else: the workflow is
+one call of `Agent.run` or `Agent.resume`, and has no steps of its own (docs/adr/0010-one-truth.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from glidepath.agent.limits import checked_int, checked_seconds
+from glidepath.engines.dbos.agents import find_agents
+from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, quiet
+from glidepath.engines.dbos.flight import Flight
+from glidepath.engines.dbos.ledger import FleetLedger
+from glidepath.engines.dbos.needs import needed
+from glidepath.engines.dbos.store import FleetStore
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.sessions.owner import LEASE, alive, this_owner
+
+__all__ = ["Worker"]
+
+_log = logging.getLogger("glidepath")
+BEATS = 4  # heartbeats in a lease
+LAUNCH = 30.0  # seconds for DBOS to make its tables and start, in which nothing is heard of a worker
+MOST_RECOVERIES = 20  # a run that took so many workers down with it is not tried again
+
+
+class Worker:
+    """Flies the runs that are submitted for its agents: `await Worker(dsn, agents={...}).serve()`.
+
+    `agents` maps names to an `Agent`, a `LoopConfig`, a function that makes one, or "module:attribute". `concurrency`
+    is how many runs of each agent it flies at a time; `lease` how many seconds it may be silent before others take
+    its runs; `poll` how often it looks for work. One worker for a process. Needs the extra `glidepath[dbos]`.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        agents: Mapping[str, Any],
+        concurrency: int = 8,
+        lease: float = LEASE,
+        poll: float = 0.5,
+        drain: float = 20.0,
+        connections: int = 8,
+        ledger: FleetLedger | None = None,
+    ) -> None:
+        for field, number in (("concurrency", concurrency), ("connections", connections)):
+            if number is None:
+                raise ConfigurationError(f"{field} must be a whole number, not None")
+            checked_int(field, number)
+        for field, seconds in (("lease", lease), ("poll", poll)):
+            if seconds is None:
+                raise ConfigurationError(f"{field} must be a number of seconds, not None")
+            checked_seconds(field, seconds)
+        if isinstance(drain, bool) or not isinstance(drain, int | float) or not 0 <= drain < math.inf:
+            raise ConfigurationError(f"drain must be a number of seconds of at least 0; got {drain!r}")
+        self.ledger = ledger or FleetLedger(dsn, connections=max(2, connections // 2))
+        self.store = FleetStore(dsn, lease=lease, max_connections=connections)
+        self.agents = find_agents(agents, self.store)
+        self.rated: frozenset[str] = frozenset()
+        self.id = ""
+        self.flights: dict[str, Flight] = {}
+        self._concurrency = concurrency
+        self._lease = lease
+        self._poll = poll
+        self._drain = drain
+        self._connections = connections
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._started = asyncio.Event()
+
+    # --- from outside -----------------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Work until `stop` is called. Raises `ConfigurationError`, or `StoreError` when the database is not there."""
+        dbos = needed("dbos")
+        with ExitStack() as stack:
+            stack.enter_context(alone(needed("dbos._dbos")))
+            stack.enter_context(quiet())
+            try:
+                await self._prepare()
+                while not self._stop.is_set():
+                    await self._live(dbos)
+            finally:
+                await self.ledger.close()
+                await self.store.close()
+
+    def stop(self, *, now: bool = False) -> None:
+        """Take no more runs and end. Those in flight have `drain` seconds, or none; then others go on with them."""
+        self._stop.set()
+        if now:
+            self._hurry.set()
+
+    async def started(self) -> None:
+        """Return when the worker takes runs."""
+        await self._started.wait()
+
+    async def _prepare(self) -> None:
+        with suppress(StoreError):  # makes the tables of the store
+            await self.store.load("")
+        await self.ledger.check()
+
+    # --- one life: from the first heartbeat until it is stopped, or taken for dead --------------------------------
+
+    async def _live(self, dbos: Any) -> None:
+        self.id = this_owner()
+        await self.ledger.enlist(self.id, self._lease + LAUNCH, sorted(self.agents))
+        lost = False
+        try:
+            await self._launch(dbos)
+            self._started.set()
+            lost = await self._beat_until_stopped(dbos)
+            if not lost:
+                await self._come_down()
+        finally:
+            await self._quit(dbos, lost=lost)
+
+    async def _launch(self, dbos: Any) -> None:
+        config = {
+            "name": APPLICATION,
+            "system_database_url": self.ledger.dsn,
+            "application_version": VERSION,
+            "executor_id": self.id,
+            "sys_db_pool_size": 3,
+            "use_listen_notify": False,
+            "log_level": "INFO",
+        }
+        dbos.DBOS(config=config)
+        dbos.DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MOST_RECOVERIES)(self._workflow())
+        queues = [f"{QUEUE}{name}" for name in self.agents]
+        dbos.DBOS.listen_queues(queues)
+        dbos.DBOS.launch()  # here, not in a thread: the loop it is called from is the one that flies
+        for queue in queues:
+            await asyncio.to_thread(self._register, dbos, queue)
+
+    def _register(self, dbos: Any, queue: str) -> None:
+        dbos.DBOS.register_queue(
+            queue, worker_concurrency=self._concurrency, polling_interval_sec=self._poll, on_conflict="always_update"
+        )
+
+    def _workflow(self) -> Any:
+        async def fly(session: str, agent: str, task: str) -> str:
+            flight = Flight(self, session, agent, task)
+            self.flights[session] = flight
+            try:
+                return await flight.fly()
+            finally:
+                if self.flights.get(session) is flight:
+                    del self.flights[session]
+
+        return fly
+
+    async def _beat_until_stopped(self, dbos: Any) -> bool:
+        """Renew the lease, and take over from those who did not. True when this worker itself was given up."""
+        loop = asyncio.get_running_loop()
+        heard, patience = loop.time(), 0.0
+        while not self._stop.is_set():
+            try:
+                known, late, others, self.rated = await self.ledger.beat(self.id, self._lease)
+                now = loop.time()
+                if now - heard > self._lease:  # nobody could be heard: wait until everybody could
+                    patience = now + 2 * self._lease
+                heard = now
+                if not known:
+                    _log.warning("worker %s was silent for too long: its runs are flown by others", self.id)
+                    return True
+                dead = [one for one in others if not alive(one)]
+                if dead or (late and now >= patience):
+                    await self._take_over(dbos, late if now >= patience else [], dead)
+            except StoreError as error:
+                _log.warning("worker %s: %s", self.id, error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), self._lease / BEATS)
+        return False
+
+    async def _take_over(self, dbos: Any, late: list[str], dead: list[str]) -> None:
+        """Put the runs of these workers back into their queues; forget the workers only after that."""
+        await asyncio.to_thread(dbos.DBOS._recover_pending_workflows, [*late, *dead])  # noqa: SLF001 - see the ADR
+        await self.ledger.dismiss(late, late=True)
+        await self.ledger.dismiss(dead, late=False)
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    async def _come_down(self) -> None:
+        """Let the runs in flight end, for a while."""
+        deadline = asyncio.get_running_loop().time() + self._drain
+        while self.flights and not self._hurry.is_set():
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), min(left, 0.1))
+            with suppress(StoreError):
+                await self.ledger.beat(self.id, self._lease)
+
+    async def _quit(self, dbos: Any, *, lost: bool) -> None:
+        """Hand over what is still in flight, and take DBOS down."""
+        flights = list(self.flights.values())
+        for flight in flights:
+            flight.hand_over()
+        if flights:
+            await asyncio.wait([asyncio.ensure_future(flight.done.wait()) for flight in flights], timeout=10)
+        instance = getattr(needed("dbos._dbos"), "_dbos_global_instance", None)
+        if instance is None:
+            return
+        try:
+            if not lost and instance._launched:  # noqa: SLF001
+                with suppress(Exception):  # whoever finds our lease to be over does it, else
+                    await asyncio.wait_for(
+                        asyncio.to_thread(dbos.DBOS._recover_pending_workflows, [self.id]),  # noqa: SLF001
+                        self._lease,
+                    )
+                    await self.ledger.dismiss([self.id], late=False)
+        finally:
+            await asyncio.to_thread(dbos.DBOS.destroy, destroy_registry=True)
