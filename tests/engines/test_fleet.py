@@ -119,6 +119,10 @@ def test_two_workers_never_own_one_run(tmp_path):
         with Crew(address, tmp_path, pause=0.1, lease=1) as crew:
             crew.start(1)
             async with Fleet(address) as fleet:
+
+                async def both_at_work():
+                    return len(await fleet.workers()) == 2
+
                 await until(crew.ready)
                 sessions = [await fleet.submit("stepper", "go") for _ in range(3)]
                 await until(lambda: len(crew.sent()) >= 3)
@@ -129,7 +133,8 @@ def test_two_workers_never_own_one_run(tmp_path):
                 stalled.send_signal(signal.SIGCONT)
                 again = await fleet.submit("stepper", "go")
                 await fleet.wait(again, 30)
-                await until(lambda: crew.ready() == 3)  # it noticed, and works again under another name
+                await until(lambda: "was silent for too long" in crew.log.read_text())
+                await until(both_at_work)  # it noticed, and works again under another name
                 heads = await fetch(address, "SELECT head FROM glidepath_sessions ORDER BY id")
                 await asyncio.sleep(0.5)  # real time: what it would write, it would write now
                 assert heads == await fetch(address, "SELECT head FROM glidepath_sessions ORDER BY id")
