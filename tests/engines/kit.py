@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -13,6 +14,9 @@ from pathlib import Path
 
 import asyncpg
 from tests.crash.postgres import dsn
+
+from glidepath.cli import main
+from glidepath.cli.world import World
 
 HERE = Path(__file__).resolve().parent
 
@@ -62,10 +66,11 @@ class Crew:
                 self.workers.append(subprocess.Popen(command, stderr=log, stdout=log, env=self.environment, cwd=HERE))
 
     def command(self, *argv):
-        command = [sys.executable, "-m", "glidepath.cli", *argv]
-        return subprocess.run(
-            command, capture_output=True, text=True, env=self.environment, cwd=HERE, timeout=60, check=False
-        )
+        """What a command says and answers, in this process."""
+        out, err = io.StringIO(), io.StringIO()
+        world = World(environ=self.environment, stdin=io.StringIO(), stdout=out, stderr=err, folder=HERE)
+        code = main(argv, world)
+        return subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
 
     def kill(self, worker):
         worker.send_signal(signal.SIGKILL)

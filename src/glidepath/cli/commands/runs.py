@@ -81,10 +81,16 @@ async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -
     for entry in await list_runs(store, children=options.children):
         known = entry.summary
         when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
-        how = known.get("outcome") or ("running" if entry.owner and entry.expires > time.time() else "interrupted")
+        how = known.get("outcome") or _standing(entry)
         task = " ".join(str(known.get("task", "")).split())[:_SHOWN]
         world.stdout.write(f"{entry.session_id}  {when}  {how:<11}  {known.get('iterations', 0):>3} turns  {task}\n")
     return 0
+
+
+def _standing(entry: Any) -> str:
+    if entry.summary.get("state") == "queued":
+        return "queued"
+    return "running" if entry.owner and entry.expires > time.time() else "interrupted"
 
 
 async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
