@@ -19,6 +19,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "api"
 MODULES = (
     "glidepath",
     "glidepath.constraints",
+    "glidepath.engines.dbos",
     "glidepath.errors",
     "glidepath.events",
     "glidepath.guards",

@@ -1,7 +1,7 @@
 """A worker: takes runs from the queues of its agents, flies them, and goes on with those of workers that died.
 
 DBOS gives each run to one worker at a time. What was done in a run is in its journal and nowhere else: the workflow is
-one call of `Agent.run` or `Agent.resume`, and has no steps of its own (docs/adr/0010-one-truth.md).
+one call of `Agent.run` or `Agent.resume`, and has no steps of its own (docs/adr/0007-one-truth.md).
 """
 
 from __future__ import annotations
