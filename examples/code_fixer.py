@@ -35,7 +35,11 @@ def checks_of(folder: Path):
         process = await asyncio.create_subprocess_exec(
             sys.executable, "check.py", cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
-        output, _ = await process.communicate()
+        try:
+            output, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()  # the run was stopped, so is what it started
         return output.decode().strip().splitlines()[-1]
 
     return run_checks

@@ -44,9 +44,12 @@ class FolderStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        with (self.folder / "lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # given back when the file is closed, also by a crash
-            yield
+        try:
+            with (self.folder / "lock").open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # given back when the file is closed, also by a crash
+                yield
+        except OSError as error:  # a full disk, a name that is too long: a store raises StoreError and nothing else
+            raise StoreError(f"{self.folder}: {error}", kind="unavailable") from error
 
     def home(self, session_id: str) -> Path:
         return self.folder / ("s-" + quote(session_id, safe=""))  # an id may hold anything, a file name may not

@@ -63,7 +63,7 @@ async def answer(question: str, customer: str) -> AsyncIterator[str]:
 
 
 @app.get("/ask")
-async def ask(question: str, customer: str) -> StreamingResponse:
+async def ask(question: str, customer: str) -> StreamingResponse:  # who asks: from your log-in, not from the address
     return StreamingResponse(answer(question, customer), media_type="text/event-stream")
 
 

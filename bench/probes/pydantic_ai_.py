@@ -1,6 +1,7 @@
 """Pydantic AI. Limits: UsageLimits; a usage object is shared between runs as its page on delegation shows."""
 
 import asyncio
+from decimal import Decimal
 from importlib.metadata import version
 
 import common
@@ -49,6 +50,14 @@ def tokens():
     )
 
 
+def unpriced():
+    """A limit of one cent, and a model whose price nobody knows."""
+    counter = Counter()
+    agent = agent_of(counter)
+    limits = UsageLimits(cost_limit=Decimal("0.01"))
+    return common.seen(counter, lambda: agent.run_sync(PROMPT, usage_limits=limits).output)
+
+
 def shared():
     counter = Counter()
     agent = agent_of(counter)
@@ -80,4 +89,11 @@ def child():
 
 
 if __name__ == "__main__":
-    common.report(version("pydantic-ai-slim"), turns=turns(), tokens=tokens(), shared=shared(), child=child())
+    common.report(
+        version("pydantic-ai-slim"),
+        turns=turns(),
+        tokens=tokens(),
+        shared=shared(),
+        child=child(),
+        unpriced=unpriced(),
+    )

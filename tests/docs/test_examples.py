@@ -11,6 +11,7 @@ pytest.register_assert_rewrite("glidepath.conformance.stores")
 
 from glidepath import LoopOutcome  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
+from glidepath.errors import StoreError  # noqa: E402
 from glidepath.events import RunEnded  # noqa: E402
 from glidepath.testing import ScriptedModel, VirtualClock, hang  # noqa: E402
 
@@ -38,6 +39,15 @@ class TestFolderStore(SessionStoreContract):
 
     def again(self, store):
         return self.store(self.path, lease=self.lease)
+
+
+def test_whatever_the_disk_says_the_store_raises_its_own_error(tmp_path):
+    store = example("custom_store").FolderStore(tmp_path)
+    for act in (lambda: store.claim("x" * 5_000, "me"), lambda: store.load("nul\0")):
+        with pytest.raises(StoreError):
+            asyncio.run(act())
+    assert asyncio.run(store.claim("../../outside", "me")).head == 0
+    assert [path.parent for path in tmp_path.rglob("entry.json")] == [tmp_path / "s-..%2F..%2Foutside"]
 
 
 def events_of(lines):
