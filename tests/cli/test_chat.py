@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from textual import events
 
 from glidepath.cli.chat.app import ChatApp
 from glidepath.cli.chat.talk import COMMANDS, Talk
@@ -236,3 +237,48 @@ def test_a_conversation_with_a_store_goes_on_through_a_decision(tmp_path):
     assert [message.text for message in here.session.messages if message.role == "user"] == ["what is here?", "run it"]
     assert here.session.messages[-1].text == "It says: from the shell"
     assert "stays as it is" in here.command("/compact")
+
+
+def test_lines_that_are_typed_faster_than_they_are_read_stay_apart(tmp_path):
+    async def script(app, pilot):
+        for sign in "/tols\r/status\r":
+            app.post_message(events.Key("enter", sign) if sign == "\r" else events.Key(sign, sign))
+        for _ in range(200):
+            await pilot.pause(0.01)
+            if "tokens" in shown(app):
+                break
+        assert "There is no /tols." in shown(app)
+        assert "> /status" in shown(app)
+        assert app.query_one("#prompt").value == ""
+
+    play(tmp_path, script)
+
+
+def test_a_paste_of_many_lines_is_sent_whole(tmp_path):
+    async def script(app, pilot):
+        await pilot.press("a", "b")
+        app.post_message(events.Paste("one\r\ntwo\nthree\n"))
+        await pilot.pause()
+        await pilot.press("enter")
+        for _ in range(200):
+            await pilot.pause(0.01)
+            if not app.talk.busy and users(app):
+                break
+        assert users(app) == ["abone\ntwo\nthree"]
+
+    play(tmp_path, script)
+
+
+def test_a_paste_replaces_what_is_marked(tmp_path):
+    async def script(app, pilot):
+        prompt = app.query_one("#prompt")
+        prompt.value = "old"
+        prompt.select_all()
+        app.post_message(events.Paste("new\nlines"))
+        await pilot.pause()
+        assert prompt.text() == "new\nlines"
+        app.post_message(events.Paste(""))
+        await pilot.pause()
+        assert prompt.text() == "new\nlines"
+
+    play(tmp_path, script)

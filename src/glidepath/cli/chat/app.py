@@ -17,6 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Markdown, Static
 
 from glidepath.cli.approval import question
+from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.screens import ending
 from glidepath.cli.status import arguments_line, clip, closing_line, status_line
@@ -79,7 +80,7 @@ class ChatApp(App[int]):
         """The log, the status line, the prompt."""
         yield VerticalScroll(id="log")
         yield Static("", id="status", markup=False)
-        yield Input(placeholder="Message, or /help", id="prompt", select_on_focus=False)
+        yield Prompt(placeholder="Message, or /help", id="prompt", select_on_focus=False)
 
     async def on_mount(self) -> None:
         """Say hello, and listen to signals."""
@@ -129,8 +130,7 @@ class ChatApp(App[int]):
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """A line was typed: an answer to a question, a command, or something to say."""
-        text = event.value.strip()
-        event.input.value = ""
+        text = event.value
         self._leaving = False
         self._pane.anchor()  # whoever says something wants to see the answer
         if self._asked is not None and not self._asked.done():

@@ -1,0 +1,39 @@
+"""The line one types into."""
+
+from __future__ import annotations
+
+from textual import events as keys
+from textual.widgets import Input
+
+__all__ = ["Prompt"]
+
+_BREAK = "\u23ce"  # stands for the end of a line, so that a paste of many lines fits into one
+
+
+class Prompt(Input):
+    """An input whose line is taken as it is when Enter is pressed, and that keeps every line of a paste."""
+
+    def text(self) -> str:
+        """What was typed, with its line breaks."""
+        return self.value.replace(_BREAK, "\n").strip()
+
+    async def _on_key(self, event: keys.Key) -> None:
+        # Textual passes Enter around before it acts on it; what is typed meanwhile would still get into the line.
+        if event.key != "enter":
+            return  # Input's own handler is called next
+        event.stop()
+        event.prevent_default()
+        text, self.value = self.text(), ""
+        self.post_message(self.Submitted(self, text))
+
+    def _on_paste(self, event: keys.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        lines = _BREAK.join(event.text.strip("\r\n").splitlines())
+        if not lines:
+            return
+        selection = self.selection
+        if selection.is_empty:
+            self.insert_text_at_cursor(lines)
+        else:
+            self.replace(lines, *selection)
