@@ -7,7 +7,7 @@ import anthropic
 import openai
 import pytest
 
-from glidepath import Agent, Limits, tool
+from glidepath import Agent, Limits, ProtocolPolicy, tool
 from glidepath.errors import RejectedError, TransientError
 from glidepath.messages import (
     AssistantMessage,
@@ -642,3 +642,37 @@ def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open(dialect)
             await client.close()
 
     run(ask)
+
+
+class Repaired(ProtocolPolicy):
+    def normalize_tool_calls(self, calls, _tool_names):
+        return [ToolCall(call.id, "search", call.arguments) for call in calls]
+
+
+@every
+def test_a_result_answers_the_call_under_the_name_it_was_called_by(dialect):
+    """A policy may repair an alias. The reply in the history keeps what was said, so its answer must name that."""
+
+    @tool
+    async def search(q: str) -> str:
+        """Search."""
+        return f"found {q}"
+
+    async def two_turns():
+        answers = [
+            Answer([*dialect.calls(("id_1", "Search_Web", '{"q": "x"}')), *dialect.end("tools")]),
+            Answer([*dialect.text("Done."), *dialect.end()]),
+        ]
+        async with Wire(answers) as wire:
+            model = dialect.model(wire.url)
+            agent = Agent(model=model, tools=[search], protocol_policy=Repaired(), limits=Limits(max_iterations=3))
+            result = await agent.run("go")
+            await model.aclose()
+            return result, wire.requests[1].body
+
+    result, body = run(two_turns)
+    assert result.text == "Done."
+    sent = json.dumps(body.get("messages") or body.get("input") or body["contents"])
+    assert "found x" in sent
+    assert '"name": "search"' not in sent
+    assert '"name": "Search_Web"' in sent

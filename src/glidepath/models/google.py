@@ -271,11 +271,14 @@ def _thinking(effort: str, *, leveled: bool) -> dict[str, Any]:
 def _contents(transcript: Sequence[Message], *, leveled: bool) -> list[dict[str, Any]]:
     """The turns: neighbors of one role are one, so that results stand together next to their calls."""
     turns: list[dict[str, Any]] = []
+    called: dict[str, str] = {}
     for message in transcript:
         if isinstance(message, AssistantMessage):
             role, parts = "model", _written(message, leveled=leveled)
+            called.update({call.id: call.name for call in message.tool_calls})
         elif isinstance(message, ToolResultMessage):
-            role, parts = "user", _result(message)
+            # The tool may have been run under a name that was repaired; the answer goes to the name that was called.
+            role, parts = "user", _result(message, called.get(message.call_id, message.tool_name))
         elif isinstance(message, UserMessage):
             role, parts = "user", _parts(message.content)
         else:
@@ -322,9 +325,9 @@ def _call(call: Any) -> dict[str, Any]:
     return made if _OURS.match(call.id) else {"id": call.id, **made}
 
 
-def _result(message: ToolResultMessage) -> list[dict[str, Any]]:
+def _result(message: ToolResultMessage, name: str) -> list[dict[str, Any]]:
     made: dict[str, Any] = {
-        "name": message.tool_name,
+        "name": name,
         "response": {"error" if message.is_error else "output": message.text},
     }
     if not _OURS.match(message.call_id):
