@@ -61,6 +61,11 @@ class Wire:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def left(self) -> None:
+        """Wait until every connection is closed by the other side; a test that waits in vain runs out of time."""
+        while self.connections:
+            await asyncio.sleep(0.005)
+
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._connection(reader, writer), name="wire-server")
         self._tasks.add(task)
