@@ -239,6 +239,39 @@ def test_a_conversation_with_a_store_goes_on_through_a_decision(tmp_path):
     assert "stays as it is" in here.command("/compact")
 
 
+def test_a_conversation_in_the_store_is_gone_on_with(tmp_path):
+    before = talk(tmp_path, "hello", "--store", "talk.db")
+
+    async def first():
+        await before.turn("who are you?", ignore, ignore)
+        await before.agent.config.store.close()
+
+    asyncio.run(first())
+
+    async def script(app, pilot):
+        await say(app, pilot, "/resume")
+        assert before.session.id in shown(app)
+        assert "who are you?" in shown(app)
+        await say(app, pilot, "/resume session_x")
+        assert "there is no session 'session_x'" in shown(app)
+        await say(app, pilot, f"/resume {before.session.id}")
+        assert "goes on: 2 messages." in shown(app)
+        assert "Hello from the script." in shown(app)
+        await say(app, pilot, "go on")
+        assert users(app) == ["who are you?", "go on"]
+        await app.talk.agent.config.store.close()
+
+    play(tmp_path, script, "hello", "--store", "talk.db")
+
+
+def test_without_a_store_there_is_nothing_to_resume(tmp_path):
+    assert "--store" in asyncio.run(talk(tmp_path).resume(""))
+
+
+async def ignore(*_):
+    pass
+
+
 def test_lines_that_are_typed_faster_than_they_are_read_stay_apart(tmp_path):
     async def script(app, pilot):
         for sign in "/tols\r/status\r":

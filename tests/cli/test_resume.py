@@ -41,7 +41,35 @@ def test_a_run_that_is_done_says_nothing_about_resuming(tmp_path):
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_resume_needs_a_store_and_a_session_that_is_in_it(tmp_path):
+def test_the_default_store_is_a_file_in_the_users_data_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    argv = ["--model", "python:flights:endless", "--tools", "list", "--landing", "force"]
+    ran = glidepath("run", "go", *argv, "--store", "default", "--max-turns", "2", folder=tmp_path)
+    assert ran.code == 3
+    kept = tmp_path / "data" / "glidepath"
+    assert (kept / "sessions.db").is_file()
+    assert kept.stat().st_mode & 0o077 == 0, "what was said is nobody else's"
+    assert "--store" not in last_line(ran)
+    again = glidepath(*last_line(ran), "--landing", "force", "--max-turns", "6", folder=tmp_path)
+    assert (again.code, again.out) == (3, "Landed.\n")
+    listed = glidepath("runs", "list", folder=tmp_path)
+    assert listed.code == 0
+    assert last_line(ran)[1] in listed.out
+
+
+def test_what_runs_shows_cannot_steer_the_terminal(tmp_path):
+    task = "do \x1b[2J\x1b]0;title\x07 it"
+    argv = ["--store", "runs.db", "--model", "python:flights:steers"]
+    assert glidepath("run", task, *argv, folder=tmp_path).code == 0
+    listed = glidepath("runs", "list", "--store", "runs.db", folder=tmp_path).out
+    shown = glidepath("runs", "show", listed.split()[0], "--store", "runs.db", folder=tmp_path).out
+    assert "before " in shown
+    assert "\x1b" not in listed + shown
+    assert "\x07" not in listed + shown
+
+
+def test_resume_needs_a_store_and_a_session_that_is_in_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert "--store" in glidepath("resume", "session_1", "--model", "python:flights:hello", folder=tmp_path).err
     ran = glidepath("resume", "session_1", "--model", "python:flights:hello", "--store", "runs.db", folder=tmp_path)
     assert ran.code == 2

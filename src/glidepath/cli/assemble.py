@@ -9,14 +9,27 @@ from typing import Any
 
 from glidepath.agent import Agent, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
-from glidepath.cli.layers import Settings
+from glidepath.cli.layers import Known, Settings
 from glidepath.cli.settings import SETTINGS
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 from glidepath.guards import GuardrailsConfig
 from glidepath.tools import Tool, closest, tool
 
-__all__ = ["find_object", "make_agent", "make_model", "make_tools", "workspace_folder"]
+__all__ = [
+    "DEFAULT_STORE",
+    "assume_store",
+    "find_object",
+    "make_agent",
+    "make_model",
+    "make_store",
+    "make_tools",
+    "workspace_folder",
+]
+
+
+DEFAULT_STORE = "default"
+"""The name of the store in the user's data folder."""
 
 
 def make_agent(settings: Settings, world: World, *, model: str | None = None) -> Agent:
@@ -146,9 +159,25 @@ def _installed(name: str, world: World) -> Tool:
 
 
 def make_store(name: str, world: World) -> Any:
-    """The store a name stands for: a PostgreSQL address, or the path of an SQLite file."""
+    """The store a name stands for: a PostgreSQL address, the path of an SQLite file, or `default`."""
     from glidepath.sessions import PostgresStore, SqliteStore
 
+    if name == DEFAULT_STORE:
+        return SqliteStore()
     if name.startswith(("postgresql://", "postgres://")):
         return PostgresStore(name)
     return SqliteStore(world.folder / Path(name).expanduser())
+
+
+def assume_store(settings: Settings, what: str) -> str:
+    """The store that is named, else the default one if there is any; raises `ConfigurationError`."""
+    if settings.get("store"):
+        return str(settings["store"])
+    from glidepath.sessions.sqlite import default_file
+
+    if not default_file().exists():
+        raise ConfigurationError(
+            f"{what} needs the store that the run was made with: pass --store PATH (there is no {default_file()})"
+        )
+    settings.known["store"] = Known(DEFAULT_STORE, "default")
+    return DEFAULT_STORE

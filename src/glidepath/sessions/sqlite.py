@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
@@ -54,22 +55,35 @@ _KINDS = {  # SQLite's primary result codes
 }
 
 
+def default_file() -> Path:
+    """Where sessions are kept when nobody says otherwise: in the user's data folder of this platform."""
+    try:
+        import platformdirs
+    except ImportError:
+        raise ConfigurationError(
+            "the user's data folder is found by platformdirs: pip install 'glidepath[cli]', or name a file"
+        ) from None
+    return platformdirs.user_data_path("glidepath") / "sessions.db"
+
+
 class SqliteStore:
     """Keeps journals in one SQLite file, which is made when it is first used.
 
+    Without a `path` it is `sessions.db` in the user's data folder of this platform.
     `busy` is how many seconds to wait for another process's lock before a write fails.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | None = None,
         *,
         lease: float = LEASE,
         busy: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._home = path is None
         try:
-            self.path = os.fspath(path)
+            self.path = os.fspath(default_file() if path is None else path)
         except TypeError:
             raise ConfigurationError(f"SqliteStore takes the path of a file, not {path!r:.100}") from None
         if not isinstance(self.path, str) or not self.path.strip() or "\0" in self.path:
@@ -107,6 +121,8 @@ class SqliteStore:
         import sqlite3
 
         with self._errors():
+            if self._home:
+                Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             connection = sqlite3.connect(
                 self.path, timeout=self._busy, isolation_level=None, check_same_thread=False, cached_statements=64
             )

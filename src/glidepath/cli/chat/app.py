@@ -153,8 +153,9 @@ class ChatApp(App[int]):
             await self._pane.remove_children()
             await self._note(_WELCOME)
             return
+        name, _, rest = line.partition(" ")
         try:
-            await self._note(self.talk.command(line))
+            await self._note(await self.talk.resume(rest.strip()) if name == "/resume" else self.talk.command(line))
         except ConfigurationError as error:
             await self._note(str(error))
         self._draw()

@@ -24,10 +24,13 @@ COMMANDS = {
     "model": "show the model, or change it: /model NAME",
     "tools": "the tools the model may call",
     "compact": "make the conversation shorter for the model",
+    "resume": "go on with a conversation in the store: /resume ID",
     "clear": "begin a new conversation",
     "quit": "leave",
 }
 """Every slash command with its line in /help."""
+
+_LISTED, _ROW = 10, 100
 
 Show = Callable[[Event], Awaitable[None]]
 Decide = Callable[[Sequence[PendingCall]], Awaitable[Mapping[str, Decision]]]
@@ -167,6 +170,31 @@ class Talk:
             return "There is nothing to leave out."
         messages[:] = list(shaped.messages)
         return f"{shaped.dropped} messages left out: about {figure(before)} tokens became {figure(self._size())}."
+
+    async def resume(self, wanted: str) -> str:
+        """Go on with a conversation that the store keeps; without an id, the last ones are listed."""
+        from glidepath.errors import StoreError
+        from glidepath.sessions.archive import list_runs, read_journal
+
+        store = self.agent.config.store
+        if store is None:
+            return "There is no store: leave, and say --store default."
+        if self.busy:
+            return "A turn is in flight: Esc interrupts it."
+        try:
+            if not wanted:
+                entries = [entry for entry in await list_runs(store) if entry.session_id != self.session.id]
+                rows = [f"{entry.session_id}  {entry.summary.get('task', '')}" for entry in entries[:_LISTED]]
+                return "\n".join([clip(row, _ROW) for row in rows] or ["The store has no other conversation."])
+            folded = (await read_journal(store, wanted)).folded
+        except StoreError as error:
+            return str(error)
+        self.session = Session(wanted, messages=folded.messages)
+        if folded.result is not None:
+            self.session.close_run(folded.result)
+        said = [message for message in folded.messages if message.role == "assistant" and message.text]
+        last = f"\n{said[-1].text}" if said else ""
+        return f"{wanted} goes on: {len(folded.messages)} messages.{last}"
 
     def _size(self) -> int:
         size: Callable[[Any], int] = sizer(CharEstimator())

@@ -28,14 +28,12 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Go on; the exit code says how it ended."""
     import asyncio
 
-    from glidepath.cli.assemble import make_agent
+    from glidepath.cli.assemble import assume_store, make_agent
     from glidepath.cli.commands.run import fly, make_screen
     from glidepath.cli.layers import gather
-    from glidepath.errors import ConfigurationError
 
     settings = gather(options, world)
-    if not settings.get("store"):
-        raise ConfigurationError("resume needs the store that the run was made with: pass --store PATH")
+    assume_store(settings, "resume")
     agent = make_agent(settings, world)
     limits = agent.config.limits if any(settings.said(key) for key in settings.known if key[:7] == "limits.") else None
     screen = make_screen(settings, agent, world)

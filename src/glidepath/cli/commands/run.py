@@ -164,7 +164,7 @@ def resume_line(session: str, settings: Settings) -> str:
     words = ["glidepath", "resume", session]
     for key, flag in (("store", "--store"), ("model", "--model"), ("tools", "--tools")):
         value = settings.get(key)
-        if value and settings.origin(key).startswith("flag"):
+        if value and settings.origin(key).startswith("flag") and (key, value) != ("store", "default"):
             text = ",".join(value) if isinstance(value, tuple) else value
             words += [flag, '"$GLIDEPATH_STORE"' if "://" in text and key == "store" else shlex.quote(text)]
     return " ".join(words)

@@ -53,14 +53,12 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
     import asyncio
 
-    from glidepath.cli.assemble import make_agent, make_store
+    from glidepath.cli.assemble import assume_store, make_agent, make_store
     from glidepath.cli.layers import gather
     from glidepath.errors import ConfigurationError, StoreError
 
     settings = gather(options, world)
-    if not settings.get("store"):
-        raise ConfigurationError("runs needs a store: pass --store PATH")
-    store = make_store(settings["store"], world)
+    store = make_store(assume_store(settings, "runs"), world)
     agent = make_agent(settings, world) if options.action == "replay" else None
 
     async def act() -> int:
@@ -76,13 +74,14 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.cli.status import clip
     from glidepath.sessions.archive import list_runs
 
     for entry in await list_runs(store, children=options.children):
         known = entry.summary
         when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
         how = known.get("outcome") or _standing(entry)
-        task = " ".join(str(known.get("task", "")).split())[:_SHOWN]
+        task = clip(" ".join(str(known.get("task", "")).split()), _SHOWN)
         world.stdout.write(f"{entry.session_id}  {when}  {how:<11}  {known.get('iterations', 0):>3} turns  {task}\n")
     return 0
 
@@ -94,6 +93,7 @@ def _standing(entry: Any) -> str:
 
 
 async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.cli.status import printable
     from glidepath.sessions.archive import show
 
     journal = await show(store, options.session)
@@ -103,7 +103,7 @@ async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -
     out.write(f"session   {options.session}\n")
     out.write(f"state     {'interrupted' if result is None else f'{result.state.name}/{result.outcome.name}'}\n")
     if result is not None and result.cause is not None:
-        out.write(f"cause     {result.cause.source}: {result.cause.reason}\n")
+        out.write(f"cause     {result.cause.source}: {printable(result.cause.reason)}\n")
     if snapshot is not None:
         out.write(f"turns     {snapshot.iterations}, tool calls {snapshot.tool_calls}, tokens {snapshot.tokens}\n")
     unknown = () if result is None else result.unknown_effects
@@ -112,7 +112,7 @@ async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -
     out.write(f"journal   {len(journal.commits)} commits, {folded.sequence} records, whole\n\n")
     for message in folded.messages:
         calls = ", ".join(call.name for call in getattr(message, "tool_calls", ()))
-        out.write(f"[{message.role}] {message.text or calls}\n")
+        out.write(f"[{message.role}] {printable(message.text or calls)}\n")
     return 0
 
 
