@@ -209,11 +209,6 @@ def clip(text: str, width: int) -> str:
     return kept + dots
 
 
-def printable(text: str) -> str:
-    """Text without what could steer the terminal."""
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else "?" for sign in text.replace("\r\n", "\n"))
-
-
 def figure(number: int) -> str:
     """1234 as 1.2k."""
     if number < _THOUSAND:
