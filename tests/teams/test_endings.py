@@ -1,11 +1,13 @@
 """However a team ends: a result, TEAM_STARTED first, exactly one terminal event last, nothing left running."""
 
 import asyncio
+import sys
 import threading
 
 import pytest
 
 from glidepath import CancelToken, ConfigurationError, Plugin, approve, deny, tool
+from glidepath._wire import replace
 from glidepath.sessions import MemoryStore
 from glidepath.teams import (
     DefaultTaskDispatchCoordinator,
@@ -16,7 +18,9 @@ from glidepath.teams import (
     StepCompleted,
     StepOutcome,
     StepState,
+    StepSteered,
     TeamCompleted,
+    TeamFailed,
     TeamResult,
     TeamStarted,
     TeamStatus,
@@ -245,6 +249,93 @@ async def test_what_was_published_is_the_truth():
 
     result, _ = await contained(liar)
     assert result.status is TeamStatus.COMPLETED
+
+
+UNSOUND = [
+    lambda asked: TeamCompleted(result=None),
+    lambda asked: TeamFailed(result="it failed"),
+    lambda asked: TeamCompleted(result=done(request(step("a"), step("b")))),  # of another request
+    lambda asked: PlanReady(plan=None),
+    lambda asked: StepCompleted(step_id="a", outcome=None),
+]
+
+
+@pytest.mark.parametrize("event", UNSOUND, ids=range(len(UNSOUND)))
+@pytest.mark.parametrize("store", [None, MemoryStore])
+@virtual
+async def test_g1_an_event_that_does_not_say_what_it_must_is_not_published(event, store):
+    async def careless(asked, team):
+        team.emit(event(asked))
+
+    seen, asked = Recorder(), request(step("a"), step("b"))
+    crew = team(recorder=seen, store=None if store is None else store())
+    result = await crew.run(asked, coordinator=Odd(careless))
+    seen.check(result)
+    assert seen.kinds() == ["TEAM_STARTED", "TEAM_FAILED"]
+    assert any("without what it must say was not published" in warning for warning in result.warnings)
+
+
+@virtual
+async def test_g2_the_terminal_event_goes_with_its_result():
+    async def mistaken(asked, team):
+        team.emit(TeamFailed(result=replace(done(asked), team="another")))
+        return done(asked)
+
+    result, seen = await contained(mistaken)
+    assert seen.kinds() == ["TEAM_STARTED", "TEAM_COMPLETED"]
+    assert (result.status, result.team) == (TeamStatus.COMPLETED, "team")
+    assert any("TEAM_FAILED was published as TEAM_COMPLETED" in warning for warning in result.warnings)
+
+
+@virtual
+async def test_events_from_other_threads_are_published_by_the_teams_own_thread():
+    heard = set()
+
+    async def threaded(asked, team):
+        def speak():
+            for number in range(100):
+                team.emit(StepSteered(step_id="a", action="steer", text=str(number)))
+
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        threads = [threading.Thread(target=speak) for _ in range(4)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            sys.setswitchinterval(before)
+        return done(asked)
+
+    class Listener(Recorder):
+        def __call__(self, event):
+            heard.add(threading.get_ident())
+            super().__call__(event)
+
+    seen = Listener()
+    result = await team(recorder=seen).run(request(step("a"), step("b")), coordinator=Odd(threaded))
+    seen.check(result)
+    assert result.status is TeamStatus.COMPLETED
+    assert len(seen.of(StepSteered)) == 400
+    assert heard == {threading.get_ident()}
+
+
+@virtual
+async def test_strange_characters_in_a_reason_do_not_break_the_journal():
+    async def crashes(asked, team):
+        raise ValueError("half \ud800 a pair")
+
+    for coordinator, cancel in ((Odd(crashes), None), (ExpertTeamCoordinator(), "half \ud800 a pair")):
+        store, seen, token = MemoryStore(), Recorder(), CancelToken()
+        if cancel is not None:
+            token.cancel(cancel)
+        asked = request(step("a"))
+        result = await team(recorder=seen, store=store).run(asked, coordinator=coordinator, cancel=token)
+        seen.check(result)
+        assert "half \ufffd a pair" in result.reason
+        assert result.warnings == ()
+        assert await team(store=store).resume(asked.id) == result
 
 
 @virtual

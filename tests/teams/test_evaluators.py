@@ -1,28 +1,31 @@
 """Reviewers: the rubric, the judge, who is chosen, and the wrapper that nothing can break."""
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glidepath import ConfigurationError
+from glidepath import Agent, ConfigurationError
 from glidepath._wire import settle_field
 from glidepath.errors import RejectedError
+from glidepath.sessions import MemoryStore
 from glidepath.teams import (
     AgentEvaluationStrategy,
     EvaluationContext,
     EvaluationVerdict,
     EvaluatorPreference,
+    ExpertTeamCoordinator,
     RiskProfile,
     SimpleEvaluationStrategy,
     TeamConfig,
     VerdictOutcome,
 )
 from glidepath.teams.evaluate import choose_evaluator, review
-from glidepath.testing import fail, no_leftovers, virtual
+from glidepath.testing import ScriptedModel, fail, no_leftovers, say, virtual
 
-from .kit import AUTO, EXCEEDED, PASS, REVISE, Verdicts, agent, step
+from .kit import AUTO, EXCEEDED, PASS, REVISE, ROOMY, Verdicts, agent, request, step, team
 
 V = VerdictOutcome
 
@@ -124,6 +127,36 @@ async def test_what_a_judge_says_and_nobody_can_read_is_no_review(answer):
     found = await review(AgentEvaluationStrategy(agent(answer)), context(), seconds=10)
     assert found.verdict.outcome is V.REVIEW_EXCEEDED
     assert "crashed" in found.verdict.feedback
+
+
+@virtual
+async def test_a_judge_is_held_to_the_form_of_a_verdict_and_asked_once_more():
+    judge = agent(say("I like it."), say('{"verdict": "pass", "score": "90%"}'))
+    verdict = await AgentEvaluationStrategy(judge).evaluate(context())
+    assert (verdict.outcome, verdict.score) == (V.PASS, 0.9)
+    assert judge.config.model.calls == 2
+    schema = judge.config.model.requests[0].output_schema
+    assert set(schema["properties"]) == {"verdict", "score", "feedback", "suggestions"}
+
+
+@virtual
+async def test_a_judge_that_never_keeps_to_the_form_may_still_be_read():
+    verdict = await AgentEvaluationStrategy(agent('It is fine: {"outcome": "PASS", "feedback": "good"}')).evaluate(
+        context()
+    )
+    assert (verdict.outcome, verdict.feedback) == (V.PASS, "good")
+
+
+@virtual
+async def test_a_judge_with_a_form_of_its_own_keeps_it():
+    @dataclass
+    class Mine:
+        outcome: str
+
+    scripted = ScriptedModel([say('{"outcome": "REVISE"}')])
+    judge = Agent(model=scripted, limits=ROOMY, output_type=Mine)
+    assert (await AgentEvaluationStrategy(judge).evaluate(context())).outcome is V.REVISE
+    assert set(scripted.requests[0].output_schema["properties"]) == {"outcome"}
 
 
 @virtual
@@ -235,6 +268,17 @@ async def test_a_broken_evaluator_is_no_review_and_never_a_pass(evaluator, why):
         found = await review(evaluator, context(), seconds=10)
     assert found.verdict.outcome is V.REVIEW_EXCEEDED
     assert why in found.verdict.feedback
+
+
+@virtual
+async def test_strange_characters_in_a_verdict_do_not_break_the_journal():
+    odd = EvaluationVerdict(outcome=V.PASS, score=1.0, feedback="half \ud800 a pair", suggestions=("\udc00",))
+    for evaluator, state in ((Verdicts(odd), "COMPLETED"), (Verdicts(ValueError("half \ud800")), "FAILED")):
+        crew = team(agent("ok"), store=MemoryStore())
+        result = await crew.run(request(step("a")), coordinator=ExpertTeamCoordinator(evaluator=evaluator))
+        assert result.outcome("a").state.name == state
+        assert "half \ufffd" in result.outcome("a").verdict.feedback
+        assert await crew.resume(result.request_id) == result
 
 
 @pytest.mark.parametrize("verdict", [PASS, REVISE, EXCEEDED])

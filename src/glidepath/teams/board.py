@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from glidepath.teams.values import (
@@ -134,7 +134,7 @@ class Board:
 
         When nothing was delivered: the texts of the steps that were cut short.
         """
-        used = {name for step in self.plan.steps if self.states[step.id].delivered for name in self._ancestors(step)}
+        used = self._ancestors(step for step in self.plan.steps if self.states[step.id].delivered)
         texts = [
             self.outcomes[step.id].output
             for step in self.plan.steps
@@ -145,12 +145,14 @@ class Board:
             texts = [self.outcomes[step.id].output for step in self.in_state(*cut) if step.id in self.outcomes]
         return "\n\n".join(text for text in texts if text.strip())
 
-    def _ancestors(self, step: TeamStep) -> set[str]:
+    def _ancestors(self, steps: Iterable[TeamStep]) -> set[str]:
+        """All that these steps depend on, each looked at once."""
+        needs = {step.id: step.depends_on for step in self.plan.steps}
         found: set[str] = set()
-        waiting = list(step.depends_on)
+        waiting = [name for step in steps for name in step.depends_on]
         while waiting:
             name = waiting.pop()
             if name not in found:
                 found.add(name)
-                waiting.extend(self.plan.step(name).depends_on)
+                waiting.extend(needs[name])
         return found

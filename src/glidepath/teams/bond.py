@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +19,9 @@ from glidepath.outcome import RunResult
 from glidepath.plugins.observer import Audience, Observer
 from glidepath.run import CancelToken, Decision
 from glidepath.teams.accounts import session_id
-from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted
+from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted, ending
 from glidepath.teams.journal import Account, Past, Pen, less
-from glidepath.teams.values import TeamExecutionRequest
+from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamExecutionRequest, TeamResult
 
 if TYPE_CHECKING:
     from glidepath.teams.team import Team
@@ -88,6 +90,9 @@ class Channel:
         observers = [Observer(name, plugin, self._report) for name, plugin in team.observers()]
         self._audience = Audience(team.event_sink, observers, self._report)
         self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "epoch", time.time)
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self.posted = False
+        """Events came from another thread, and may be on their way."""
         self.sequence = past.sequence if past is not None else 0
         self.resumed = past is not None
         self.started = False
@@ -100,10 +105,20 @@ class Channel:
         self.outcomes = {outcome.step_id: outcome for outcome in past.outcomes} if past is not None else {}
 
     def emit(self, event: TeamEvent) -> None:
-        """Publish one event, or drop it when it has no legal place."""
+        """Publish one event, or drop it when it has no legal place or says nothing that can be used."""
+        if threading.get_ident() != self._thread:
+            self.posted = True
+            with suppress(RuntimeError):  # the loop is closed: there is nobody left to hear it
+                self._loop.call_soon_threadsafe(self.emit, event)
+            return
         if self.ended is not None:
             self._warn(f"{event.kind} came after the end and was not published")
             return
+        if not self._sound(event):
+            self._warn(f"{event.kind} without what it must say was not published")
+            return
+        if isinstance(event, TERMINAL):
+            event = self._true(event)
         if isinstance(event, TeamStarted):
             if self.started:
                 self._warn("a second TEAM_STARTED was not published")
@@ -111,6 +126,23 @@ class Channel:
         elif not self.started:
             self._publish(TeamStarted(request=self._request, members=self._members, resumed=self.resumed))
         self._publish(event)
+
+    def _sound(self, event: TeamEvent) -> bool:
+        """True when what others rely on is there."""
+        if isinstance(event, TERMINAL):
+            result: Any = getattr(event, "result", None)
+            return isinstance(result, TeamResult) and result.request.id == self._request.id
+        if isinstance(event, PlanReady):
+            return isinstance(event.plan, TeamExecutionPlan)
+        return not isinstance(event, StepCompleted) or isinstance(event.outcome, StepOutcome)
+
+    def _true(self, event: Any) -> TeamEvent:
+        """The terminal event that goes with its result, and with this team."""
+        result = event.result if event.result.team == self._team else replace(event.result, team=self._team)
+        right = ending(result)
+        if type(right) is not type(event):
+            self._warn(f"{event.kind} was published as {right.kind}, which goes with {result.status.name}")
+        return right
 
     def _publish(self, event: TeamEvent) -> None:
         self.started = True

@@ -29,6 +29,7 @@ from glidepath.teams.values import (
     check_each,
     check_text,
 )
+from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.teams.spi import EvaluationStrategy
@@ -101,11 +102,22 @@ class SimpleEvaluationStrategy(Value, frozen=True, kw_only=True):
         )
 
 
+class Judgement(Value, frozen=True, kw_only=True):
+    """The form of a judge's answer: what providers can hold a model to. Its words are read tolerantly."""
+
+    verdict: str
+    score: float | str | None = None
+    feedback: str = ""
+    suggestions: tuple[str, ...] | str = ()
+
+
 class AgentEvaluationStrategy:
     """A judge: an agent that answers with a verdict as JSON. The team pays for it.
 
-    Its answer is read tolerantly: prose and fences around the JSON, the verdict in any case, a score in percent. What
-    cannot be read raises, which the coordinator takes as REVIEW_EXCEEDED.
+    The form of the answer is the `output_type` of its runs, unless the agent has one of its own: providers that can
+    hold a model to it do, others are asked once more. What comes is read tolerantly: prose and fences around the JSON,
+    the verdict in any case, a score in percent. What cannot be read raises, which the coordinator takes as
+    REVIEW_EXCEEDED.
     """
 
     def __init__(self, agent: Agent, *, rubric: str = "") -> None:
@@ -114,6 +126,8 @@ class AgentEvaluationStrategy:
         check_text("AgentEvaluationStrategy.rubric", rubric, blank=True)
         self.agent = agent
         self.rubric = rubric
+        bound = agent.config.output_type is not None
+        self._judge = agent if bound else Agent(replace(agent.config, output_type=Judgement))
 
     async def evaluate(self, context: EvaluationContext) -> EvaluationVerdict:
         """Ask the judge."""
@@ -121,8 +135,9 @@ class AgentEvaluationStrategy:
             return EvaluationVerdict(outcome=VerdictOutcome.REVISE, feedback="The result is blank.")
         prompt = judge_prompt(context, self.rubric)
         ask = context.ask
-        result = await (self.agent.run(prompt) if ask is None else ask(self.agent, prompt))
-        if result.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP):
+        result = await (self._judge.run(prompt) if ask is None else ask(self._judge, prompt))
+        formless = result.cause is not None and result.cause.source == "output_type"  # it may still be readable
+        if result.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) and not formless:
             why = f": {result.cause.reason}" if result.cause is not None else ""
             raise ValueError(f"the judge ended {result.state.name}/{result.outcome.name}{why}")
         return read_verdict(result.text)
@@ -285,9 +300,12 @@ def _accepted(answer: Any, config: TeamConfig) -> tuple[EvaluationVerdict, str |
         return _no_review(f"the reviewer answered {said}"), None
     try:
         answer = EvaluationVerdict(
-            outcome=answer.outcome, score=answer.score, feedback=answer.feedback, suggestions=answer.suggestions
+            outcome=answer.outcome,
+            score=answer.score,
+            feedback=clean(answer.feedback),
+            suggestions=tuple(map(clean, answer.suggestions)),
         )
-    except (ConfigurationError, TypeError) as error:
+    except (ConfigurationError, TypeError, AttributeError) as error:
         return _no_review(f"the reviewer's verdict is out of range: {error}"), None
     if answer.outcome is VerdictOutcome.AUTO_PASS_WITH_WARNING:
         if config.auto_pass and config.risk_profile is RiskProfile.LOW:
@@ -297,7 +315,7 @@ def _accepted(answer: Any, config: TeamConfig) -> tuple[EvaluationVerdict, str |
 
 
 def _no_review(why: str) -> EvaluationVerdict:
-    return EvaluationVerdict(outcome=VerdictOutcome.REVIEW_EXCEEDED, feedback=why)
+    return EvaluationVerdict(outcome=VerdictOutcome.REVIEW_EXCEEDED, feedback=clean(why))
 
 
 class _Bill:

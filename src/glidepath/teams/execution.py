@@ -30,6 +30,7 @@ from glidepath.teams.values import (
     TeamStatus,
     TeamStep,
 )
+from glidepath.tools.text import clean
 
 __all__ = ["Execution", "conduct"]
 
@@ -124,7 +125,7 @@ class Execution:
     def _close_down(self, status: TeamStatus, reason: str) -> None:
         """Let what is running deliver, and begin nothing new."""
         if self.closing is None:
-            self.closing = (status, reason)
+            self.closing = (status, clean(reason))
         self._changed.set()
 
     def _hear(self, what: str, reason: str) -> None:
@@ -149,6 +150,7 @@ class Execution:
 
     def halt(self, status: TeamStatus, reason: str) -> None:
         """Stop everything; the first reason counts."""
+        reason = clean(reason)
         if self.halted is None:
             self.halted = (status, reason)
             self.stopping.set_result(None)

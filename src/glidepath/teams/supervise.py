@@ -10,6 +10,7 @@ from glidepath.errors import ConfigurationError
 from glidepath.teams.board import Board
 from glidepath.teams.events import TeamStarted, ending
 from glidepath.teams.values import StepOutcome, StepState, TeamExecutionRequest, TeamResult, TeamStatus
+from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -39,6 +40,8 @@ async def supervise(coordinator: TeamCoordinator, request: TeamExecutionRequest,
         team.cancel.cancel(why or "the team's time is up")
         work.cancel(why)
         await wait_for_all({work}, GRACE + PATIENCE)
+    if team.bond.channel.posted:
+        await wait_for_all({loop.create_task(asyncio.sleep(0))}, PATIENCE)  # what was said in a thread arrives
     result = _concluded(work, request, team, cancelled is not None)
     if cancelled is not None:
         raise cancelled
@@ -60,7 +63,7 @@ def _concluded(
     error = work.exception() if work.done() and not work.cancelled() else None
     if isinstance(error, ConfigurationError) and not channel.started:
         raise error
-    result = _given(work, request) if error is None else None
+    result = _given(work, request, team) if error is None else None
     status, reason = TeamStatus.FAILED, ""
     if not work.done() or work.cancelled():
         status = TeamStatus.CANCELLED if cancelled else TeamStatus.TIMEOUT
@@ -68,7 +71,7 @@ def _concluded(
         if work.done() and not cancelled and team.bond.deadline > asyncio.get_running_loop().time():
             status, reason = TeamStatus.FAILED, "the coordinator was cancelled by nobody"
     elif error is not None:
-        reason = f"the coordinator crashed: {type(error).__name__}: {error}"
+        reason = clean(f"the coordinator crashed: {type(error).__name__}: {error}")
     elif result is None:
         reason = f"the coordinator answered {work.result()!r:.80}, which is no result of this request"
     if channel.ended is not None:  # what was published is the truth
@@ -91,9 +94,11 @@ def _concluded(
     return replace(result, warnings=(*result.warnings, *late)) if late else result
 
 
-def _given(work: asyncio.Task[TeamResult], request: TeamExecutionRequest) -> TeamResult | None:
+def _given(work: asyncio.Task[TeamResult], request: TeamExecutionRequest, team: Team) -> TeamResult | None:
     """What the coordinator returned, if it is a result of this request."""
     result = work.result() if work.done() and not work.cancelled() else None
+    if isinstance(result, TeamResult) and result.team != team.name:
+        result = replace(result, team=team.name)
     return result if isinstance(result, TeamResult) and result.request.id == request.id else None
 
 

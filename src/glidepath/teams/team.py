@@ -22,6 +22,7 @@ from glidepath.teams.bond import Bond, Channel, check_decisions, newly_spent
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import Past, Pen, add_cost
 from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
+from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.teams.spi import TeamCoordinator
@@ -433,7 +434,7 @@ async def _knows(store: SessionStore, session: str) -> bool:
 
 
 def _crashed(error: Exception) -> RunResult:
-    reason = f"{type(error).__name__}: {error}"
+    reason = clean(f"{type(error).__name__}: {error}")
     return RunResult(
         run_id="",
         session_id="",

@@ -226,10 +226,11 @@ class TeamExecutionPlan(Value, frozen=True, kw_only=True):
         check_name("TeamExecutionPlan.source", self.source)
         if not self.steps:
             raise ConfigurationError("TeamExecutionPlan.steps must not be empty: a plan has at least one step")
-        ids = [step.id for step in self.steps]
-        for step_id in ids:
-            if ids.count(step_id) > 1:
-                raise ConfigurationError(f"TeamExecutionPlan.steps: two steps have the id {step_id!r}")
+        ids: set[str] = set()
+        for step in self.steps:
+            if step.id in ids:
+                raise ConfigurationError(f"TeamExecutionPlan.steps: two steps have the id {step.id!r}")
+            ids.add(step.id)
         for step in self.steps:
             for needed in step.depends_on:
                 if needed not in ids:
