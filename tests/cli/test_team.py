@@ -291,6 +291,18 @@ def test_a_models_words_do_not_steer_the_terminal(folder):
     assert "f [2Jacts" in shown
 
 
+def test_a_team_is_listed_and_shown_as_it_ended(folder):
+    glidepath("team", "run", "team.toml", "a note", "--store", "t.db", folder=folder)
+    listed = glidepath("runs", "list", "--store", "t.db", folder=folder)
+    [line] = re.findall(r"^team:.*$", listed.out, re.MULTILINE)
+    assert re.search(r"completed .* a note$", line), line
+    shown = glidepath("runs", "show", line.split()[0], "--store", "t.db", folder=folder)
+    assert shown.code == 0, shown
+    assert "facts: bee begins (attempt 1)" in shown.out
+    assert re.search(r"^text +completed +2", shown.out, re.MULTILINE), shown.out
+    assert glidepath("runs", "show", "team:nobody", "--store", "t.db", folder=folder).code == 2
+
+
 def start(folder, **streams):
     command = [sys.executable, "-m", "glidepath.cli", "team", "run", "team.toml", "a note"]
     return subprocess.Popen(command, cwd=folder, env=environment(), text=True, **streams)

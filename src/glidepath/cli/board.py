@@ -22,7 +22,7 @@ from glidepath.teams import (
     TeamStatus,
 )
 
-__all__ = ["Board", "LiveBoard", "PlainBoard", "TeamScreen", "report"]
+__all__ = ["Board", "LiveBoard", "PlainBoard", "TeamScreen", "happened", "report"]
 
 _WIDTH = 79
 _PAUSED = "PAUSED"
@@ -98,6 +98,25 @@ class Board:
         return found
 
 
+def happened(event: TeamEvent) -> str | None:
+    """What an event says to a person, on one line; None when that is nothing. Models and members say what they like."""
+    attempt = f" (attempt {event.attempt})" if event.attempt is not None else ""
+    said: str | None = None
+    if isinstance(event, StepAssigned):
+        said = f"{event.member} begins{attempt}"
+    elif isinstance(event, EvaluationResult):
+        said = f"{event.verdict.outcome.name} {event.verdict.score:.2f} {event.verdict.feedback}"
+    elif isinstance(event, Handoff):
+        said = f"handed to {event.to}: {event.reason}"
+    elif isinstance(event, StepSteered):
+        said = f"{event.action}: {event.text}"
+    elif isinstance(event, StepAttempted) and event.outcome == _PAUSED:
+        said = "waits for a person"
+    elif isinstance(event, StepCompleted):
+        said = f"{event.outcome.state.name} {event.outcome.reason}"
+    return None if said is None else clip(f"{event.step_id}: {said}".rstrip(), _LONGEST)
+
+
 class PlainBoard:
     """One line for each thing that happened, on the error stream."""
 
@@ -106,23 +125,9 @@ class PlainBoard:
 
     def show(self, event: TeamEvent) -> None:
         """Say what matters."""
-        attempt = f" (attempt {event.attempt})" if event.attempt is not None else ""
-        if isinstance(event, StepAssigned):
-            self._note(f"{event.step_id}: {event.member} begins{attempt}")
-        elif isinstance(event, EvaluationResult):
-            verdict = event.verdict
-            self._note(f"{event.step_id}: {verdict.outcome.name} {verdict.score:.2f} {verdict.feedback}".rstrip())
-        elif isinstance(event, Handoff):
-            self._note(f"{event.step_id}: handed to {event.to}: {event.reason}")
-        elif isinstance(event, StepSteered):
-            self._note(f"{event.step_id}: {event.action}: {event.text}")
-        elif isinstance(event, StepAttempted) and event.outcome == _PAUSED:
-            self._note(f"{event.step_id}: waits for a person")
-        elif isinstance(event, StepCompleted):
-            self._note(f"{event.step_id}: {event.outcome.state.name} {event.outcome.reason}".rstrip())
-
-    def _note(self, text: str) -> None:
-        self._world.note(clip(text, _LONGEST))  # models and members say what they like
+        said = happened(event)
+        if said is not None:
+            self._world.note(said)
 
     def recall(self, events: Sequence[TeamEvent]) -> None:
         """It was said when it happened."""

@@ -156,7 +156,7 @@ class Channel:
             self.outcomes[event.outcome.step_id] = event.outcome
         if self._pen is not None and self.failure is None:
             try:
-                self._pen.write(event, event.result.status.value if isinstance(event, TERMINAL) else "running")  # type: ignore[attr-defined]
+                self._pen.write(event, self._request.goal)
             except Exception as error:
                 self.fail(f"{type(error).__name__}: {error}")
         self._audience(event)

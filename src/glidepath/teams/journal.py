@@ -43,6 +43,7 @@ from glidepath.teams.values import (
 __all__ = ["Account", "Past", "Pen", "StepPast", "past_of", "story"]
 
 _BEAT = LEASE / 3
+_SHOWN = 200  # characters of a goal in a list of sessions
 
 
 class Pen:
@@ -74,10 +75,18 @@ class Pen:
         records = [record for commit in verified(commits, head=entry.head, hash_=entry.hash) for record in read(commit)]
         return past_of([bytes(record.payload) for record in records])
 
-    def write(self, event: TeamEvent, status: str) -> None:
+    def write(self, event: TeamEvent, goal: str) -> None:
         """Add an event; raises `StoreError`. What is not written at once is written by `flush`."""
+        ended = event.result.status.value if isinstance(event, TERMINAL) else None  # type: ignore[attr-defined]
         commit = link(self._hash, self._number + 1, event.sequence, event.time, [(type(event).__name__, event)])
-        summary = {"kind": "team", "team": event.team, "status": status, "events": event.sequence}
+        summary = {
+            "kind": "team",
+            "team": event.team,
+            "status": ended or "running",
+            "outcome": ended,
+            "task": goal[:_SHOWN],
+            "events": event.sequence,
+        }
         written = self._store.append(self._lease, commit, summary=summary)
         self._number, self._hash = commit.number, commit.hash
         if written is not None:

@@ -92,10 +92,34 @@ def _standing(entry: Any) -> str:
     return "running" if entry.owner and entry.expires > time.time() else "interrupted"
 
 
+async def _show_team(session: str, store: Any, world: World) -> int:
+    from glidepath.cli.board import Board, happened, report
+    from glidepath.errors import ConfigurationError
+    from glidepath.teams.events import TERMINAL
+    from glidepath.teams.journal import story
+
+    events = await story(store, session.removeprefix("team:"))
+    if not events:
+        raise ConfigurationError(f"there is no session {session!r:.80}")
+    out, board = world.stdout, Board()
+    out.write(f"session   {session}\n")
+    for event in events:
+        board.hear(event)
+        said = happened(event)
+        out.write(f"{said}\n" if said else "")
+    last: Any = events[-1]
+    result = last.result if type(last) in TERMINAL else None
+    lines = [*board.lines(), "interrupted or running"] if result is None else report(result)
+    out.writelines(f"{line}\n" for line in lines)
+    return 0
+
+
 async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
     from glidepath.cli.status import printable
     from glidepath.sessions.archive import show
 
+    if options.session.startswith("team:"):
+        return await _show_team(options.session, store, world)
     journal = await show(store, options.session)
     folded, snapshot = journal.folded, journal.folded.snapshot
     result = folded.result
