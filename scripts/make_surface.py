@@ -29,11 +29,13 @@ MODULES = (
     "glidepath.outcome",
     "glidepath.plugins",
     "glidepath.sessions",
+    "glidepath.sim",
     "glidepath.spi",
     "glidepath.stability",
     "glidepath.teams",
     "glidepath.testing",
     "glidepath.tools",
+    "glidepath.workspace",
 )
 """The modules whose `__all__` is public. Everything else may change at any time."""
 LONGEST = 200

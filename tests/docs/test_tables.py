@@ -132,6 +132,17 @@ def test_the_house_tour_gives_every_module_a_row():
     assert sorted(listed) == sorted(set(package) - {"__init__", "__pycache__"})
 
 
+def test_every_file_and_name_the_house_tour_points_to_exists():
+    text = (DOCS / "house-tour.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:\w+/)*\w+\.py)`(?: \(`([\w.]+)`)?", text)
+    assert len(named) > 40
+    for file, inside in named:
+        places = [place for place in (ROOT / "src" / "glidepath" / file, ROOT / file) if place.exists()]
+        assert places, file
+        word = inside.rpartition(".")[2]
+        assert re.search(rf"\b{word}\b", places[0].read_text(encoding="utf-8")), f"{file} has no {inside}"
+
+
 def test_every_guarantee_is_listed_and_its_proofs_carry_its_number():
     rows = table(ROOT / "README.md", "", "promise", "proof")
     assert [row[0] for row in rows] == [f"G{number}" for number in range(1, 20)]
