@@ -1,8 +1,115 @@
-"""The conformance kit: one contract class for each extension point. Derive from it in your own tests.
+"""The conformance kit: contract classes for every extension point. Derive from one in your own tests.
 
-Every clause is one test and has a number; its docstring is the clause. Nothing here is loaded unless it is imported.
-Ask pytest to explain failed asserts before you import a contract:
+Every clause is one test and has a number; its docstring is the clause. Nothing here is loaded unless it is imported:
 
-    import pytest
-    pytest.register_assert_rewrite("glidepath.conformance")
+    from glidepath.conformance import TeamCoordinatorContract
+
+    class TestMine(TeamCoordinatorContract):
+        def make_coordinator(self):
+            return MyCoordinator()
+
+`CONTRACTS` has the contracts of each extension point. This package needs pytest, and nothing else here does.
 """
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pytest
+
+# Failed clauses explain themselves only if pytest rewrites them, and it has to know before they are imported.
+pytest.register_assert_rewrite(
+    *[
+        f"{__name__}.{module}"
+        for module in (
+            "constraints",
+            "contexts",
+            "coordinator_ends",
+            "coordinator_steps",
+            "coordinators",
+            "estimators",
+            "evaluators",
+            "guards",
+            "hooks",
+            "models",
+            "plugin",
+            "policies",
+            "sim",
+            "stores",
+            "voices",
+        )
+    ]
+)
+
+from glidepath.conformance.constraints import ResourceConstraintContract  # noqa: E402
+from glidepath.conformance.contexts import ContextStrategyContract  # noqa: E402
+from glidepath.conformance.contract import Clause, Contract, clauses_of  # noqa: E402
+from glidepath.conformance.coordinators import (  # noqa: E402
+    PlanningCoordinatorContract,
+    ReviewingCoordinatorContract,
+    TeamCoordinatorContract,
+)
+from glidepath.conformance.estimators import TokenEstimatorContract  # noqa: E402
+from glidepath.conformance.evaluators import EvaluationStrategyContract  # noqa: E402
+from glidepath.conformance.guards import CallGuardContract, StopGuardContract  # noqa: E402
+from glidepath.conformance.hooks import (  # noqa: E402
+    AfterToolCallContract,
+    BeforeToolCallContract,
+    ContextOverflowRecoveryContract,
+    ContextTransformContract,
+    ToolGateContract,
+)
+from glidepath.conformance.models import ModelContract  # noqa: E402
+from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
+from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
+from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
+
+__all__ = [
+    "CONTRACTS",
+    "AfterToolCallContract",
+    "BeforeToolCallContract",
+    "CallGuardContract",
+    "Clause",
+    "ContextOverflowRecoveryContract",
+    "ContextStrategyContract",
+    "ContextTransformContract",
+    "Contract",
+    "EvaluationStrategyContract",
+    "EventObserverContract",
+    "FollowUpContract",
+    "ModelContract",
+    "PlanningCoordinatorContract",
+    "ProtocolPolicyContract",
+    "ResourceConstraintContract",
+    "ReviewingCoordinatorContract",
+    "SessionStoreContract",
+    "SteeringContract",
+    "StopGuardContract",
+    "TeamCoordinatorContract",
+    "TokenEstimatorContract",
+    "ToolGateContract",
+    "clauses_of",
+]
+
+CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
+    {
+        "model": (ModelContract,),
+        "token_estimator": (TokenEstimatorContract,),
+        "resource_constraint": (ResourceConstraintContract,),
+        "protocol_policy": (ProtocolPolicyContract,),
+        "context_strategy": (ContextStrategyContract,),
+        "call_guard": (CallGuardContract,),
+        "stop_guard": (StopGuardContract,),
+        "session_store": (SessionStoreContract,),
+        "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
+        "evaluation_strategy": (EvaluationStrategyContract,),
+        "before_tool_call": (BeforeToolCallContract,),
+        "after_tool_call": (AfterToolCallContract,),
+        "context_transform": (ContextTransformContract,),
+        "event_observer": (EventObserverContract,),
+        "steering": (SteeringContract,),
+        "follow_up": (FollowUpContract,),
+        "tool_gate": (ToolGateContract,),
+        "context_overflow_recovery": (ContextOverflowRecoveryContract,),
+    }
+)
+"""The contracts of each extension point, by its name in `glidepath.spi.EXTENSION_POINTS`; the first is for all."""

@@ -1,21 +1,22 @@
 """Our three stores keep the contract of a session store."""
 
 import pytest
+from tests.crash.postgres import fresh_schema
 
-pytest.register_assert_rewrite("glidepath.conformance.stores")
-
-from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore  # noqa: E402
-
-from .postgres import fresh_schema  # noqa: E402
+from glidepath.conformance import SessionStoreContract
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 
 
 class TestMemoryStore(SessionStoreContract):
+    subject = MemoryStore
+
     def make_store(self, *, lease=10.0):
         return MemoryStore(lease=lease)
 
 
 class TestSqliteStore(SessionStoreContract):
+    subject = SqliteStore
+
     @pytest.fixture(autouse=True)
     def place(self, tmp_path):
         self.path = tmp_path / "sessions.db"
@@ -29,6 +30,8 @@ class TestSqliteStore(SessionStoreContract):
 
 
 class TestPostgresStore(SessionStoreContract):
+    subject = PostgresStore
+
     def make_store(self, *, lease=10.0):
         self.lease = lease
         self.dsn = fresh_schema()

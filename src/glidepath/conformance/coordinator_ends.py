@@ -1,0 +1,319 @@
+"""The contract of a `TeamCoordinator`: its bounds, how it ends, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from glidepath.agent import Limits
+from glidepath.conformance.coordinator_steps import DIAMOND, CoordinatorContract
+from glidepath.conformance.stage import Stage, artifact
+from glidepath.errors import RejectedError
+from glidepath.run import approve
+from glidepath.teams.events import StepCompleted, TeamCancelled, TeamEvent, TeamStarted
+from glidepath.teams.journal import Past
+from glidepath.teams.values import (
+    RiskProfile,
+    StepOutcome,
+    StepState,
+    TeamResourceConstraint,
+    TeamResult,
+    TeamStatus,
+)
+from glidepath.testing import call, fail, hang, no_leftovers, say
+from glidepath.tools import tool
+
+__all__ = ["EndingClauses"]
+
+S = StepState
+
+
+class EndingClauses(CoordinatorContract):
+    """Bounds, endings and what is left."""
+
+    # --- what is kept -------------------------------------------------------------------------------------------
+
+    def test_coord_20_one_outcome_for_each_step_in_plan_order(self) -> None:
+        """COORD-20: the result has the plan and one outcome for each of its steps, in plan order, on every path."""
+
+        async def clause() -> None:
+            for status, (stage, result) in (await self._paths()).items():
+                assert result.status is status, f"{result.status} where {status} was due: {result.reason}"
+                assert result.plan == stage.request.plan, status
+                assert [item.step_id for item in result.step_outcomes] == list(DIAMOND), status
+
+        self.run(clause())
+
+    def test_coord_21_degraded_keeps_its_output(self) -> None:
+        """COORD-21: a DEGRADED step keeps its text, those who depend on it get it, and the team delivers its output."""
+
+        async def clause() -> None:
+            landed = Limits(max_iterations=1, grace_iterations=0)
+
+            @tool
+            async def look() -> str:
+                """Look."""
+                return "seen"
+
+            def busy(request: Any) -> Any:
+                return call("look") if request.tools else say("landed <a>")
+
+            stage = Stage(
+                {"a": (), "b": ("a",)}, {"a": busy}, tools=[look], limits=landed, risk_profile=RiskProfile.LOW
+            )
+            result = await self._fly(stage)
+            assert result.outcome("a").output == "landed <a>"
+            assert "landed <a>" in stage.asked_of("b")[0].prompt
+            assert artifact("b") in result.final_output
+            half = fail(RejectedError("no more"), text="half an answer", after=3)
+            result = await self._fly(Stage({"a": ()}, {"a": half}, risk_profile=RiskProfile.LOW))
+            assert "half an answer" in result.outcome("a").output
+            assert "half an answer" in result.final_output
+
+        self.run(clause())
+
+    def test_coord_22_a_team_out_of_time_keeps_what_there_is(self) -> None:
+        """COORD-22: when the time is up the result is TIMEOUT, on time, with what was delivered and what was begun."""
+
+        async def clause() -> None:
+            for config in (
+                {"team_timeout": 100.0},
+                {"resource_constraint": TeamResourceConstraint(max_duration=100.0)},
+            ):
+                stage = Stage({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")}, **config)
+                began = asyncio.get_running_loop().time()
+                result = await self._fly(stage)
+                assert result.status is TeamStatus.TIMEOUT
+                assert asyncio.get_running_loop().time() - began <= 105
+                _kept(result)
+                assert not stage.asked_of("c")
+
+        self.run(clause())
+
+    def test_coord_23_a_cancelled_team_keeps_what_there_is(self) -> None:
+        """COORD-23: when the team is cancelled the result is CANCELLED, at once, with what was delivered and begun."""
+
+        async def clause() -> None:
+            stage = Stage({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")})
+            loop = asyncio.get_running_loop()
+            loop.call_later(50, stage.cancel.cancel, "enough")
+            began = loop.time()
+            result = await self._fly(stage)
+            assert result.status is TeamStatus.CANCELLED
+            assert loop.time() - began <= 55
+            _kept(result)
+
+        self.run(clause())
+
+    def test_coord_24_nothing_is_begun_after_a_cancel(self) -> None:
+        """COORD-24: after a cancel no member is asked any more, and before the start none at all."""
+
+        async def clause() -> None:
+            stage = Stage({"a": (), "b": ("a",), "c": ("b",)})
+            stage.on_event = lambda event: _when_done("a", event, stage)
+            result = await self._fly(stage)
+            assert result.status is TeamStatus.CANCELLED
+            assert stage.assigned() == ["a"], stage.kinds()
+            assert len(stage.asked) == stage.calls == 1
+            early = Stage({"a": ()})
+            early.cancel.cancel("never mind")
+            result = await self._fly(early)
+            assert (result.status, early.calls) == (TeamStatus.CANCELLED, 0)
+
+        self.run(clause())
+
+    def test_coord_25_a_cancelled_task_lands_first(self) -> None:
+        """COORD-25: when its own task is cancelled it says TEAM_CANCELLED, and then lets the cancellation go on."""
+
+        async def clause() -> None:
+            stage = Stage({"a": (), "b": ()}, {"b": hang("b has begun")})
+            team = await stage.bound()
+            task = asyncio.ensure_future(self.make_coordinator().execute(stage.request, team))
+            await asyncio.sleep(30)
+            task.cancel()
+            await asyncio.wait({task}, timeout=30)
+            await team.close()
+            assert task.done(), "it did not stop"
+            assert task.cancelled(), "it must re-raise the cancellation"
+            (end,) = stage.endings()
+            assert isinstance(end, TeamCancelled)
+            assert end.result.outcome("a").output == artifact("a")
+
+        self.run(clause())
+
+    def test_coord_26_a_step_out_of_time_never_passes(self) -> None:
+        """COORD-26: a step that runs out of time is over by then, and is not COMPLETED at any risk."""
+
+        async def clause() -> None:
+            for risk in RiskProfile:
+                stage = Stage({"a": ()}, {"a": hang("text")}, step_timeout=40.0, risk_profile=risk)
+                began = asyncio.get_running_loop().time()
+                result = await self._fly(stage)
+                assert asyncio.get_running_loop().time() - began <= 45
+                assert result.outcome("a").state in (S.FAILED, S.DEGRADED), risk
+                assert risk is RiskProfile.LOW or result.outcome("a").state is S.FAILED
+                assert result.status is not TeamStatus.COMPLETED
+
+        self.run(clause())
+
+    # --- money --------------------------------------------------------------------------------------------------
+
+    def test_coord_27_every_model_call_is_paid_by_the_team(self) -> None:
+        """COORD-27: every model call goes through `team.ask`, and the result's usage is all that was used."""
+
+        async def clause() -> None:
+            stage = Stage(DIAMOND)
+            result = await self._fly(stage)
+            asked = sum(asked.result.iterations + asked.result.landing_calls for asked in stage.asked if asked.result)
+            assert stage.calls == asked, f"the models were called {stage.calls} times, {asked} times by team.ask"
+            spent = sum(asked.result.usage.total for asked in stage.asked if asked.result)
+            assert result.usage.total == spent
+
+        self.run(clause())
+
+    def test_coord_28_budgets_hold(self) -> None:
+        """COORD-28: tokens and money of the whole team stay within the request's limits, and there is a result."""
+
+        async def clause() -> None:
+            names = [f"s{number}" for number in range(6)]
+            for limit in (TeamResourceConstraint(max_total_tokens=1_500), TeamResourceConstraint(max_cost="0.0015")):
+                spender = _Spender()
+                stage = Stage(dict.fromkeys(names, ()), dict.fromkeys(names, spender), resource_constraint=limit)
+                result = await self._fly(stage)
+                assert spender.tokens <= 1_500, f"{spender.tokens} tokens were used, 1500 allowed"
+                assert result.usage.total <= 1_500
+                assert result.status in (TeamStatus.FAILED, TeamStatus.DEGRADED)
+
+        self.run(clause())
+
+    # --- people and restarts ------------------------------------------------------------------------------------
+
+    def test_coord_29_a_member_that_waits_pauses_only_its_step(self) -> None:
+        """COORD-29: a member that pauses makes its step WAITING; others go on; then PAUSED, with what is pending."""
+
+        async def clause() -> None:
+            stage = _waiting_stage()
+            result = await self._fly(stage)
+            assert result.status is TeamStatus.PAUSED
+            assert result.outcome("a").state is S.WAITING
+            assert [pending.call.name for pending in result.outcome("a").pending] == ["send"]
+            assert result.outcome("b").output == artifact("b")
+            assert not stage.asked_of("c")
+
+        self.run(clause())
+
+    def test_coord_30_a_paused_team_goes_on(self) -> None:
+        """COORD-30: resumed with decisions, only what was not finished is done, and the team delivers."""
+
+        async def clause() -> None:
+            stage = _waiting_stage()
+            paused = await self._fly(stage)
+            decided = {pending.call.id: approve() for pending in paused.outcome("a").pending}
+            before = stage.models["b"].calls
+            result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
+            assert result.status is TeamStatus.COMPLETED, result.reason
+            assert result.outcome("a").output == "sent"
+            assert stage.models["b"].calls == before, "b was finished"
+
+        self.run(clause())
+
+    def test_coord_31_finished_steps_are_not_run_again(self) -> None:
+        """COORD-31: an execution that goes on after a crash takes over the plan and every step that had finished."""
+
+        async def clause() -> None:
+            stage = Stage(DIAMOND)
+            done = tuple(
+                StepOutcome(step_id=name, state=S.COMPLETED, output=f"old {artifact(name)}", attempts=1)
+                for name in ("a", "b")
+            )
+            past = Past(request=stage.request, plan=stage.request.plan, outcomes=done, sequence=7)
+            result = await stage.fly(self.make_coordinator(), past)
+            assert result.status is TeamStatus.COMPLETED, result.reason
+            assert stage.assigned() == ["c", "d"], stage.kinds()
+            assert {item.step_id for item in stage.of(StepCompleted)} == {"c", "d"}
+            outputs = [item.output for item in result.step_outcomes]
+            assert outputs == [f"old {artifact('a')}", f"old {artifact('b')}", artifact("c"), artifact("d")]
+            assert f"old {artifact('b')}" in stage.asked_of("d")[0].prompt
+            assert stage.of(TeamStarted)[0].resumed
+
+        self.run(clause())
+
+    # --- many, and nothing left ---------------------------------------------------------------------------------
+
+    def test_coord_32_it_binds_the_team_itself(self) -> None:
+        """COORD-32: given a team that is not bound, it binds it, executes the request, and lets the request go."""
+
+        async def clause() -> None:
+            stage = Stage(DIAMOND)
+            result = await self.make_coordinator().execute(stage.request, stage.team)
+            assert result.status is TeamStatus.COMPLETED
+            assert isinstance(stage.published[0], TeamStarted)
+            team = await stage.team.bound(stage.request)  # raises while it is in flight
+            await team.close()
+
+        self.run(clause())
+
+    def test_coord_33_one_coordinator_serves_many_requests(self) -> None:
+        """COORD-33: twenty requests at once on one coordinator do not mix."""
+
+        async def clause() -> None:
+            coordinator = self.make_coordinator()
+            stages = []
+            for number in range(20):
+                turns = {name: say(f"{artifact(name)} of {number}", delay=0.1 * (number % 3)) for name in DIAMOND}
+                stages.append(Stage(DIAMOND, turns))
+            results = await asyncio.gather(*[stage.fly(coordinator) for stage in stages])
+            for number, (stage, result) in enumerate(zip(stages, results, strict=True)):
+                assert result.request_id == stage.request.id
+                assert result.outcome("d").output == f"{artifact('d')} of {number}"
+                assert f"{artifact('b')} of {number}" in stage.asked_of("d")[0].prompt
+                assert len(stage.endings()) == 1
+
+        self.run(clause())
+
+    def test_coord_34_nothing_is_left_running(self) -> None:
+        """COORD-34: nothing it started is alive when it returns, however it ends."""
+
+        async def clause() -> None:
+            async with no_leftovers():
+                await self._paths()
+
+        self.run(clause())
+
+
+def _kept(result: TeamResult) -> None:
+    states = {item.step_id: item.state for item in result.step_outcomes}
+    assert states == {"a": S.COMPLETED, "b": S.CANCELLED, "c": S.CANCELLED}
+    assert result.outcome("a").output == artifact("a")
+    assert "b has begun" in result.outcome("b").output, "what was cut short is kept"
+    assert artifact("a") in result.final_output
+
+
+def _when_done(step_id: str, event: TeamEvent, stage: Stage) -> None:
+    if isinstance(event, StepCompleted) and event.step_id == step_id:
+        stage.cancel.cancel("enough")
+
+
+class _Spender:
+    """Long answers that keep within the output cap (a budget holds for providers that obey), and what they cost."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+
+    def __call__(self, request: Any) -> Any:
+        text = "word " * min(300, (request.max_output_tokens or 300) // 2)
+        said = len(request.system_prompt) + sum(len(message.text) for message in request.messages) + len(text)
+        self.tokens += said // 4
+        return say(text)
+
+
+def _waiting_stage() -> Stage:
+    @tool(requires_approval=True)
+    async def send() -> str:
+        """Send it."""
+        return "ok"
+
+    def asks(request: Any) -> Any:
+        return say("sent") if request.messages[-1].role == "tool_result" else call("send")
+
+    return Stage({"a": (), "b": (), "c": ("a",)}, {"a": asks, "b": say(artifact("b"), delay=2.0)}, tools=[send])
