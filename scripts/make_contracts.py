@@ -16,7 +16,7 @@ from glidepath.spi import EXTENSION_POINTS, HOOKS, TEXTBOOK
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "contracts.md"
 HEAD = """# Contracts
 <!-- made by scripts/make_contracts.py -->
-Every extension point has a contract class in `glidepath.conformance`. Each of its clauses is one test with a number. The
+Every extension point has a contract class in `glidepath.conformance`. Each clause is one test with a number. The
 built-in implementations keep them, and for every clause the tests have something broken that fails it.
 [Certifying your implementation](certifying.md) says how to use them.
 """

@@ -18,6 +18,7 @@ from glidepath.stability import stability_of
 FOLDER = Path(__file__).resolve().parent.parent / "api"
 MODULES = (
     "glidepath",
+    "glidepath.conformance",
     "glidepath.constraints",
     "glidepath.engines.dbos",
     "glidepath.errors",

@@ -15,7 +15,9 @@ async def search(query: str) -> str:
 
 def agent(**changes):
     limits = Limits(max_iterations=20, max_tokens=50_000, timeout=600)
-    return Agent(**{"model": ScriptedModel(name="mine", price=("3", "15")), "tools": [search], "limits": limits} | changes)
+    return Agent(
+        **{"model": ScriptedModel(name="mine", price=("3", "15")), "tools": [search], "limits": limits} | changes
+    )
 
 
 def test_a_sound_configuration_passes_and_the_report_is_there(simulator):  # noqa: F811

@@ -41,6 +41,11 @@ def test_the_hook_reference_is_up_to_date():
     assert hook_reference_script().updated(page) == page, "run scripts/make_hook_reference.py"
 
 
+def test_the_page_of_contracts_is_up_to_date():
+    made = script("make_contracts").page()
+    assert (DOCS / "contracts.md").read_text(encoding="utf-8") == made, "run scripts/make_contracts.py"
+
+
 def test_the_fields_a_child_does_not_inherit_are_listed():
     rows = table(DOCS / "the-builder.md", "field", "inherited")
     listed = {field: row[1].split(":")[0] for row in rows for field in re.findall(r"`(\w+)`", row[0])}

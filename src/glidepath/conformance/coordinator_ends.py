@@ -210,10 +210,13 @@ class EndingClauses(CoordinatorContract):
             paused = await self._fly(stage)
             decided = {pending.call.id: approve() for pending in paused.outcome("a").pending}
             before = stage.models["b"].calls
+            stage.published.clear()
             result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
             assert result.status is TeamStatus.COMPLETED, result.reason
             assert result.outcome("a").output == "sent"
             assert stage.models["b"].calls == before, "b was finished"
+            numbers = [event.sequence for event in stage.published]
+            assert numbers == list(range(paused.sequence + 1, paused.sequence + 1 + len(numbers)))
 
         self.run(clause())
 

@@ -148,7 +148,8 @@ class StepClauses(CoordinatorContract):
         """COORD-6: what is published is what was said: nothing is missing, too late, or numbered with a gap."""
 
         async def clause() -> None:
-            for stage, _ in (await self._paths()).values():
+            for stage, result in (await self._paths()).values():
+                assert result.sequence == stage.published[-1].sequence, "the result has the number of the last event"
                 assert [type(event) for event in stage.published] == [type(event) for event in stage.said]
                 assert [event.sequence for event in stage.published] == list(range(1, len(stage.said) + 1))
                 assert {event.request_id for event in stage.published} == {stage.request.id}

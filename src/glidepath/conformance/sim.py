@@ -35,7 +35,9 @@ def assert_contained(
     that you have looked at and live with; one that does not occur is an error, so that the list stays short.
     """
     if isinstance(accept, str) or not all(isinstance(code, str) for code in accept):
-        raise ConfigurationError(f"accept must be the codes of findings, such as ['unbounded_reply'], not {accept!r:.80}")
+        raise ConfigurationError(
+            f"accept must be the codes of findings, such as ['unbounded_reply'], not {accept!r:.80}"
+        )
     if subject is None:
         raise ConfigurationError("assert_contained needs an Agent or a LoopConfig, not None")
     report = simulate(subject, seeds=seeds, only=only, real_time=real_time)
@@ -52,8 +54,12 @@ def simulator() -> Callable[..., Report]:
     return assert_contained
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _told(report: Report, holes: Sequence[Finding], idle: Sequence[str]) -> str:
-    lines = [f"{len(holes)} holes in {len(report.flights)} flights:"]
+    lines = [f"{_count(len(holes), 'hole')} in {_count(len(report.flights), 'flight')}:"]
     for finding in holes:
         lines += ["", f"{finding.code}: {finding.what}", f"  {finding.advice}"]
         lines.append(f"  specimens: {', '.join(finding.specimens) or 'none'}")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from glidepath import CancelToken, LoopOutcome, RunResult
+from glidepath import CancelToken, LoopOutcome
 from glidepath.teams import (
     DependencyFailure,
     EvaluationContext,
@@ -109,7 +112,9 @@ class _Relay:
             self.halt(TeamStatus.CANCELLED, "cancelled before the start")
         plan = past.plan if past is not None and past.plan is not None else self.request.plan
         if plan is None:
-            plan = TeamExecutionPlan(steps=(TeamStep(id="goal", description=self.request.goal),), source="deterministic")
+            plan = TeamExecutionPlan(
+                steps=(TeamStep(id="goal", description=self.request.goal),), source="deterministic"
+            )
         for step in plan.steps:
             if not self.able(step):
                 self.plan = plan
@@ -137,9 +142,8 @@ class _Relay:
 
     def next_step(self, waiting: set[str]) -> TeamStep | None:
         """The next step of the plan that can be done; skips what cannot be done any more."""
-        assert self.plan is not None
         block = self.request.config.dependency_failure is DependencyFailure.BLOCK
-        for step in self.plan.steps:
+        for step in self.plan.steps if self.plan is not None else ():
             if step.id in self.outcomes:
                 continue
             needed = [self.outcomes.get(name) for name in step.depends_on]
@@ -165,9 +169,8 @@ class _Relay:
         before = self.team.past.steps.get(step.id) if self.team.past is not None else None
         paused = before.paused if before is not None else None
         tries = before.attempts if before is not None else 0
-        seconds = config.step_timeout
-        step_token, let_go = self.follow(seconds, expired)
-        result: RunResult | None = None
+        made = partial(StepOutcome, step_id=step.id, member=member.name)
+        step_token, let_go = self.follow(config.step_timeout, expired)
         try:
             while tries < config.max_feedback_rounds and self.stop is None and not expired:
                 tries += 1
@@ -176,28 +179,32 @@ class _Relay:
                 paused = None
                 self.team.emit(
                     StepAttempted(
-                        step_id=step.id, attempt=tries, member=member.name, member_run_id=result.run_id,
-                        state=result.state.name, outcome=result.outcome.name, artifact=result.text, usage=result.usage,
+                        step_id=step.id,
+                        attempt=tries,
+                        member=member.name,
+                        member_run_id=result.run_id,
+                        state=result.state.name,
+                        outcome=result.outcome.name,
+                        artifact=result.text,
+                        usage=result.usage,
                         cost=result.cost,
                     )
-                )  # fmt: skip
+                )
                 best = result.text if result.text.strip() and "without an answer" not in result.text else best
                 if result.outcome is LoopOutcome.PAUSED:
-                    return StepOutcome(
-                        step_id=step.id, state=StepState.WAITING, attempts=tries, member=member.name,
-                        pending=result.pending, paused=result, reason="waits for a person",
-                    )  # fmt: skip
+                    waits: dict[str, Any] = {"pending": result.pending, "paused": result}
+                    return made(state=StepState.WAITING, attempts=tries, reason="waits for a person", **waits)
                 if result.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) and result.text.strip() and not expired:
-                    return self.outcome(step, StepState.COMPLETED, tries, member.name, result.text)
+                    return made(state=StepState.COMPLETED, attempts=tries, output=result.text)
         finally:
             let_go()
         if self.stop is not None:
-            return self.outcome(step, StepState.CANCELLED, tries, member.name, best, self.stop[1])
-        usable = config.risk_profile is RiskProfile.LOW and best.strip() and not (result and result.partial and not result.text)
+            return made(state=StepState.CANCELLED, attempts=tries, output=best, reason=self.stop[1])
+        usable = config.risk_profile is RiskProfile.LOW and best.strip()
         why = "the step's time is up" if expired else "no attempt delivered"
-        return self.outcome(step, StepState.DEGRADED if usable else StepState.FAILED, tries, member.name, best, why)
+        return made(state=StepState.DEGRADED if usable else StepState.FAILED, attempts=tries, output=best, reason=why)
 
-    def follow(self, seconds: float, expired: list[bool]):  # noqa: ANN202 - a token, and how to let it go
+    def follow(self, seconds: float, expired: list[bool]) -> tuple[CancelToken, Callable[[], None]]:
         """A token that hears the team, and the clock of the step."""
         token = CancelToken()
 
@@ -216,11 +223,6 @@ class _Relay:
             self.token.unsubscribe(hear)
 
         return token, let_go
-
-    def outcome(self, step, state, attempts, member, output, reason="") -> StepOutcome:  # noqa: ANN001, PLR0917
-        return StepOutcome(
-            step_id=step.id, state=state, attempts=attempts, member=member, output=output, reason=reason
-        )  # fmt: skip
 
     def prompt(self, step: TeamStep) -> str:
         parts = [f"Goal: {self.request.goal}", f"Your part: {step.description}"]
@@ -246,10 +248,18 @@ class _Relay:
         used = {name for item in delivered for name in (plan.step(item.step_id).depends_on if plan else ())}
         final = "\n\n".join(item.output for item in delivered if item.step_id not in used and item.output)
         return TeamResult(
-            request=self.request, team=self.team.name, status=status, reason=reason, plan=plan,
-            step_outcomes=tuple(outcomes), final_output=final, duration=self.team.bond.elapsed, usage=usage, cost=cost,
+            request=self.request,
+            team=self.team.name,
+            status=status,
+            reason=reason,
+            plan=plan,
+            step_outcomes=tuple(outcomes),
+            final_output=final,
+            duration=self.team.bond.elapsed,
+            usage=usage,
+            cost=cost,
             sequence=self.team.bond.channel.sequence + 1,
-        )  # fmt: skip
+        )
 
     def status(self, outcomes: list[StepOutcome]) -> tuple[TeamStatus, str]:
         states = [item.state for item in outcomes]
@@ -257,8 +267,7 @@ class _Relay:
             return self.stop
         if self.request.plan_only or StepState.WAITING in states:
             return TeamStatus.PAUSED, "waits for a person"
-        assert self.plan is not None
-        needed = {name for step in self.plan.steps for name in step.depends_on}
+        needed = {name for step in (self.plan.steps if self.plan is not None else ()) for name in step.depends_on}
         ends = [item for item in outcomes if item.step_id not in needed]
         if not all(item.state.delivered for item in ends):
             lost = [item.step_id for item in outcomes if not item.state.delivered]
