@@ -159,7 +159,7 @@ class EndingClauses(CoordinatorContract):
     # --- money --------------------------------------------------------------------------------------------------
 
     def test_coord_27_every_model_call_is_paid_by_the_team(self) -> None:
-        """COORD-27: every model call goes through `team.ask`, and the result's usage is all that was used."""
+        """COORD-27: every model call goes through `team.ask`, and the result's usage and cost are all that was used."""
 
         async def clause() -> None:
             stage = Stage(DIAMOND)
@@ -168,6 +168,7 @@ class EndingClauses(CoordinatorContract):
             assert stage.calls == asked, f"the models were called {stage.calls} times, {asked} times by team.ask"
             spent = sum(asked.result.usage.total for asked in stage.asked if asked.result)
             assert result.usage.total == spent
+            assert result.cost == sum(asked.result.cost or 0 for asked in stage.asked if asked.result)
 
         self.run(clause())
 

@@ -247,6 +247,11 @@ class StepClauses(CoordinatorContract):
                 assert sorted(map(str, ended)) == sorted(step.id for step in stage.steps), stage.kinds()
                 for event in stage.of(StepCompleted):
                     assert event.outcome == result.outcome(str(event.step_id))
+            for status, (stage, result) in (await self._paths()).items():
+                told = [str(event.step_id) for event in stage.of(StepCompleted)]
+                ended = [name for name in stage.assigned() if result.outcome(name).state.terminal]
+                assert len(told) == len(set(told)), f"{status.name}: {stage.kinds()}"
+                assert set(ended) <= set(told), f"{status.name}: {stage.kinds()}"
 
         self.run(clause())
 

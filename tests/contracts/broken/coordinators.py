@@ -282,7 +282,7 @@ class KindAtAnyRisk(Trial):
         return configured(request, risk_profile=RiskProfile.LOW)
 
 
-@breaks("COORD-20", "COORD-10")
+@breaks("COORD-20", "COORD-10", "COORD-12")
 class ForgetsThePlan(Trial):
     """Ends FAILED without plan and outcomes."""
 
@@ -434,3 +434,20 @@ class LeavesATask(Trial):
     async def result(self, result, team, ask):
         self.task = asyncio.get_running_loop().create_task(asyncio.sleep(10_000))
         return result
+
+
+@breaks("COORD-12")
+class DropsWhatWasCut(Trial):
+    """Does not announce the steps that a cancel or the clock cut short."""
+
+    def emit(self, emit, event):
+        if not (isinstance(event, StepCompleted) and event.outcome.state is S.CANCELLED):
+            emit(event)
+
+
+@breaks("COORD-27")
+class ForgetsThePrice(Trial):
+    """Does not say what it cost."""
+
+    def told(self, result):
+        return replace(result, cost=None)
