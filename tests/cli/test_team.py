@@ -151,6 +151,14 @@ WRONG = [
     ("[[members]]", "[members]", "write [[members]]"),
     ("[limits]", "limits = 3\n[x]", "limits"),
     ("[limits]", "[limits", "not valid TOML"),
+    ('capabilities = ["write"]', 'capabilities = "write"', 'members[1]: capabilities must be a list such as ["one"]'),
+    ('capabilities = ["write"]', "capabilities = 3", "members[1]: capabilities must be a list"),
+    ('capabilities = ["write"]', 'capabilities = [["write"]]', "members[1]: capabilities must be a list"),
+    ("max_turns = 5", 'tools = "read"', 'members[1]: tools must be a list such as ["one"], not'),
+    ("max_turns = 5", "tools = [1]", "members[1]: tools must be a list"),
+    ('role = "author"', 'role = ["author"]', "there is no role ['author']"),
+    ("[[members]]", '[[roles]]\nname = "author"\n[[members]]', "roles[2]: there is a role 'author' already"),
+    ("[[members]]", "[judge]\nrubric = 3\n[[members]]", "team.toml: judge: AgentEvaluationStrategy.rubric"),
 ]
 
 

@@ -81,9 +81,8 @@ class TeamFile:
             said = self._checked(where, section, keys)
             name = said.get("name", f"member{number}")
             agent = self._agent(where, said, str(name))
-            members.append(
-                self._made(where, Member, name=name, agent=agent, capabilities=frozenset(said.get("capabilities", ())))
-            )
+            capabilities = frozenset(self._names(where, said, "capabilities"))
+            members.append(self._made(where, Member, name=name, agent=agent, capabilities=capabilities))
         name = self._data.get("name", "team")
         team: Team = self._made("name", Team, members=members, name=name, coordinator=self._coordinator(), **more)
         return team
@@ -94,6 +93,8 @@ class TeamFile:
         for number, section in enumerate(self._list("roles"), 1):
             said = self._checked(f"roles[{number}]", section, RoleDefinition.__struct_fields__)
             role = self._made(f"roles[{number}]", RoleDefinition, **said)
+            if role.name in roles:
+                raise ConfigurationError(f"{self._name}: roles[{number}]: there is a role {role.name!r} already")
             roles[role.name] = role
         steps = [self._step(number, section, roles) for number, section in enumerate(self._list("steps"), 1)]
         plan = self._made("steps", TeamExecutionPlan, steps=steps) if steps else None
@@ -105,9 +106,9 @@ class TeamFile:
         where = f"steps[{number}]"
         said = dict(self._checked(where, section, TeamStep.__struct_fields__))
         role = said.pop("role", None)
-        if role is not None and role not in roles:
+        if role is not None and not (isinstance(role, str) and role in roles):
             raise ConfigurationError(f"{self._name}: {where}: there is no role {role!r}; write [[roles]] for it")
-        step: TeamStep = self._made(where, TeamStep, role=roles.get(role), **said)
+        step: TeamStep = self._made(where, TeamStep, role=None if role is None else roles[role], **said)
         return step
 
     def _config(self) -> TeamConfig:
@@ -135,7 +136,8 @@ class TeamFile:
         judge = None
         if "judge" in self._data:
             said = self._checked("judge", self._data["judge"], ("rubric", *_AGENT))
-            judge = AgentEvaluationStrategy(self._agent("judge", said, "judge"), rubric=said.get("rubric", ""))
+            agent, what_counts = self._agent("judge", said, "judge"), said.get("rubric", "")
+            judge = self._made("judge", AgentEvaluationStrategy, agent=agent, rubric=what_counts)
         evaluator = self._made("rubric", SimpleEvaluationStrategy, **rubric)
         planner, senior = self._one("planner"), self._one("senior")
         return ExpertTeamCoordinator(evaluator=evaluator, judge=judge, planner=planner, senior=senior)
@@ -150,7 +152,7 @@ class TeamFile:
         if not isinstance(model, str) or not model:
             raise ConfigurationError(f"{self._name}: {where}: no model is named: write model = ... here or at the top")
         known = {
-            "tools": Known(tuple(said.get("tools", ())), "file"),
+            "tools": Known(self._names(where, said, "tools"), "file"),
             "approve": Known("ask", "file"),
             "sandbox": Known("auto", "file"),
         }
@@ -170,6 +172,13 @@ class TeamFile:
         if not isinstance(found, list):
             raise ConfigurationError(f"{self._name}: {key} must be a list: write [[{key}]]")
         return found
+
+    def _names(self, where: str, said: dict[str, Any], key: str) -> tuple[str, ...]:
+        """A list of names; a name alone would be taken apart."""
+        found = said.get(key, [])
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise ConfigurationError(f'{self._name}: {where}: {key} must be a list such as ["one"], not {found!r:.80}')
+        return tuple(found)
 
     def _checked(self, where: str, section: Any, allowed: tuple[str, ...]) -> dict[str, Any]:
         if not isinstance(section, dict):
