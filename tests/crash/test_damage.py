@@ -1,6 +1,7 @@
 """What can happen to a file: each damage is said clearly, nothing else is lost, and a repair keeps what is whole."""
 
 import asyncio
+import random
 import sqlite3
 import threading
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
-from glidepath.errors import StoreError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.archive import (
     export_journal,
@@ -122,6 +123,105 @@ def test_damage_is_said_and_repaired_and_the_rest_is_whole(damage, path):
         await store.close()
 
     asyncio.run(look())
+
+
+async def look(path, session):
+    """The commits of a session, or the kind of error that is said instead."""
+    store = SqliteStore(path)
+    try:
+        await list_runs(store)
+    except StoreError:
+        pass
+    try:
+        return (await read_journal(store, session)).commits
+    except StoreError as error:
+        return error.kind
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("flip", [0xFF, 0x01])
+def test_a_flipped_byte_anywhere_is_said_or_does_no_harm(path, tmp_path, flip):
+    truth = {session: asyncio.run(look(path, session)) for session in ("hurt", "well")}
+    whole = path.read_bytes()
+    chance = random.Random(flip)
+    pages = range(0, len(whole), 4096)
+    used = [at for at, byte in enumerate(whole) if byte or at % 4096 < 64]
+    places = sorted({*chance.sample(used, 150), *(page + at for page in pages for at in range(0, 40, 3))})
+    hurt = tmp_path / "flipped.db"
+    found = set()
+    for at in places:
+        for name in ("flipped.db-wal", "flipped.db-shm"):
+            (tmp_path / name).unlink(missing_ok=True)
+        hurt.write_bytes(whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :])
+        for session, commits in truth.items():
+            seen = asyncio.run(look(hurt, session))
+            found.add(seen if isinstance(seen, str) else "whole")
+            assert isinstance(seen, str) or seen == commits, (at, session)
+    assert found >= {"whole", "damaged"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE commits SET body = NULL",
+        "UPDATE commits SET body = 'text'",
+        "UPDATE commits SET hash = 1e300",
+        "UPDATE sessions SET head = 'many'",
+        "UPDATE sessions SET head = NULL",
+        "UPDATE sessions SET hash = 12",
+        "UPDATE sessions SET summary = 12",
+        "UPDATE sessions SET expires = 'never'",
+        "UPDATE sessions SET updated = x'ff'",
+        "UPDATE sessions SET owner = x'ff'",
+        "UPDATE sessions SET token = 'mine'",
+    ],
+)
+def test_values_of_another_type_are_store_errors(path, statement):
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '')")
+    connection.close()
+    change(path, f"{statement} WHERE 1")
+    truth = asyncio.run(look(path, "well"))
+    assert truth in ("damaged", "unavailable") or len(truth) > 3
+
+    async def on():
+        store = SqliteStore(path)
+        result = await fly(store, "well")
+        await store.close()
+        return result
+
+    result = asyncio.run(on())
+    assert result.outcome is LoopOutcome.DONE or result.cause.source == "store"
+
+
+def test_a_session_id_that_is_no_unicode_is_missing(path):
+    async def ask():
+        store = SqliteStore(path)
+        try:
+            await store.load("\udcff")
+        finally:
+            await store.close()
+
+    with pytest.raises(StoreError, match="no valid Unicode") as found:
+        asyncio.run(ask())
+    assert found.value.kind == "missing"
+    with pytest.raises(ConfigurationError, match="lone surrogates"):
+        asyncio.run(fly(MemoryStore(), "\udcff"))
+
+
+def test_an_import_takes_only_ids_that_can_be_resumed(path):
+    async def take():
+        store = SqliteStore(path)
+        data = await export_journal(store, "well")
+        try:
+            await import_journal(store, data, session_id="x" * 201)
+        finally:
+            await store.close()
+
+    with pytest.raises(ConfigurationError, match="session id"):
+        asyncio.run(take())
 
 
 def test_a_truncated_file_is_damaged(path):

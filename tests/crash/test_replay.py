@@ -4,12 +4,13 @@ import asyncio
 
 import pytest
 
-from glidepath import Agent, Limits, tool
+from glidepath import Agent, CancelToken, Limits, tool
 from glidepath.agent.replay import replay
 from glidepath.errors import ConfigurationError
+from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
 from glidepath.sessions import MemoryStore
 from glidepath.sessions.archive import export_journal, import_journal
-from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock
+from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, calls, say
 
 from .test_journal import SCENES, TOOLS, Steer
 
@@ -60,6 +61,86 @@ def test_a_replay_has_every_hash(scene, listening):
     assert (replayed.result.outcome, replayed.result.text) == (result.outcome, result.text)
     assert replayed.result.messages == result.messages
     assert replayed.result.usage == result.usage
+
+
+class Scribbler:
+    """A model that writes its arguments as no encoder would."""
+
+    name = "scribbler"
+    max_output_tokens = 1000
+
+    async def stream(self, request):
+        if any(message.role == "assistant" for message in request.messages):
+            yield TextDelta("done")
+            yield StreamEnd("end_turn", Usage(10, 1))
+            return
+        yield TextDelta("Two of them.")
+        yield ToolCallDelta(1, "a", "echo", '{ "text" :"caf\\u00e9" , "times": 1.0e0 }')
+        yield ToolCallDelta(2, "b", "echo", '{"times":2,\n "text": "x"}')
+        yield ToolCallDelta(3, "c", "echo", '{"times":2,')
+        yield StreamEnd("tool_use", Usage(10, 1))
+
+
+def test_a_replay_keeps_the_arguments_byte_for_byte():
+    @tool
+    async def echo(text: str, times: float = 1) -> str:
+        return text
+
+    async def both():
+        store = MemoryStore()
+        agent = Agent(model=Scribbler(), tools=[echo], store=store, limits=Limits(max_iterations=5))
+        result = await agent.run("go", session="s")
+        return result, await replay(agent, store, "s")
+
+    result, found = asyncio.run(both())
+    assert result.text == "done"
+    assert found.difference == ""
+    assert found.same
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("kept", range(1, 9))
+def test_a_replay_of_a_crashed_run_goes_as_far_as_it_went(width, kept):
+    @tool
+    async def echo(text: str) -> str:
+        return text
+
+    turns = [calls(*[call("echo", text=f"{turn} {n}") for n in range(width)]) for turn in range(3)]
+
+    async def both():
+        store = MemoryStore()
+        limits = Limits(max_iterations=9)
+        agent = Agent(model=ScriptedModel([*turns, say("done")]), tools=[echo], store=store, limits=limits)
+        await agent.run("go", session="s")
+        commits = (await store.load("s"))[1]
+        lease = await store.claim("s", "me")
+        await store.cut(lease, kept, commits[kept - 1].hash)  # as if it had been killed here
+        return await replay(agent, store, "s")
+
+    found = asyncio.run(both())
+    assert found.difference == ""
+    assert (found.same, found.whole, found.commits) == (True, False, kept)
+
+
+def test_a_replay_of_a_cancelled_run_goes_as_far_as_it_went():
+    async def both():
+        store = MemoryStore()
+        token = CancelToken()
+
+        @tool
+        async def halt() -> str:
+            token.cancel("enough")
+            await asyncio.sleep(5)
+            return "never"
+
+        agent = Agent(model=ScriptedModel([call("halt")]), tools=[halt], store=store, limits=Limits(max_iterations=9))
+        result = await agent.run("go", session="s", cancel=token)
+        return result, await replay(agent, store, "s")
+
+    result, found = asyncio.run(both())
+    assert found.difference == ""
+    assert (found.same, found.whole, found.commits) == (True, False, 3)
+    assert (found.result.outcome, found.result.cause) == (result.outcome, result.cause)
 
 
 def test_a_replay_under_another_configuration_says_where_it_differs():

@@ -2,20 +2,20 @@
 
 No model and no tool is called. Every commit is made anew and its hash compared with the one that is recorded: where
 they differ, the runtime or the configuration has changed what a run does. A journal is replayed up to its first crash,
-pause or resumption: what comes after depends on when that was.
+pause, cancel or resumption: what comes after depends on when that was.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath._wire import Value, replace
+from glidepath._wire import Raw, Value, replace
 from glidepath.agent.durable import Opening
-from glidepath.errors import ConfigurationError, TransientError
+from glidepath.errors import ConfigurationError, RejectedError, StoreError, TransientError
 from glidepath.ledger import Meter
 from glidepath.messages import (
     AssistantMessage,
@@ -30,12 +30,13 @@ from glidepath.messages import (
     ToolCall,
     ToolCallDelta,
     ToolResultMessage,
+    codec,
 )
-from glidepath.outcome import RunResult
+from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.sessions import Session
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.capture import TICK, tick
-from glidepath.sessions.chain import read
+from glidepath.sessions.chain import Record, read
 from glidepath.sessions.fold import Began, Folded
 from glidepath.sessions.memory import MemoryStore
 from glidepath.sessions.owner import this_owner
@@ -51,12 +52,17 @@ __all__ = ["Replayed", "replay"]
 
 
 class Replayed(Value, frozen=True, kw_only=True):
-    """What a replay found: whether every commit has the hash that was recorded, and where the first one differs."""
+    """What a replay found: whether every commit has the hash that was recorded, and where the first one differs.
+
+    `whole` is False when the recorded run was stopped from outside, by a crash or a cancel: it is compared as far as it
+    had come, and `result` is the recorded one, where there is one.
+    """
 
     same: bool
     commits: int
     result: RunResult
     difference: str = ""
+    whole: bool = True
 
 
 class _Tape:
@@ -70,8 +76,10 @@ class _Tape:
         self._attempts = list(attempts)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:  # noqa: ARG002 - it does not listen
-        reply = self._attempts.pop(0) if self._attempts else None
         await asyncio.sleep(0)
+        if not self._attempts:
+            raise RejectedError("the recording ends here")
+        reply = self._attempts.pop(0)
         if reply is None:
             raise TransientError("this attempt failed when it was recorded")
         for index, block in enumerate(reply.blocks):
@@ -82,7 +90,7 @@ class _Tape:
             elif type(block) is ReasoningBlock:
                 yield ReasoningDelta(block.text, block.opaque, block.vendor)
             elif type(block) is ToolCall:
-                arguments = _wire.encode(block.arguments).decode() if block.malformed is None else block.malformed
+                arguments = _wire.encode(block.stored).decode() if block.malformed is None else block.malformed
                 yield ToolCallDelta(index, block.id, block.name, arguments)
         yield StreamEnd(reply.stop_reason.value, reply.usage)
 
@@ -90,14 +98,17 @@ class _Tape:
 class _Checking(MemoryStore):
     """Compares every commit with the recorded one."""
 
-    def __init__(self, commits: Sequence[Commit]) -> None:
+    def __init__(self, commits: Sequence[Commit], *, whole: bool) -> None:
         super().__init__()
         self.recorded = commits
+        self.whole = whole
         self.head = 0
         self.difference = ""
 
     def append(self, lease: Any, commit: Commit, **keywords: Any) -> None:
         """Write it down, and look."""
+        if commit.number > len(self.recorded) and not self.whole:
+            raise StoreError("the recording ends here")
         super().append(lease, commit, **keywords)
         self.head = commit.number
         if self.difference:
@@ -114,6 +125,32 @@ def _first_difference(recorded: Commit, made: Commit) -> str:
             old, new = bytes(before.payload)[:200].decode(), bytes(now.payload)[:200].decode()
             return f"record {before.sequence}: recorded {before.kind} {old}, replayed {now.kind} {new}"
     return f"commit {recorded.number} has another number of records"
+
+
+class _Block(Value, frozen=True):
+    """What a block of a reply has that reading it would lose: its arguments, byte for byte."""
+
+    arguments: Raw = Raw()
+
+
+class _Blocks(Value, frozen=True):
+    blocks: tuple[_Block, ...] = ()
+
+
+def _as_written(records: Iterable[Record]) -> list[AssistantMessage]:
+    """The replies among these records, with the arguments of their calls as the model wrote them."""
+    found = []
+    for record in records:
+        reply = codec.decode(bytes(record.payload)) if record.kind == "message" else None
+        if type(reply) is not AssistantMessage:
+            continue
+        written = _wire.decode(bytes(record.payload), _Blocks).blocks
+        blocks = [
+            replace(block, arguments=Raw(bytes(one.arguments))) if type(block) is ToolCall else block
+            for block, one in zip(reply.blocks, written, strict=True)
+        ]
+        found.append(replace(reply, blocks=tuple(blocks)))
+    return found
 
 
 class _Recorded:
@@ -138,7 +175,7 @@ class _Recorded:
             fresh, seen = folded.messages[seen:], len(folded.messages)
             if commit.number == 1:
                 self.first = list(fresh)
-            replies = [one for one in fresh if type(one) is AssistantMessage]
+            replies = [one for one in _as_written(records) if one in fresh]
             if asked and (replies or folded.reserved is not None):
                 self.attempts.append(replies[0] if replies else None)
             asked = folded.reserved is not None or (asked and not replies)
@@ -148,12 +185,15 @@ class _Recorded:
             self.ended = folded.result
             ticks = [_wire.decode(bytes(one.payload), list[Any]) for one in records if one.kind == "tick"]
             self.ticks.append((records[0].time, ticks[0] if ticks else []))
+        self.whole = self.ended is not None and self.ended.outcome is not LoopOutcome.CANCELLED
+        if self.ended is not None and not self.whole:
+            del self.commits[-1]  # how it was stopped, which nothing in the journal brings about
 
     def silenced(self, tool: Tool, checking: _Checking) -> Tool:
         """The tool with a body that answers what was answered then, in the order in which it was."""
 
         async def answer(_values: Any, context: Any) -> ToolResult:
-            due, known = self.results[context.call_id]
+            due, known = self.results.get(context.call_id, (len(self.commits), _NEVER))
             while checking.head < due and not checking.difference:  # noqa: ASYNC110 - for a moment, and rarely
                 await asyncio.sleep(0)
             return ToolResult(
@@ -165,6 +205,9 @@ class _Recorded:
             )
 
         return tool.answering(answer)
+
+
+_NEVER = ToolResultMessage("", "", "there was no result", is_error=True)
 
 
 class _Copyist(Scribe):
@@ -209,7 +252,7 @@ async def replay(agent: Agent, store: SessionStore, session_id: str) -> Replayed
     began = recorded.began
     if began is None:
         raise ConfigurationError(f"session {session_id!r} has no run to replay")
-    checking = _Checking(recorded.commits)
+    checking = _Checking(recorded.commits, whole=recorded.whole)
     config = replace(
         agent.config,
         model=_Tape(agent.config.model, recorded.attempts),
@@ -229,8 +272,13 @@ async def replay(agent: Agent, store: SessionStore, session_id: str) -> Replayed
         await copyist.release()
     if not checking.difference and checking.head != len(recorded.commits):
         checking.difference = f"the replay ended after {checking.head} commits of {len(recorded.commits)}"
-    same = not checking.difference
-    return Replayed(same=same, commits=checking.head, result=result, difference=checking.difference)
+    return Replayed(
+        same=not checking.difference,
+        commits=checking.head,
+        result=result if recorded.whole else recorded.ended or result,
+        difference=checking.difference,
+        whole=recorded.whole,
+    )
 
 
 async def _fly(agent: Agent, home: Session, prompt: tuple[Message, ...], run_id: str, scribe: Scribe) -> RunResult:

@@ -13,6 +13,7 @@ from glidepath.errors import StoreError
 from glidepath.sessions.chain import SCHEMA, Record, chained, check_schema, read, verified
 from glidepath.sessions.fold import Folded, fold
 from glidepath.sessions.owner import free, this_owner
+from glidepath.sessions.session import checked_id
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 
 __all__ = [
@@ -132,7 +133,7 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
     """Put an exported journal into a store; raises `StoreError` (`conflict`) when the session is there already."""
     entry, commits = parse_export(data)
     fold(commits)  # what cannot be read is not taken in
-    name = session_id or entry.session_id
+    name = checked_id(session_id or entry.session_id)
     lease = await store.claim(name, this_owner())
     try:
         if lease.head:

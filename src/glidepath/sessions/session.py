@@ -27,6 +27,17 @@ class Totals(Struct):
     cost: Decimal | None = None
 
 
+def checked_id(name: Any) -> str:
+    """This id; raises `ConfigurationError` when no store could keep it."""
+    if not isinstance(name, str) or not name.strip() or len(name) > _MAX_ID or "\0" in name:
+        raise ConfigurationError(
+            f"session id must be a non-empty str of at most {_MAX_ID} characters, not {name!r:.80}"
+        )
+    if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
+        raise ConfigurationError(f"session id must be valid Unicode, without lone surrogates, not {name!r:.80}")
+    return name
+
+
 def checked(messages: Any) -> list[Message]:
     """A list of these messages; raises `ConfigurationError` when they are none. They are built unchecked, for speed."""
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
@@ -57,10 +68,8 @@ class Session:
         messages: Iterable[Message] = (),
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        if id is not None and (not isinstance(id, str) or not id.strip() or len(id) > _MAX_ID or "\0" in id):
-            raise ConfigurationError(
-                f"session id must be a non-empty str of at most {_MAX_ID} characters, not {id!r:.80}"
-            )
+        if id is not None:
+            checked_id(id)
         if metadata is not None and not isinstance(metadata, dict):
             raise ConfigurationError(f"session metadata must be a dict, not {type(metadata).__name__}")
         self.id = id or f"session_{os.urandom(8).hex()}"

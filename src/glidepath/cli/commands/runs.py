@@ -80,16 +80,20 @@ async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -
     for entry in await list_runs(store, children=options.children):
         known = entry.summary
         when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
-        how = known.get("outcome") or _standing(entry)
+        how = known.get("outcome")
+        turns = known.get("iterations", 0) if how else "-"  # they are counted in its journal
+        how = how or _standing(entry)
         task = clip(" ".join(str(known.get("task", "")).split()), _SHOWN)
-        world.stdout.write(f"{entry.session_id}  {when}  {how:<11}  {known.get('iterations', 0):>3} turns  {task}\n")
+        world.stdout.write(f"{entry.session_id}  {when}  {how:<11}  {turns:>3} turns  {task}\n")
     return 0
 
 
 def _standing(entry: Any) -> str:
+    from glidepath.sessions.owner import free
+
     if entry.summary.get("state") == "queued":
         return "queued"
-    return "running" if entry.owner and entry.expires > time.time() else "interrupted"
+    return "interrupted" if free(entry.owner, entry.expires, time.time()) else "running"
 
 
 async def _show_team(session: str, store: Any, world: World) -> int:
@@ -195,7 +199,8 @@ async def _replay(options: argparse.Namespace, store: Any, world: World, agent: 
 
     done = await replay(agent, store, options.session)
     if done.same:
-        world.note(f"{options.session}: {done.commits} commits, every hash the same")
+        until = "" if done.whole else ", up to where the run was stopped"
+        world.note(f"{options.session}: {done.commits} commits, every hash the same{until}")
         return 0
     world.note(f"{options.session}: {done.difference}")
     return 1
