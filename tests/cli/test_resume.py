@@ -1,8 +1,16 @@
 """A run with a store can be gone on with, and the last line says how."""
 
 import json
+import os
 import re
 import shlex
+import sqlite3
+
+import pytest
+
+from glidepath.errors import StoreError
+from glidepath.sessions import SqliteStore
+from glidepath.sessions.owner import this_owner
 
 from .shell_user import glidepath
 
@@ -82,6 +90,50 @@ def test_a_store_that_cannot_be_opened_is_a_failure_without_a_hint(tmp_path):
     )
     assert ran.code == 1
     assert "go on with" not in ran.err
+
+
+def test_a_run_whose_store_failed_on_the_way_can_be_gone_on_with(tmp_path):
+    argv = ["--model", "python:flights:endless", "--tools", "list", "--store", "runs.db", "--max-turns", "9"]
+
+    class Full(SqliteStore):
+        def append(self, lease, commit, **keywords):
+            if commit.number == 5:
+                raise StoreError("the disk is full", kind="full")
+            return super().append(lease, commit, **keywords)
+
+    here = "glidepath.sessions"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{here}.SqliteStore", Full)
+        ran = glidepath("run", "go", *argv, folder=tmp_path)
+    assert ran.code == 1
+    assert "the disk is full" in ran.err
+    again = glidepath(*last_line(ran), "--max-turns", "9", folder=tmp_path)
+    assert (again.code, again.out) == (0, "Landed.\n")
+
+
+def test_after_a_crash_of_ours_the_last_line_still_says_how_to_go_on(tmp_path):
+    argv = ["--model", "python:flights:endless", "--tools", "list", "--store", "runs.db", "--max-turns", "9"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glidepath.cli.screens.PlainScreen.finish", lambda *_: 1 / 0)
+        ran = glidepath("run", "go", *argv, folder=tmp_path)
+    assert ran.code == 1
+    assert "ZeroDivisionError" in ran.err
+    assert last_line(ran)[0] == "resume"
+
+
+def test_a_run_of_a_dead_process_is_listed_as_interrupted(tmp_path):
+    argv = ["--model", "python:flights:endless", "--tools", "list", "--store", "runs.db", "--max-turns", "2"]
+    glidepath("run", "go", *argv, folder=tmp_path)
+    host, _, birth, nonce = this_owner().split("|")
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    for pid, how in ((os.getpid(), "running    "), (2**22 + 1, "interrupted")):
+        with connection:
+            owner = f"{host}|{pid}|{birth}|{nonce}"
+            connection.execute(
+                "UPDATE sessions SET owner = ?, expires = 1e12, summary = ?", (owner, json.dumps({"task": "x"}))
+            )
+        assert f"  {how}    - turns" in glidepath("runs", "list", "--store", "runs.db", folder=tmp_path).out
+    connection.close()
 
 
 def test_no_password_is_shown(tmp_path):

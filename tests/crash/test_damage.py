@@ -1,8 +1,11 @@
 """What can happen to a file: each damage is said clearly, nothing else is lost, and a repair keeps what is whole."""
 
 import asyncio
+import os
 import random
+import shutil
 import sqlite3
+import tempfile
 import threading
 from pathlib import Path
 
@@ -295,6 +298,53 @@ def test_a_missing_folder_and_a_read_only_file_are_said(path, tmp_path):
     result = asyncio.run(read_only())
     assert (result.cause.source, result.cause.metrics["kind"]) == ("store", "read_only")
     assert asyncio.run(whole(path))
+
+
+def as_somebody_else(scene):
+    """What a scene returns in a process that may not write everywhere, as root may."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            if not os.getuid():
+                os.setuid(65534)
+            os.write(writer, repr(asyncio.run(scene())).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(pid, 0)
+    with open(reader, "rb") as found:
+        return found.read().decode()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("left", [False, True])
+def test_a_read_only_folder_can_be_read_and_nothing_else(path, left):
+    folder = Path(tempfile.mkdtemp(prefix="gp-ro-"))
+    there = folder / "s ?#%.db"
+    shutil.copy(path, there)
+    if left:
+        (folder / f"{there.name}-wal").write_bytes(b"something")
+    there.chmod(0o644)
+    folder.chmod(0o555)
+
+    async def look():
+        store = SqliteStore(there)
+        try:
+            listed = len(await list_runs(store))
+            commits = len((await read_journal(store, "well")).commits)
+        except StoreError as error:
+            listed, commits = 0, error.kind
+        result = await fly(store, "well")
+        new = await fly(SqliteStore(folder / "new.db"))
+        return listed, commits, result.cause.metrics["kind"], new.cause.metrics["kind"]
+
+    try:
+        found = as_somebody_else(look)
+    finally:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
+    assert found == str((0, "read_only", "read_only", "read_only") if left else (2, 11, "read_only", "read_only"))
 
 
 async def whole(path):

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
@@ -43,6 +44,7 @@ _APPEND = (  # a commit's place is its session and its number; it needs the leas
 _ADVANCE = "UPDATE sessions SET head = ?, hash = ?, updated = ?, expires = ?, owner = ? WHERE key = ?"
 _LAST = "SELECT place, hash FROM commits WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1"
 SHIFT = 32  # bits of a place that are the number
+_CANNOT_OPEN = 14
 _KINDS = {  # SQLite's primary result codes
     5: ("locked", "is locked by another process"),
     6: ("locked", "is locked"),
@@ -50,7 +52,7 @@ _KINDS = {  # SQLite's primary result codes
     10: ("unavailable", "cannot be read or written"),
     11: ("damaged", "is damaged"),
     13: ("full", "cannot grow: the disk is full"),
-    14: ("unavailable", "cannot be opened"),
+    _CANNOT_OPEN: ("unavailable", "cannot be opened"),
     26: ("damaged", "is no SQLite database"),
 }
 
@@ -124,7 +126,12 @@ class SqliteStore:
             if self._home:
                 Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             connection = sqlite3.connect(
-                self.path, timeout=self._busy, isolation_level=None, check_same_thread=False, cached_statements=64
+                self._address(),
+                uri=True,
+                timeout=self._busy,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=64,
             )
             try:
                 self._prepare(connection)
@@ -134,6 +141,20 @@ class SqliteStore:
                 connection.close()
                 raise
         return connection
+
+    def _address(self) -> str:
+        """The file; one in a folder where nothing can be written is only read, if nothing is left in its log."""
+        address = f"file:{quote(os.path.abspath(self.path))}"  # noqa: PTH100 - as cheap as it can be
+        if not self._fixed() or not os.path.exists(self.path):  # noqa: PTH110
+            return address
+        log = f"{self.path}-wal"
+        left = os.path.exists(log) and os.path.getsize(log)  # noqa: PTH110, PTH202
+        return address if left else f"{address}?immutable=1"
+
+    def _fixed(self) -> bool:
+        """True when the folder is there and read-only: SQLite needs to make files beside its own."""
+        folder = os.path.dirname(os.path.abspath(self.path))  # noqa: PTH100, PTH120
+        return os.path.isdir(folder) and not os.access(folder, os.W_OK)  # noqa: PTH112
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the tables of a new file; refuse a file that is something else, or of another layout."""
@@ -175,6 +196,8 @@ class SqliteStore:
         """What SQLite's error means."""
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
         kind, what = _KINDS.get(code, ("unavailable", "failed"))
+        if code == _CANNOT_OPEN and self._fixed():
+            kind, what = "read_only", "cannot be opened: its folder is read-only"
         return StoreError(f"the session store {self.path} {what} ({error})", kind=kind)
 
     async def _patiently(self, work: Callable[[], Any]) -> Any:

@@ -107,8 +107,11 @@ async def fly(
     limits: Any = None,
 ) -> int:
     """The run itself, from the first event to the exit code; `resume` names the session to go on with."""
+    import traceback
+
     from glidepath.cli.exits import exit_code
     from glidepath.cli.signals import catching
+    from glidepath.cli.world import OutputError
     from glidepath.errors import ConfigurationError, StoreError
     from glidepath.outcome import LoopOutcome
     from glidepath.run import CancelToken
@@ -125,20 +128,34 @@ async def fly(
                 stream = agent.stream(resume=resume, limits=limits, cancel=token)
             result = await _fly_on(agent, stream, screen, settings, world, token, caught)
             screen.finish(result)
-            lost = result.cause is not None and result.cause.source == "store"
-            ended = result.outcome is LoopOutcome.DONE or lost
+            ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
         except ConfigurationError:
             ended = True  # nothing was begun
             raise
         except StoreError as error:
             screen.close()
             raise ConfigurationError(str(error)) from None
+        except (BrokenPipeError, OutputError):
+            raise
+        except Exception:
+            screen.close()
+            world.complain(f"this should not have happened\n{traceback.format_exc()}")  # and then how to go on
+            return 1
         finally:
             screen.close()
             if session is not None and not ended:
                 world.note(f"go on with: {resume_line(session, settings)}")
             await _close_store(agent)
     return exit_code(result, caught.number)
+
+
+def _lost(result: RunResult, *, begun: bool) -> bool:
+    """True when the store failed and there is nothing to go on with: it never began, or is somebody else's."""
+    cause = result.cause
+    if cause is None or cause.source != "store":
+        return False
+    passing = cause.metrics.get("kind") in ("full", "read_only", "locked", "unavailable")
+    return not passing or not (begun or result.iterations)
 
 
 async def _fly_on(
