@@ -187,7 +187,9 @@ class SqliteStore:
         except OSError as error:
             raise StoreError(f"the session store {self.path}: {error}", kind="unavailable") from error
         except UnicodeEncodeError as error:
-            raise StoreError(f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing") from None
+            raise StoreError(
+                f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing"
+            ) from None
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
             what = f"{type(error).__name__}: {error}"  # of another type, or text that is none: we wrote no such thing
             raise StoreError(f"the session store {self.path} is damaged ({what})", kind="damaged") from error
