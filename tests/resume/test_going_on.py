@@ -24,6 +24,7 @@ from glidepath._wire import decode, encode, replace
 from glidepath.errors import RejectedError
 from glidepath.events import BudgetReserved, ContextShaped, GuardTripped
 from glidepath.messages import AssistantMessage, CustomMessage, TextBlock, UserMessage
+from glidepath.sessions import MemoryStore
 from glidepath.testing import call, calls, fail, hang, say, transcript_errors, virtual
 
 from .desk import Desk, ids, results
@@ -362,3 +363,35 @@ async def test_g4_a_resumed_run_lands_only_with_what_its_limit_leaves(left, call
     assert result.usage.total <= used + left
     reserved = [event.tokens for event in desk.recorder.of(BudgetReserved)][1:]
     assert all(tokens <= left for tokens in reserved)
+
+
+@pytest.mark.parametrize("store", [None, MemoryStore], ids=["no store", "store"])
+@virtual
+async def test_a_decision_about_a_run_that_is_done_is_not_swallowed(store):
+    """Somebody approves a call that no longer waits: nothing will run, and that must be said."""
+    session = Session("s")
+    desk = Desk([call("send", to="eve"), "never mind"], store=store and store())
+    paused = await desk.run(session=session)
+    [call_id] = ids(paused)
+    await desk.agent.run("forget it", session=session)
+    target = session if store is None else "s"
+    with pytest.raises(ConfigurationError, match="the run is done, and nothing is pending"):
+        await desk.agent.resume(target, decisions={call_id: approve()})
+    with pytest.raises(ConfigurationError, match="decisions must be a mapping"):
+        await desk.agent.resume(target, decisions=7)
+    assert (await desk.agent.resume(target)).text == "never mind"
+    assert desk.done == []
+
+
+@virtual
+async def test_a_result_does_not_stand_for_a_later_run_of_its_session():
+    """Or what a person approved would be another run's call, when the two have the same id."""
+    store = MemoryStore()
+    desk = Desk([call("send", to="eve"), "never mind", call("send", to="mallory")], store=store)
+    paused = await desk.run(session="s")
+    await desk.agent.run("forget it", session="s")
+    later = await desk.agent.run("once more", session="s")
+    assert later.outcome is LoopOutcome.PAUSED
+    with pytest.raises(ConfigurationError, match="has had another run since"):
+        await desk.agent.resume(paused, decisions={ids(later)[0]: approve()})
+    assert desk.done == []

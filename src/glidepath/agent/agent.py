@@ -27,7 +27,7 @@ from glidepath.agent.flight import (
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.prompts import as_messages, as_session
-from glidepath.agent.resuming import Target, check_decisions, find
+from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.agent.threads import in_its_own_loop
 from glidepath.errors import ConfigurationError
 from glidepath.events import ChildStarted
@@ -132,7 +132,9 @@ class Agent:
             raise ConfigurationError("stream(resume=...) goes on without a new prompt and in its own session")
         if self.config.store is None:  # what is wrong is said here, not when the first event is asked for
             found = find(resume)
-            if not isinstance(found, RunResult):
+            if isinstance(found, RunResult):
+                nothing_to_decide(decisions)
+            else:
                 check_decisions(decisions, found[0])
         return RunStream(partial(self._fly_on, resume, decisions, limits, cancel, parent))
 
@@ -197,6 +199,7 @@ class Agent:
             return await self._fly_on_durably(target, decisions, limits, cancel, parent, stream)
         found = find(target)
         if isinstance(found, RunResult):
+            nothing_to_decide(decisions)
             return found
         snapshot, home = found
         return await self.carry_on(
@@ -213,7 +216,8 @@ class Agent:
         stream: RunStream | None,
     ) -> RunResult:
         """The run as the store has it: a result or a session that was passed only says which."""
-        async with reopened(self.config, session_of(target), decisions, self._plan.tools) as opening:
+        wanted = run_of(target)
+        async with reopened(self.config, session_of(target), decisions, self._plan.tools, run_id=wanted) as opening:
             if opening.result is not None:
                 return revived(self._plan, opening.result)
             if opening.snapshot is None:

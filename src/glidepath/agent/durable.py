@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Record, replace
-from glidepath.agent.resuming import check_decisions
+from glidepath.agent.resuming import check_decisions, nothing_to_decide
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ToolCall, UnknownMessage
 from glidepath.outcome import AgentState, Charge, LoopOutcome, RunResult, Snapshot, StopCause
@@ -181,13 +181,19 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
 
 @asynccontextmanager
 async def reopened(
-    config: LoopConfig, session_id: str, decisions: Any, tools: Mapping[str, Any], *, store: Any = None
+    config: LoopConfig,
+    session_id: str,
+    decisions: Any,
+    tools: Mapping[str, Any],
+    *,
+    store: Any = None,
+    run_id: str | None = None,
 ) -> AsyncIterator[Opening]:
-    """Claim a session to go on with its last run; raises `ConfigurationError` when there is none."""
+    """Claim a session to go on with its last run; raises `ConfigurationError` when there is none, or it is another."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:
-        await _reopen(config, opening, store, decisions, tools)
+        await _reopen(config, opening, store, decisions, tools, run_id)
     except StoreError as error:
         if error.kind == "missing":
             raise ConfigurationError(f"resume({session_id!r:.80}): {error}") from None
@@ -199,12 +205,18 @@ async def reopened(
             await opening.scribe.release()
 
 
-async def _reopen(config: LoopConfig, opening: Opening, store: Any, decisions: Any, tools: Mapping[str, Any]) -> None:
+async def _reopen(
+    config: LoopConfig, opening: Opening, store: Any, decisions: Any, tools: Mapping[str, Any], run_id: str | None
+) -> None:
     session_id = opening.home.id
     lease = await store.claim(session_id, this_owner(), create=False)
     scribe = Scribe(store, lease, durability=config.durability)
     try:
         folded = await _folded(store, session_id)
+        if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
+            raise ConfigurationError(
+                f"session {session_id!r} has had another run since {run_id!r}; resume that one, by the session's id"
+            )
         _go_on(folded, scribe, opening, decisions, tools)
         if opening.snapshot is not None and opening.ended is None:
             opening.snapshot = await _with_children(store, folded, opening.snapshot, opening.decisions)
@@ -224,6 +236,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
     if folded.opened is not None:
         scribe.parent = folded.opened.parent
     if result is not None and result.outcome is LoopOutcome.DONE:
+        nothing_to_decide(decisions)
         opening.result = result
         return
     if result is not None:

@@ -12,7 +12,7 @@ from glidepath.outcome import LoopOutcome, RunResult, Snapshot
 from glidepath.run import Decision, snapshot_of
 from glidepath.sessions import Session
 
-__all__ = ["Target", "check_decisions", "find"]
+__all__ = ["Target", "check_decisions", "find", "nothing_to_decide", "run_of"]
 
 Target = RunResult | Session | str
 
@@ -72,6 +72,23 @@ def _check_open_calls(result: RunResult) -> None:
     if pending != missing:
         raise ConfigurationError(
             f"this result cannot be resumed: calls {sorted(missing)} have no result, and {sorted(pending)} are pending"
+        )
+
+
+def run_of(target: Any) -> str | None:
+    """The run that somebody wants to go on with; None when only its session was named."""
+    result = target.last if isinstance(target, Session) else target
+    return result.run_id if isinstance(result, RunResult) else None
+
+
+def nothing_to_decide(decisions: Any) -> None:
+    """Refuse decisions about a run that is done: whoever made them expects that something happens."""
+    if decisions is not None and not isinstance(decisions, Mapping):
+        check_decisions(decisions, Snapshot(run_id=""))
+    if decisions:
+        first = next(iter(decisions))
+        raise ConfigurationError(
+            f"decisions: there is no pending call {first!r:.100}; the run is done, and nothing is pending"
         )
 
 
