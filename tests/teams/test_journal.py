@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from glidepath import ConfigurationError, approve, tool
+from glidepath._wire import replace
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.chain import read
@@ -385,6 +386,46 @@ async def test_a_person_who_decides_only_after_a_death_is_heard(dies):
         asked.id, decisions={waiting.call.id: approve()}
     )
     assert (result.status, done) == (TeamStatus.COMPLETED, [1])
+
+
+@virtual
+async def test_a_team_that_paused_without_a_store_goes_on_with_one():
+    @tool(requires_approval=True)
+    async def effect() -> str:
+        """Do something."""
+        return "done"
+
+    def answers(request):
+        return say("ok") if request.messages[-1].role == "tool_result" else call("effect")
+
+    paused = await team(agent(answers, tools=[effect])).run(request(step("a")))
+    [waiting] = paused.step_outcomes[0].pending
+    crew = team(agent(answers, tools=[effect]), store=MemoryStore())
+    result = await crew.resume(paused, decisions={waiting.call.id: approve()})
+    assert (result.status, result.final_output) == (TeamStatus.COMPLETED, "ok")
+    assert result.usage == result.outcome("a").usage
+
+
+@virtual
+async def test_g12_a_planner_that_was_at_work_when_the_process_died_is_paid():
+    store, asked = Sudden(), request(resource_constraint=TeamResourceConstraint(max_total_tokens=50_000))
+    await cut_off(store, asked, team(store=store), ExpertTeamCoordinator(planner=agent(hang(), name="planner")))
+    planner = agent('{"steps": [{"id": "a", "description": "do it"}]}', name="planner")
+    result = await team(store=store).resume(asked.id, coordinator=ExpertTeamCoordinator(planner=planner))
+    assert result.status is TeamStatus.COMPLETED
+    new = sum(event.usage.total for event in await events_of(store, asked.id) if hasattr(event, "usage"))
+    assert result.usage.total > new + 100  # the worst case of the call that was in flight
+
+
+@virtual
+async def test_the_runs_of_a_team_are_in_its_store_whatever_its_members_have():
+    own, store = MemoryStore(), MemoryStore()
+    member = agent("ok")
+    member = type(member)(replace(member.config, store=own))
+    await team(member, store=store).run(request(step("a")))
+    assert (len(await own.entries()), len(await store.entries())) == (0, 2)
+    await team(member).run(request(step("a")))
+    assert len(await own.entries()) == 1
 
 
 @virtual
