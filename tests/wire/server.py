@@ -19,7 +19,9 @@ class Answer:
         kind: str = SSE,
         headers: dict[str, str] | None = None,
         ending: str = "close",
+        wait: float = 0,
     ):
+        self.wait = wait
         self.chunks, self.status, self.kind, self.headers, self.ending = chunks, status, kind, headers or {}, ending
 
 
@@ -93,6 +95,7 @@ class Wire:
         if answer.ending == "refuse":
             writer.transport.abort()
             raise ConnectionError
+        await asyncio.sleep(answer.wait)
         head = f"HTTP/1.1 {answer.status} Scripted\r\ncontent-type: {answer.kind}\r\ntransfer-encoding: chunked\r\n"
         head += "".join([f"{name}: {value}\r\n" for name, value in answer.headers.items()])
         writer.write(head.encode() + b"\r\n")

@@ -3,13 +3,15 @@
 import asyncio
 import io
 import logging
+import socket
 import ssl
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
 
-from glidepath import Agent, Limits
+from glidepath import Agent, AgentState, Limits, LoopOutcome
 from glidepath.errors import (
     ConfigurationError,
     ContextOverflowError,
@@ -349,3 +351,45 @@ def test_a_cancelled_open_leaves_no_error(dialect):
             await model.aclose()
 
     run(cancel)
+
+
+@contextmanager
+def nobody_answers():
+    """An address where a connection is neither accepted nor refused: the queue of those who wait is full."""
+    with ExitStack() as open_sockets:
+        deaf = open_sockets.enter_context(socket.socket())
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for _ in range(8):
+            waiting = open_sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(deaf.getsockname())
+        yield f"http://127.0.0.1:{deaf.getsockname()[1]}"
+
+
+@every
+def test_a_connection_that_is_not_opened_in_time_is_given_up(dialect):
+    async def go():
+        with nobody_answers() as url:
+            model = dialect.model(url)
+            limits = Limits(max_iterations=2, timeout=15)
+            result = await Agent(model=model, limits=limits, connect_timeout=0.2, max_retries=0).run("hi")
+            await model.aclose()
+            return result
+
+    result = run(go)
+    assert (result.state, result.outcome) == (AgentState.ERROR, LoopOutcome.FAILED)
+    assert "connect_timeout" in result.cause.reason
+
+
+@every
+def test_a_server_that_thinks_before_it_answers_is_not_cut_by_the_connect_timeout(dialect):
+    async def go():
+        async with Wire([Answer([*dialect.text("ok"), *dialect.end()], wait=0.4)]) as wire:
+            model = dialect.model(wire.url)
+            result = await Agent(model=model, limits=Limits(max_iterations=2), connect_timeout=0.2).run("hi")
+            await model.aclose()
+            return result, len(wire.requests)
+
+    result, asked = run(go)
+    assert (result.text, asked) == ("ok", 1)

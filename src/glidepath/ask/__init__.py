@@ -228,6 +228,7 @@ class _Call(Record, eq=False):
             reasoning=plan.reasoning,
             extras=plan.extras,
             output_schema=None if plan.output is None else plan.output.schema,
+            connect_timeout=plan.times.connect,
         )
 
     async def _note(self, booking: Booking) -> None:

@@ -98,6 +98,7 @@ async def _written(run: Run, brief: Any, booking: Booking) -> str:
         max_output_tokens=brief.output,
         temperature=plan.temperature,
         extras=plan.extras,
+        connect_timeout=plan.times.connect,
     )
     plan.health.calls += 1
     if run.listening:

@@ -20,7 +20,7 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.models.checks import at_home, check_headers, check_key, check_name, check_url, leave_open, site
-from glidepath.models.clients import Clients, known_platform
+from glidepath.models.clients import Clients, known_platform, patience
 from glidepath.models.content import Reply, base64_of, count, kept, merged, pieces, schema_words, strict
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
@@ -114,7 +114,12 @@ class AnthropicModel:
             client = await self._clients.get()
             # The whole request is in extra_body: the SDK would walk through every typed field of a long history.
             return client.messages.with_streaming_response.create(
-                model="-", max_tokens=1, messages=(), stream=True, extra_body=body
+                model="-",
+                max_tokens=1,
+                messages=(),
+                stream=True,
+                extra_body=body,
+                timeout=patience("anthropic", request),
             )
 
         return answer(open_stream, reader, self._faults)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib import import_module
 from typing import Any
 
-__all__ = ["Clients", "known_platform"]
+from glidepath.spi import ModelRequest
+
+__all__ = ["Clients", "known_platform", "patience"]
 
 
 class Clients:
@@ -62,3 +65,8 @@ def known_platform(client: Any, get_platform: Callable[[], Any]) -> Any:
     if getattr(client, "_platform", False) is None:
         client._platform = get_platform()  # noqa: SLF001 - the SDKs have no other door for it
     return client
+
+
+def patience(sdk: str, request: ModelRequest) -> Any:
+    """An SDK's time limits for a call: connecting has one. All others are kept by the run, which sees more."""
+    return import_module(sdk).Timeout(None, connect=request.connect_timeout)

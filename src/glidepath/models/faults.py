@@ -150,6 +150,8 @@ class Faults:
         for cause in causes:
             if isinstance(cause, ssl.SSLCertVerificationError):
                 return RejectedError(f"{self._who}: the server's certificate is not trusted: {self.clean(cause)}")
+            if type(cause).__name__ == "ConnectTimeout":
+                return TransientError(f"{self._who}: no connection could be opened in time (connect_timeout)")
         root = causes[-1]
         words = self.clean(str(root) or str(error) or "no message")
         return TransientError(f"{self._who}: {type(error).__name__}: {words}")

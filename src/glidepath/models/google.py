@@ -60,6 +60,8 @@ _UNSIGNED = base64.b64encode(b"skip_thought_signature_validator").decode()
 _OURS = re.compile(r"call_\d+(_\d+)?$")
 _response: ContextVar[list[Any] | None] = ContextVar("glidepath_google_response", default=None)
 
+_patience: ContextVar[float | None] = ContextVar("glidepath_google_patience", default=None)
+
 
 class GoogleModel:
     """A Gemini model, on the Gemini API or on Vertex AI.
@@ -104,19 +106,20 @@ class GoogleModel:
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
-        return self._stream(self._body(request))
+        return self._stream(self._body(request), request.connect_timeout)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._clients.aclose()
 
-    async def _stream(self, body: dict[str, Any]) -> AsyncGenerator[Delta, None]:
+    async def _stream(self, body: dict[str, Any], patience: float | None) -> AsyncGenerator[Delta, None]:
         """The deltas of one reply. The error is raised outside its handler: an SDK's error holds the key."""
         reader = _Reader(Reply(self._unknown_reasons), self._faults)
         failure: ModelError | None = None
         responses: list[Any] = []
         chunks = None
         _response.set(responses)
+        _patience.set(patience)
         try:
             client = (await self._clients.get()).client
             # The whole request is in extra_body: the SDK would check every part of a long history.
@@ -210,6 +213,11 @@ def _closing(responses: list[Any]) -> Any:
     return close
 
 
+async def _bound(request: Any) -> None:
+    """Give connecting a time limit: the SDK knows only one for the whole call."""
+    request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "connect": _patience.get()}
+
+
 async def _remember(response: Any) -> None:
     """Keep hold of the response of a call: the SDK has no way to close it."""
     responses = _response.get()
@@ -229,7 +237,7 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
     except ImportError:
         http = import_module("httpx")
     limits = http.Limits(max_connections=None, max_keepalive_connections=100)  # how many runs there are is not its call
-    hooks = {"response": [_remember]}
+    hooks = {"request": [_bound], "response": [_remember]}
     connections = http.AsyncClient(timeout=None, follow_redirects=True, limits=limits, event_hooks=hooks)
     options: dict[str, Any] = {"httpx_async_client": connections}
     if base_url is not None:

@@ -18,6 +18,7 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.models.checks import at_home, check_name
+from glidepath.models.clients import patience
 from glidepath.models.content import Reply, arguments, count, data_url, kept, merged, pieces, schema_name, strict
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
@@ -84,7 +85,7 @@ class OpenAIChatModel:
             client = await self._port.clients.get()
             # The whole request is in extra_body: the SDK would walk through every typed field of a long history.
             return client.chat.completions.with_streaming_response.create(
-                model=self.name, messages=(), stream=True, extra_body=body
+                model=self.name, messages=(), stream=True, extra_body=body, timeout=patience("openai", request)
             )
 
         return answer(open_stream, reader, self._port.faults)

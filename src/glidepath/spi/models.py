@@ -32,6 +32,8 @@ class ModelRequest(Value, frozen=True, gc=False, kw_only=True):
     reasoning: str | None = None
     extras: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
+    connect_timeout: float | None = None
+    """Seconds that opening a connection may take, where one is opened; a `TransientError` then."""
 
 
 @experimental(reason=UNPROVEN)
