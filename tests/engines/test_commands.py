@@ -43,9 +43,11 @@ def test_a_run_that_waits_in_its_queue_is_listed_and_can_be_stopped(crew):
         assert stopped.returncode == 0, stopped.stderr
     finally:
         worker.send_signal(signal.SIGCONT)
+    sent = crew.sent()
     waited = crew.command("submit", "stepper", "the task of this run", "--session", session, "--wait")
-    assert waited.returncode == 2
-    assert "not wanted" in waited.stderr
+    assert waited.returncode == 3
+    assert "CANCELLED: not wanted" in waited.stderr
+    assert crew.sent() == sent
 
 
 def test_an_agent_that_nobody_offers_is_refused_with_those_there_are(crew):

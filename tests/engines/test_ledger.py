@@ -312,6 +312,43 @@ def test_an_earlier_leg_can_neither_draw_nor_settle(address):
     assert account.tokens == 500
 
 
+def test_a_run_that_takes_every_worker_down_is_not_tried_for_ever(address):
+    async def go():
+        one = await worker(address)
+        await one.ledger.set_budget(Quota(tokens=10_000))
+        await admit(one, "poison")
+        await fetch(address, "UPDATE glidepath_fleet_runs SET taken = 20")
+        outcome = await Flight(one, "poison", "small", "go").fly()
+        _, error = await one.ledger.outcome("poison")
+        await leave(one)
+        return outcome, error
+
+    outcome, error = asyncio.run(go())
+    assert outcome == "failed"
+    assert "20 workers were given this run" in error
+
+
+def test_a_run_that_ended_and_was_not_settled_is_settled_and_not_flown_again(address):
+    """The worker died between the last commit of the journal and the ledger."""
+
+    async def go():
+        one = await worker(address)
+        await one.ledger.set_budget(Quota(tokens=100_000))
+        _, result = await fly(one, "between")
+        await fetch(address, "UPDATE glidepath_fleet_runs SET outcome = NULL, ended = NULL, tokens = tokens + 500")
+        await fetch(address, "UPDATE glidepath_budgets SET tokens = tokens + 500")
+        again = await Flight(one, "between", "small", "go").fly()
+        account = budget(await one.ledger.accounts())
+        heads = await fetch(address, "SELECT head FROM glidepath_sessions WHERE id = 'between'")
+        await leave(one)
+        return result, again, account, heads
+
+    result, again, account, heads = asyncio.run(go())
+    assert again == "done"
+    assert account.tokens == result.usage.total
+    assert heads[0][0] == 13
+
+
 STEP = st.tuples(
     st.sampled_from(["draw", "draw", "spend", "end", "crash"]),
     st.integers(0, 3),

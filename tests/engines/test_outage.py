@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import signal
 import threading
 from pathlib import Path
 
@@ -84,6 +85,33 @@ def test_a_database_that_goes_away_in_the_middle_loses_nothing(tmp_path):
                 assert crew.workers[0].poll() is None
         await line.cut()
         assert before < 15  # it was in the middle
+        assert set(crew.sent().values()) == {1}
+
+    asyncio.run(go())
+
+
+@pytest.mark.process
+def test_a_worker_can_be_stopped_while_its_database_is_away(tmp_path):
+    async def go():
+        address = fresh_database()
+        line = Line(address, tmp_path)
+        await line.mend()
+        with Crew(line.address, tmp_path, pause=0.1, lease=1) as crew:
+            crew.start(1)
+            async with Fleet(address) as fleet:
+                await until(crew.ready)
+                session = await fleet.submit("stepper", "go")
+                await until(lambda: len(crew.sent()) >= 2)
+                await line.cut()
+                await until(lambda: "cannot be reached" in crew.log.read_text() or "failed" in crew.log.read_text())
+                crew.workers[0].send_signal(signal.SIGTERM)
+                gone = asyncio.to_thread(crew.workers.pop().wait, 30)
+                assert await gone == 143
+                await line.mend()
+                crew.start(1)
+                assert await fleet.wait(session, 30) == "done"
+                check_transcript(await fleet.result(session))
+        await line.cut()
         assert set(crew.sent().values()) == {1}
 
     asyncio.run(go())

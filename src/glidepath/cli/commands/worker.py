@@ -71,6 +71,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 async def _serve(worker: Any, world: World) -> int:
     import asyncio
+    import os
     import signal
 
     loop = asyncio.get_running_loop()
@@ -91,7 +92,10 @@ async def _serve(worker: Any, world: World) -> int:
         started.cancel()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
-    return 128 + caught[0] if caught else 0
+    code = 128 + caught[0] if caught else 0
+    if worker.cut_off:  # threads of DBOS wait for the database for ever, and Python for them; all is in the database
+        os._exit(code)
+    return code
 
 
 async def _say(worker: Any, world: World) -> None:

@@ -29,20 +29,37 @@ class _Relay(logging.Handler):
         _log.log(level, "dbos: %s", record.getMessage())
 
 
+class _Hush:
+    """How many are inside, and how the logger was before the first of them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.inside = 0
+        self.before: tuple[list[logging.Handler], int, bool] = ([], 0, True)
+
+
+_hush = _Hush()
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
-    """While inside, DBOS prints nothing; its logger is as it was afterwards."""
+    """While anybody is inside, DBOS prints nothing; its logger is as it was afterwards."""
     logger = logging.getLogger("dbos")
-    handlers, level, propagate = logger.handlers[:], logger.level, logger.propagate
-    relay = _Relay()
-    logger.handlers[:] = [relay]
-    logger.propagate = False
-    logger.setLevel(logging.INFO)
+    with _hush.lock:
+        if not _hush.inside:
+            _hush.before = (logger.handlers[:], logger.level, logger.propagate)
+            logger.handlers[:] = [_Relay()]
+            logger.propagate = False
+            logger.setLevel(logging.INFO)
+        _hush.inside += 1
     try:
         yield
     finally:
-        logger.handlers[:], logger.propagate = handlers, propagate
-        logger.setLevel(level)
+        with _hush.lock:
+            _hush.inside -= 1
+            if not _hush.inside:
+                logger.handlers[:], level, logger.propagate = _hush.before
+                logger.setLevel(level)
 
 
 @contextmanager

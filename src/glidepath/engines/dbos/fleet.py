@@ -21,6 +21,8 @@ from glidepath.tools import closest
 __all__ = ["Fleet"]
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
+SUBMITTERS = 4  # submits at a time
+_LONGEST_ID = 200
 _SHOWN = 200
 
 
@@ -37,6 +39,7 @@ class Fleet:
         self._client: Any = None
         self._engine: Any = None
         self._lock = asyncio.Lock()
+        self._offered: set[str] = set()
 
     async def __aenter__(self) -> Self:
         await self.ledger.check()
@@ -69,8 +72,8 @@ class Fleet:
         check_sendable("task", task)
         if tenant is not None:
             check_tenant(tenant)
-        if session is not None and (not isinstance(session, str) or not session.strip() or "\x00" in session):
-            raise ConfigurationError(f"session must be an id, not {session!r:.100}")
+        if session is not None:
+            _check_id(session)
         name = session or f"session_{os.urandom(8).hex()}"
         await self.ledger.check()
         await self._in_thread(self._enqueue, name, agent, task, tenant)
@@ -148,18 +151,26 @@ class Fleet:
 
     async def _in_thread(self, function: Any, *arguments: Any) -> None:
         sqlalchemy = needed("sqlalchemy")
-        async with self._lock:
-            with quiet():
-                try:
-                    await asyncio.to_thread(function, *arguments)
-                except sqlalchemy.exc.DBAPIError as error:
-                    raise StoreError(f"the fleet's database failed: {error.orig}") from error
+        with quiet():
+            try:
+                async with self._lock:
+                    if self._client is None:
+                        await asyncio.to_thread(self._connect)
+                await asyncio.to_thread(function, *arguments)
+            except sqlalchemy.exc.DBAPIError as error:
+                raise StoreError(f"the fleet's database failed: {error.orig}") from error
+            except sqlalchemy.exc.TimeoutError as error:
+                raise StoreError(f"the fleet's database cannot be reached: {error}") from error
 
     def _connect(self) -> None:
         sqlalchemy, dbos = needed("sqlalchemy"), needed("dbos")
         url = sqlalchemy.make_url(self.ledger.dsn).set(drivername="postgresql+psycopg")
         self._engine = sqlalchemy.create_engine(
-            url, pool_size=1, max_overflow=0, pool_pre_ping=True, connect_args={"connect_timeout": int(self._timeout)}
+            url,
+            pool_size=SUBMITTERS,
+            max_overflow=0,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": int(self._timeout)},
         )
         self._client = dbos.DBOSClient(
             system_database_engine=self._engine,
@@ -171,9 +182,9 @@ class Fleet:
     def _enqueue(self, session: str, agent: str, task: str, tenant: str | None) -> None:
         """Admit and queue the run: one transaction, so a run is counted exactly when it is queued."""
         sqlalchemy = needed("sqlalchemy")
-        if self._client is None:
-            self._connect()
-        self._check_agent(agent)
+        if agent not in self._offered:
+            self._check_agent(agent)
+            self._offered.add(agent)
         serialization = needed("dbos").WorkflowSerializationFormat.PORTABLE  # plain JSON: nothing to unpickle
         options = {
             "workflow_name": WORKFLOW,
@@ -184,10 +195,11 @@ class Fleet:
         }
         with self._engine.begin() as connection:
             moment = self.ledger._now()  # noqa: SLF001
+            shown = task[:_SHOWN].replace("\x00", " ")
             query = "SELECT glidepath_admit(:session, :agent, :tenant, :task, :moment)"
             refused = connection.execute(
                 sqlalchemy.text(query),
-                {"session": session, "agent": agent, "tenant": tenant, "task": task[:_SHOWN], "moment": moment},
+                {"session": session, "agent": agent, "tenant": tenant, "task": shown, "moment": moment},
             ).scalar()
             if refused == "known":
                 return
@@ -215,6 +227,12 @@ class Fleet:
         meant = closest(agent, offered)
         hint = f"; did you mean {meant!r}?" if meant else ""
         raise ConfigurationError(f"no worker offers an agent {agent!r}{hint} There is: {', '.join(offered)}")
+
+
+def _check_id(session: Any) -> None:
+    if isinstance(session, str) and session.strip() and len(session) <= _LONGEST_ID and session.isprintable():
+        return
+    raise ConfigurationError(f"session must be an id of 1 to {_LONGEST_ID} printable characters, not {session!r:.100}")
 
 
 def _refusal(refused: str, session: str, tenant: str | None) -> Exception:

@@ -25,6 +25,7 @@ HANDED_OVER = "handed over to another worker"
 PASSING = frozenset({"busy", "unavailable", "locked", "full", "read_only"})
 """Failures of the store that may be over the next time."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+MOST_WORKERS = 20  # a run that took so many workers down with it is not tried again
 
 
 class Flight:
@@ -68,7 +69,7 @@ class Flight:
 
     async def _leg(self) -> str | None:
         """One leg. The outcome when the run has ended; None when it must be tried again."""
-        look = await self.worker.ledger.look(self.session)
+        look = await self.worker.ledger.look(self.session, taken=not self.legs)
         if look is None:
             return "unknown"  # somebody has forgotten it: there is nobody to fly for
         if look.outcome is not None:
@@ -77,24 +78,24 @@ class Flight:
             return None
         self.legs += 1
         folded, stop = await self._journal()
+        spent = Amount() if folded is None else _spent(folded)
         if folded is not None and folded.result is not None and not _goes_on(folded.result):
-            return await self._ended(look, folded.result, _spent(folded))
-        if folded is None and stop is not None:
-            return await self._settled(self._budget(look), "cancelled", stop)
-        return await self._flown(look, folded)
+            return await self._settled(self._budget(look), folded.result.outcome.value, _why(folded.result), spent)
+        if look.taken > MOST_WORKERS:
+            why = f"{look.taken - 1} workers were given this run, and none of them came to an end with it"
+            return await self._settled(self._budget(look), "failed", why, spent)
+        return await self._flown(look, folded, spent, self.token if stop is None else _stopped(stop))
 
-    async def _flown(self, look: Look, folded: Folded | None) -> str | None:
-        worker = self.worker
-        agent: Any = worker.agents.get(self.agent)
+    async def _flown(self, look: Look, folded: Folded | None, spent: Amount, token: CancelToken) -> str | None:
+        agent: Any = self.worker.agents.get(self.agent)
         budget = self._budget(look)
-        spent = None if folded is None else _spent(folded)
         try:
             if agent is None:
                 raise ConfigurationError(f"this worker has no agent {self.agent!r}")
             if folded is None:
-                result = await agent.run(self.task, session=self.session, cancel=self.token, parent=budget)
+                result = await agent.run(self.task, session=self.session, cancel=token, parent=budget)
             else:
-                result = await agent.resume(self.session, cancel=self.token, parent=budget)
+                result = await agent.resume(self.session, cancel=token, parent=budget)
         except ConfigurationError as error:
             return await self._settled(budget, "failed", told(error), spent)
         if _goes_on(result):
@@ -119,12 +120,7 @@ class Flight:
     def _budget(self, look: Look) -> FleetBudget:
         return FleetBudget(self.worker.ledger, self.session, self.worker.id, look, lambda: self.worker.rated)
 
-    async def _ended(self, look: Look, result: RunResult, spent: Amount) -> str | None:
-        return await self._settled(self._budget(look), result.outcome.value, _why(result), spent)
-
-    async def _settled(
-        self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount | None = None
-    ) -> str | None:
+    async def _settled(self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount) -> str:
         if not await budget.settle(outcome, error, spent=None if budget.leg is not None else spent):
             raise asyncio.CancelledError("another worker has the run")
         return outcome
@@ -133,6 +129,13 @@ class Flight:
         """The journal cannot be read, and that will not pass."""
         await self.worker.ledger.fail(self.session, str(error))
         return "failed"
+
+
+def _stopped(reason: str) -> CancelToken:
+    """Somebody asked for a stop while nobody flew the run: it lands as soon as it is taken up."""
+    token = CancelToken()
+    token.cancel(reason)
+    return token
 
 
 def _goes_on(result: RunResult) -> bool:

@@ -59,6 +59,7 @@ class Look(Value, frozen=True, kw_only=True):
 
     tenant: str | None
     outcome: str | None
+    taken: int
     limits_tokens: bool
     limits_money: bool
 
@@ -228,21 +229,31 @@ class FleetLedger:
 
     # --- one run ----------------------------------------------------------------------------------------------
 
-    async def look(self, session: str) -> Look | None:
-        """How a run stands, and whether anything above it is limited; None when it was never submitted."""
+    async def look(self, session: str, *, taken: bool = False) -> Look | None:
+        """How a run stands, and whether anything above it is limited; None when it was never submitted.
+
+        `taken`: a worker has been given the run. That is counted: a run that takes every worker down is not tried for
+        ever.
+        """
         async with self._connection() as connection:
             row = await connection.fetchrow(
-                "SELECT r.tenant, r.outcome, l.tokens, l.money FROM glidepath_fleet_runs r CROSS JOIN LATERAL ("
+                "WITH r AS (UPDATE glidepath_fleet_runs SET taken = taken + $3 WHERE session = $1 RETURNING *) "
+                "SELECT r.tenant, r.outcome, r.taken, l.tokens, l.money FROM r CROSS JOIN LATERAL ("
                 "SELECT coalesce(bool_or(max_tokens IS NOT NULL), false) AS tokens, "
                 "coalesce(bool_or(max_money IS NOT NULL), false) AS money FROM glidepath_budgets "
-                "WHERE name = ANY(glidepath_line(r.tenant, $2))) l WHERE r.session = $1",
+                "WHERE name = ANY(glidepath_line(r.tenant, $2))) l",
                 session,
                 self._now(),
+                int(taken),
             )
         if row is None:
             return None
         return Look(
-            tenant=row["tenant"], outcome=row["outcome"], limits_tokens=row["tokens"], limits_money=row["money"]
+            tenant=row["tenant"],
+            outcome=row["outcome"],
+            taken=row["taken"],
+            limits_tokens=row["tokens"],
+            limits_money=row["money"],
         )
 
     async def outcome(self, session: str) -> tuple[str | None, str | None]:

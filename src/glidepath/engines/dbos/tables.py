@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS glidepath_fleet_runs(
   line text[] NOT NULL DEFAULT '{{}}', base_tokens bigint NOT NULL DEFAULT 0, base_money bigint NOT NULL DEFAULT 0,
   tokens bigint NOT NULL DEFAULT 0, money bigint NOT NULL DEFAULT 0,
   firm_tokens bigint NOT NULL DEFAULT 0, firm_money bigint NOT NULL DEFAULT 0,
-  worker text, outcome text, error text, ended float8) WITH (fillfactor = 70);
+  taken int NOT NULL DEFAULT 0, worker text, outcome text, error text, ended float8) WITH (fillfactor = 70);
 CREATE TABLE IF NOT EXISTS glidepath_rates(
   model text PRIMARY KEY, requests float8, tokens float8, per float8 NOT NULL, burst int NOT NULL DEFAULT 1,
   next_request float8 NOT NULL DEFAULT 0, next_tokens float8 NOT NULL DEFAULT 0) WITH (fillfactor = 50);

@@ -20,7 +20,7 @@ from glidepath.engines.dbos.flight import Flight
 from glidepath.engines.dbos.ledger import FleetLedger
 from glidepath.engines.dbos.needs import needed
 from glidepath.engines.dbos.store import FleetStore
-from glidepath.errors import ConfigurationError, StoreError
+from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.owner import LEASE, alive, this_owner
 
 __all__ = ["Worker"]
@@ -28,7 +28,6 @@ __all__ = ["Worker"]
 _log = logging.getLogger("glidepath")
 BEATS = 4  # heartbeats in a lease
 LAUNCH = 30.0  # seconds for DBOS to make its tables and start, in which nothing is heard of a worker
-MOST_RECOVERIES = 20  # a run that took so many workers down with it is not tried again
 
 
 class Worker:
@@ -67,6 +66,7 @@ class Worker:
         self.rated: frozenset[str] = frozenset()
         self.id = ""
         self.flights: dict[str, Flight] = {}
+        self.cut_off = False  # it has not heard from its database the last time it asked
         self._concurrency = concurrency
         self._lease = lease
         self._poll = poll
@@ -132,8 +132,14 @@ class Worker:
             "use_listen_notify": False,
             "log_level": "INFO",
         }
+        try:
+            await self._launched(dbos, config)
+        except Exception as error:
+            raise StoreError(f"DBOS could not start on the fleet's database: {told(error)}") from error
+
+    async def _launched(self, dbos: Any, config: dict[str, Any]) -> None:
         dbos.DBOS(config=config)
-        dbos.DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MOST_RECOVERIES)(self._workflow())
+        dbos.DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(self._workflow())
         queues = [f"{QUEUE}{name}" for name in self.agents]
         dbos.DBOS.listen_queues(queues)
         dbos.DBOS.launch()  # here, not in a thread: the loop it is called from is the one that flies
@@ -174,7 +180,9 @@ class Worker:
                 dead = [one for one in others if not alive(one)]
                 if dead or (late and now >= patience):
                     await self._take_over(dbos, late if now >= patience else [], dead)
+                self.cut_off = False
             except StoreError as error:
+                self.cut_off = True
                 _log.warning("worker %s: %s", self.id, error)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), self._lease / BEATS)
@@ -206,17 +214,15 @@ class Worker:
         for flight in flights:
             flight.hand_over()
         if flights:
-            await asyncio.wait([asyncio.ensure_future(flight.done.wait()) for flight in flights], timeout=10)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.gather(*[flight.done.wait() for flight in flights]), 10)
         instance = getattr(needed("dbos._dbos"), "_dbos_global_instance", None)
         if instance is None:
             return
         try:
             if not lost and instance._launched:  # noqa: SLF001
-                with suppress(Exception):  # whoever finds our lease to be over does it, else
-                    await asyncio.wait_for(
-                        asyncio.to_thread(dbos.DBOS._recover_pending_workflows, [self.id]),  # noqa: SLF001
-                        self._lease,
-                    )
-                    await self.ledger.dismiss([self.id], late=False)
+                with suppress(StoreError):  # then whoever finds our lease to be over does it
+                    await self.ledger.beat(self.id, self._lease)  # DBOS would wait for its database for ever
+                    await self._take_over(dbos, [], [self.id])
         finally:
             await asyncio.to_thread(dbos.DBOS.destroy, destroy_registry=True)

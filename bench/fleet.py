@@ -1,0 +1,161 @@
+"""Runs a second for 1, 2 and 4 workers on one PostgreSQL, and what a run costs the database.
+
+    python bench/fleet.py [--runs 200] [--workers 1,2,4] [--pause 0.25] [--dsn postgresql://...]
+
+Without --dsn a server is started from the installed binaries, with fsync on. Without --pause the model answers at once,
+and the figures are those of the machinery alone. A run has 5 tool calls and 6 model calls; a budget, a tenant and a rate
+are in use. CPU time is that of the workers, and of the server's processes for this database; it says more than runs a second on a
+machine that has other things to do.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import asyncpg
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "engines")]
+
+from tests.crash import postgres  # noqa: E402
+
+from glidepath.engines.dbos import Fleet, Quota  # noqa: E402
+
+DURABLE = ("fsync=on", "max_connections=200", "listen_addresses=", "shared_buffers=128MB")
+COUNTS = """SELECT xact_commit AS commits, tup_inserted AS inserted, tup_updated AS updated, tup_deleted AS deleted,
+  pg_current_wal_lsn() - '0/0' AS wal, pg_database_size(current_database()) AS size,
+  (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()) AS connections
+  FROM pg_stat_database WHERE datname = current_database()"""
+
+
+async def database(dsn):
+    """A fresh database on that server."""
+    name = f"bench{os.urandom(4).hex()}"
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(f"CREATE DATABASE {name}")
+    await connection.close()
+    return dsn.replace("/postgres?", f"/{name}?") if "/postgres?" in dsn else dsn.rpartition("/")[0] + f"/{name}"
+
+
+def start(address, count, pause):
+    command = [sys.executable, "-m", "glidepath.cli", "worker", "--agent", "stepper=crew:stepper"]
+    command += ["--poll", "0.1", "--concurrency", "16", "--lease", "10"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "engines"), "GLIDEPATH_STORE": address}
+    environment["CREW_PAUSE"] = str(pause)
+    with tempfile.TemporaryFile() as log:
+        return [subprocess.Popen(command, env=environment, stderr=log, stdout=log) for _ in range(count)]  # noqa: S603
+
+
+def stop(workers):
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.wait(60)
+
+
+def cpu_of(crew, address):
+    """CPU seconds of the workers, and of the server's processes for this database."""
+    name = address.rpartition("/")[2] if "?" not in address else address.partition("?")[0].rpartition("/")[2]
+    pids = {worker.pid for worker in crew}
+    spent = [0.0, 0.0]
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            used = sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+            if int(stat.parent.name) in pids:
+                spent[0] += used
+            elif f" {name} " in (stat.parent / "cmdline").read_text():
+                spent[1] += used
+    return spent
+
+
+async def crew_of(fleet, count):
+    while len(await fleet.workers()) != count:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+
+
+async def counts(address):
+    connection = await asyncpg.connect(address)
+    row = dict(await connection.fetchrow(COUNTS))
+    await connection.close()
+    return {name: int(value) for name, value in row.items()}
+
+
+async def measure(dsn, workers, runs, pause):
+    """One fleet, from an empty database to the last run."""
+    address = await database(dsn)
+    async with Fleet(address) as fleet:
+        await fleet.set_budget(tokens=10**12)
+        await fleet.set_tenant("acme", day=Quota(tokens=10**12), month=Quota(tokens=10**12))
+        await fleet.set_rate("pilot", requests=10**6, per=1)
+        first = start(address, 1, pause)  # the queue is known from here on
+        await crew_of(fleet, 1)
+        await asyncio.sleep(1)
+        stop(first)
+        began = time.monotonic()
+        for number in range(runs):
+            await fleet.submit("stepper", f"go {number}", tenant="acme")
+        submitting = time.monotonic() - began
+        before = await counts(address)
+        crew = start(address, workers, pause)
+        connections = seen = 0
+        cpu = cpu_of(crew, address)
+        connection = await asyncpg.connect(address)
+        while True:
+            (done,) = await connection.fetchrow("SELECT count(*) FROM glidepath_fleet_runs WHERE ended IS NOT NULL")
+            activity = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            connections = max(connections, await connection.fetchval(activity))
+            if done == runs:
+                break
+            if not seen and done >= runs // 10:
+                seen, cpu = done, cpu_of(crew, address)
+            await asyncio.sleep(0.2)
+        cpu = [(now - then) / (runs - seen) for now, then in zip(cpu_of(crew, address), cpu, strict=True)]
+        ended = [row[0] for row in await connection.fetch("SELECT ended FROM glidepath_fleet_runs ORDER BY ended")]
+        await asyncio.sleep(1.5)  # the server's own counters lag
+        after = await counts(address)
+        rows = {
+            table: await connection.fetchval(f"SELECT count(*) FROM {table}")  # noqa: S608
+            for table in ("glidepath_sessions", "glidepath_commits", "glidepath_fleet_runs", "dbos.workflow_status")
+        }
+        await connection.close()
+        stop(crew)
+    low, high = ended[runs // 10], ended[runs - 1 - runs // 10]
+    gaps = statistics.quantiles([b - a for a, b in itertools.pairwise(ended)], n=10)
+    return {
+        "workers": workers,
+        "runs": runs,
+        "runs_per_second": round(0.8 * runs / (high - low), 1),
+        "submits_per_second": round(runs / submitting, 1),
+        "worker_cpu_ms_per_run": round(1000 * cpu[0], 1),
+        "server_cpu_ms_per_run": round(1000 * cpu[1], 1),
+        "gap_p90_ms": round(1000 * gaps[8], 1),
+        "connections": connections - 3,
+        "per_run": {name: round((after[name] - before[name]) / runs, 1) for name in after if name != "connections"},
+        "rows_per_run": {table: round(count / runs, 1) for table, count in rows.items()},
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--workers", default="1,2,4")
+    parser.add_argument("--dsn")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds of a model call, and half of a tool call")
+    options = parser.parse_args()
+    postgres.SETTINGS = DURABLE
+    dsn = options.dsn or postgres.dsn()
+    for count in map(int, options.workers.split(",")):
+        print(json.dumps(asyncio.run(measure(dsn, count, options.runs, options.pause))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
