@@ -2,10 +2,10 @@
 
     python bench/fleet.py [--runs 200] [--workers 1,2,4] [--pause 0.25] [--dsn postgresql://...]
 
-Without --dsn a server is started from the installed binaries, with fsync on. Without --pause the model answers at once,
-and the figures are those of the machinery alone. A run has 5 tool calls and 6 model calls; a budget, a tenant and a rate
-are in use. CPU time is that of the workers, and of the server's processes for this database; it says more than runs a second on a
-machine that has other things to do.
+Without --dsn a server is started from the installed binaries, with fsync on. A run has 5 tool and 6 model calls; a
+budget, a tenant and a rate are in use. Without --pause the model answers at once, and the figures are those of the
+machinery alone. CPU time is that of the workers, and of the server's processes for this database: on a machine that has
+other things to do, it says more than runs a second.
 """
 
 import argparse
@@ -29,6 +29,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "engines")]
 from tests.crash import postgres  # noqa: E402
 
 from glidepath.engines.dbos import Fleet, Quota  # noqa: E402
+from glidepath.engines.dbos.ledger import FleetLedger  # noqa: E402
+from glidepath.ledger import Amount  # noqa: E402
 
 DURABLE = ("fsync=on", "max_connections=200", "listen_addresses=", "shared_buffers=128MB")
 COUNTS = """SELECT xact_commit AS commits, tup_inserted AS inserted, tup_updated AS updated, tup_deleted AS deleted,
@@ -144,6 +146,47 @@ async def measure(dsn, workers, runs, pause):
     }
 
 
+async def hot(dsn, seconds=3.0, clients=8):
+    """How many slots of one model, and how many draws from one budget, are given out in a second."""
+    address = await database(dsn)
+    ledgers = [FleetLedger(address, connections=1) for _ in range(clients)]
+    await ledgers[0].set_rate("pilot", requests=10**6, tokens=None, per=1)
+    await ledgers[0].set_budget(Quota(tokens=10**15))
+    async with ledgers[0]._connection() as connection:  # noqa: SLF001
+        await connection.execute(
+            "INSERT INTO glidepath_fleet_runs(session, agent, submitted) "
+            "SELECT 'run ' || n, 'stepper', 0 FROM generate_series(0, $1 - 1) n",
+            clients,
+        )
+    counted = {"slots": 0, "draws": 0}
+
+    async def ask(number, ledger, until):
+        spent = 0
+        while time.monotonic() < until["slots"]:
+            await ledger.slot("pilot", 100)
+            counted["slots"] += 1
+        while time.monotonic() < until["draws"]:
+            spent += 100
+            await ledger.draw(
+                f"run {number}",
+                0,
+                spent=Amount(spent),
+                landing=Amount(),
+                flight=Amount(),
+                asked=Amount(200),
+                least=Amount(1),
+                spare=Amount(),
+            )
+            counted["draws"] += 1
+
+    now = time.monotonic()
+    until = {"slots": now + seconds, "draws": now + 2 * seconds}
+    await asyncio.gather(*[ask(number, ledger, until) for number, ledger in enumerate(ledgers)])
+    for ledger in ledgers:
+        await ledger.close()
+    return {f"{what}_per_second_on_one_row": round(count / seconds) for what, count in counted.items()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
@@ -153,7 +196,8 @@ def main():
     options = parser.parse_args()
     postgres.SETTINGS = DURABLE
     dsn = options.dsn or postgres.dsn()
-    for count in map(int, options.workers.split(",")):
+    print(json.dumps(asyncio.run(hot(dsn))), flush=True)
+    for count in map(int, filter(None, options.workers.split(","))):
         print(json.dumps(asyncio.run(measure(dsn, count, options.runs, options.pause))), flush=True)
 
 
