@@ -1,9 +1,10 @@
-"""Our three stores keep the contract of a session store."""
+"""Our stores keep the contract of a session store."""
 
 import pytest
 from tests.crash.postgres import fresh_schema
 
 from glidepath.conformance import SessionStoreContract
+from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 
 
@@ -39,3 +40,15 @@ class TestPostgresStore(SessionStoreContract):
 
     def again(self, store):
         return PostgresStore(self.dsn, lease=self.lease)
+
+
+class TestFleetStore(TestPostgresStore):
+    subject = FleetStore
+
+    def make_store(self, *, lease=10.0):
+        self.lease = lease
+        self.dsn = fresh_schema()
+        return FleetStore(self.dsn, lease=lease)
+
+    def again(self, store):
+        return FleetStore(self.dsn, lease=self.lease)

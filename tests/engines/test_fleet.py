@@ -140,9 +140,13 @@ def test_two_workers_never_own_one_run(tmp_path):
                 assert heads == await fetch(address, "SELECT head FROM glidepath_sessions ORDER BY id")
                 for session in (*sessions, again):
                     check_transcript(await fleet.result(session))
+
+                async def all_recorded():
+                    owners = await fetch(address, "SELECT status, count(*) FROM dbos.workflow_status GROUP BY status")
+                    return [tuple(row) for row in owners] == [("SUCCESS", 4)]
+
+                await until(all_recorded)  # DBOS is told last
         assert set(crew.sent().values()) == {1}
-        owners = await fetch(address, "SELECT status, count(*) FROM dbos.workflow_status GROUP BY status")
-        assert [tuple(row) for row in owners] == [("SUCCESS", 4)]
 
     asyncio.run(go())
 
