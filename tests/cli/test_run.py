@@ -14,6 +14,7 @@ import pytest
 
 from glidepath.cli.commands.run import execute
 from glidepath.events import EVENTS, codec
+from glidepath.models.local import KNOWN
 
 from .shell_user import environment, glidepath, process
 
@@ -449,3 +450,13 @@ def test_what_a_model_says_cannot_steer_the_terminal(tmp_path):
             assert terminal.code() == 0
             shown = terminal.until("before", "after", "tokens")
         assert re.search(r"before.*\[2J.*after", shown), shown
+
+
+def test_models_says_whether_the_embedded_model_is_here(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "models pull" in glidepath("models", folder=tmp_path).out
+    path = tmp_path / "glidepath" / "models" / KNOWN["smollm2"].file
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file:
+        file.truncate(KNOWN["smollm2"].size)
+    assert "models pull" not in glidepath("models", folder=tmp_path).out

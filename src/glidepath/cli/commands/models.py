@@ -57,7 +57,18 @@ def _state(extra: str, key: str, world: World) -> str:
             return f"not installed: pip install 'glidepath[{extra}]'"
     if key and not world.environ.get(key):
         return f"ready when {key} is set"
-    return "ready"
+    return "ready" if extra != "local" or _pulled() else "ready for a file; `glidepath models pull` fetches smollm2"
+
+
+def _pulled() -> bool:
+    from glidepath.errors import ConfigurationError
+    from glidepath.models.local import locate
+
+    try:
+        locate("smollm2")
+    except ConfigurationError:
+        return False
+    return True
 
 
 def _pull(name: str, world: World) -> int:
