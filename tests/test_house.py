@@ -25,12 +25,15 @@ LONG_FUNCTIONS: dict[str, str] = {"agent/assemble.py:assemble": "one line for ea
 VENDORS = ("anthropic", "azure", "bedrock", "claude", "gemini", "google", "gpt", "llama", "mistral", "openai")
 NOT_AT_IMPORT = (
     "anthropic",
+    "asyncpg",
     "concurrent.futures.process",
+    "dbos",
     "google.genai",
     "multiprocessing",
     "openai",
     "opentelemetry",
     "pydantic",
+    "sqlalchemy",
     "sqlite3",
     "stamina",
 )

@@ -13,6 +13,7 @@ from glidepath.engines.dbos.flight import Flight
 from glidepath.engines.dbos.ledger import FleetLedger
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount
+from glidepath.messages import StreamEnd, TextDelta, Usage
 
 from . import crew
 from .kit import fetch, fresh_database
@@ -148,6 +149,38 @@ def test_what_a_run_does_not_use_goes_back_when_it_ends(address):
 
     result, account = asyncio.run(go())
     assert account.tokens == result.usage.total == 6 * crew.PER_CALL.total
+
+
+class Talker:
+    """Answers at length, without a cap to keep to."""
+
+    name = "talker"
+
+    async def stream(self, request):
+        for _ in range(100):
+            yield TextDelta("word " * 200)
+            await asyncio.sleep(0)
+        yield StreamEnd("end_turn", Usage(100, 25_000))
+
+
+@pytest.mark.parametrize(("most", "whole"), [(1_000_000, True), (15_000, False)])
+def test_g4_a_reply_that_outgrows_its_grant_draws_more_while_it_streams(address, most, whole):
+    def talker():
+        return crew.make(model=Talker(), tools=[])
+
+    async def go():
+        one = await worker(address, talker)
+        await one.ledger.set_budget(Quota(tokens=most))
+        outcome, result = await fly(one, f"talk {most}")
+        account = budget(await one.ledger.accounts())
+        await leave(one)
+        return outcome, result, account
+
+    outcome, result, account = asyncio.run(go())
+    assert (outcome == "done") is whole
+    assert (len(result.text) > 99_000) is whole
+    assert len(result.text) > 20_000  # what was paid for is kept
+    assert result.usage.total == account.tokens <= most
 
 
 # --- tenants ------------------------------------------------------------------------------------------------------
