@@ -21,7 +21,8 @@ from glidepath.sessions import PostgresStore, SqliteStore
 
 STEPS = 50
 PER_CALL = Usage(100, 10)
-LIMITS = Limits(max_iterations=STEPS + 10, max_tokens=10_000_000, timeout=3600)
+SPARE = 20  # turns: a model call that was in flight when the process died counts as one, and near the limit a run lands
+LIMITS = Limits(max_iterations=STEPS + SPARE, max_tokens=10_000_000, timeout=3600)
 
 
 class Pilot:
