@@ -2,7 +2,7 @@
 
 import asyncio
 
-from glidepath import Agent, Limits, tool
+from glidepath import Agent, Limits, LoopOutcome, tool
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage, codec
 from glidepath.sessions import SqliteStore
 from glidepath.sessions.archive import read_journal
@@ -43,10 +43,11 @@ def fly(path, turns):
             model=Endless(turns),
             tools=[look],
             store=store,
-            limits=Limits(max_iterations=10_000, max_tokens=10**9, max_cost="1000"),
+            limits=Limits(max_iterations=10_000, max_tokens=10**11, max_cost="1000000"),
             prices={"endless": ("3", "15")},
         )
         result = await agent.run("go", session="s")
+        assert (result.outcome, result.iterations) == (LoopOutcome.DONE, turns)
         journal = await read_journal(store, "s")
         store._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
         await store.close()
