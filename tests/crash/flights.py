@@ -235,7 +235,8 @@ class Server:
         found = []
         for place, (leg, status) in enumerate(zip(legs, statuses, strict=True)):
             path = Path(f"{leg['report']}.{place}")
-            found.append((status, json.loads(path.read_text()) if path.exists() else None))
+            told = status >= 0 and path.exists()  # else it may have died while it wrote its report
+            found.append((status, json.loads(path.read_text()) if told else None))
         return found
 
     def close(self) -> None:
