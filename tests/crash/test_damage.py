@@ -23,6 +23,8 @@ from glidepath.sessions.archive import (
     repair,
     show,
 )
+from glidepath.sessions.chain import OLDEST, SCHEMA, link
+from glidepath.sessions.fold import Opened
 from glidepath.sessions.sqlite import SHIFT
 from glidepath.testing import ScriptedModel, call, say
 
@@ -278,6 +280,32 @@ def test_a_newer_schema_is_refused():
                 await import_journal(store, data.replace(b'"schema":1', b'"schema":%d' % version, 1))
             assert caught.value.kind == "schema"
         assert list(await store.entries()) == []
+
+    asyncio.run(look())
+
+
+def test_every_schema_version_has_a_golden_journal():
+    assert {path.name for path in GOLDEN.iterdir()} == {f"v{version}.jsonl" for version in range(1, SCHEMA + 1)}
+    assert OLDEST in (SCHEMA, SCHEMA - 1)
+
+
+@pytest.mark.parametrize("version", [OLDEST - 1, SCHEMA + 1])
+def test_a_journal_of_another_schema_in_the_store_is_refused_and_left_alone(version):
+    async def look():
+        store = MemoryStore()
+        lease = await store.claim("s", "me")
+        store.append(lease, link(b"", 1, 1, 1.0, [("opened", Opened(schema=version, session_id="s"))]))
+        await store.release(lease)
+        before = await store.load("s")
+        for ask in (read_journal(store, "s"), repair(store, "s")):
+            with pytest.raises(StoreError, match=f"schema version {version}") as caught:
+                await ask
+            assert caught.value.kind == "schema"
+        run = await fly(store)
+        resumed = await Agent(model=ScriptedModel([]), store=store, unbounded=True).resume("s")
+        for result in (run, resumed):
+            assert (result.outcome, result.cause.metrics["kind"]) == (LoopOutcome.FAILED, "schema")
+        assert (await store.load("s"))[1] == before[1]
 
     asyncio.run(look())
 

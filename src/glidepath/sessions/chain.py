@@ -19,8 +19,8 @@ from glidepath.spi.sessions import Commit
 __all__ = ["OLDEST", "SCHEMA", "Record", "check_schema", "link", "read", "verified"]
 
 SCHEMA = 1
-OLDEST = 1
-"""The last two are read: this is SCHEMA - 1 as soon as there is a second one."""
+OLDEST = max(1, SCHEMA - 1)
+"""The last two are read."""
 
 HASH_SIZE = 16
 
