@@ -289,6 +289,61 @@ def test_sigterm_kills_what_the_shell_started(tmp_path):
     wait_until(lambda: running(mark) == [])
 
 
+DEAF = """
+import asyncio, time
+from glidepath import tool
+from glidepath.messages import StreamEnd, TextDelta, Usage
+from glidepath.testing import ScriptedModel, call
+
+async def ignore():
+    print("here", flush=True)
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            await asyncio.sleep(1)
+        except asyncio.CancelledError:
+            pass
+
+class Model:
+    name = "deaf"
+    max_output_tokens = 100
+    async def stream(self, request):
+        yield TextDelta("What I have so far.")
+        await ignore()
+        yield StreamEnd("end_turn", Usage(1, 1))
+
+def caller():
+    return ScriptedModel([call("work")])
+
+@tool
+async def work() -> str:
+    await ignore()
+    return "never"
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("who", ["Model", "caller"])
+def test_sigterm_ends_a_process_whose_code_ignores_being_cancelled(tmp_path, who):
+    (tmp_path / "deaf.py").write_text(DEAF)
+    argv = ["--model", f"python:deaf:{who}", "--tools", "python:deaf:work", "--store", "runs.db"]
+    flight = subprocess.Popen(
+        [sys.executable, "-u", "-m", "glidepath.cli", "run", "hi", *argv],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert flight.stdout.readline() == "here\n"
+    began = time.monotonic()
+    flight.send_signal(signal.SIGTERM)
+    _, err = flight.communicate(timeout=50)
+    assert flight.returncode == 143
+    assert time.monotonic() - began < 10
+    assert err.splitlines()[-1].startswith("go on with: glidepath resume session_"), err
+
+
 def running(command):
     found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
     return [line for line in found if line.strip() == command]

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 from glidepath.run import CancelToken
 
-__all__ = ["FINISHING", "Caught", "catching"]
+__all__ = ["FINISHING", "Caught", "catching", "let_go"]
 
 FINISHING = "finishing up; Ctrl-C again to stop now"
+_PATIENCE = 1.0  # seconds for what is still running when the run has ended
 _STOPS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -55,3 +56,17 @@ def catching(token: CancelToken, say: Callable[[str], None]) -> Iterator[Caught]
         for number, handler in before.items():
             loop.remove_signal_handler(number)
             signal.signal(number, handler)
+
+
+async def let_go() -> None:
+    """Leave no task behind that the process would wait for: the run is over, and has given up what ignores a cancel."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    if not rest:
+        return
+    for task in rest:
+        task.cancel()
+    _, deaf = await asyncio.wait(rest, timeout=_PATIENCE)
+    if deaf:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of things that will never be finished
+    for task in deaf:
+        asyncio._unregister_task(task)  # noqa: SLF001 - the documented way to say that a task is over

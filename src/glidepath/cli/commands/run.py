@@ -110,7 +110,7 @@ async def fly(
     import traceback
 
     from glidepath.cli.exits import exit_code
-    from glidepath.cli.signals import catching
+    from glidepath.cli.signals import catching, let_go
     from glidepath.cli.world import OutputError
     from glidepath.errors import ConfigurationError, StoreError
     from glidepath.outcome import LoopOutcome
@@ -146,6 +146,7 @@ async def fly(
             if session is not None and not ended:
                 world.note(f"go on with: {resume_line(session, settings)}")
             await _close_store(agent)
+            await let_go()
     return exit_code(result, caught.number)
 
 
