@@ -199,6 +199,28 @@ def test_values_of_another_type_are_store_errors(path, statement):
     assert result.outcome is LoopOutcome.DONE or result.cause.source == "store"
 
 
+@pytest.mark.parametrize("value", ["NULL", "'text'", "12", "1e300", "x''"])
+@pytest.mark.parametrize("column", ["body", "hash"])
+def test_a_commit_of_another_type_is_repaired_away(path, column, value):
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '')")
+    connection.close()
+    change(path, f"UPDATE commits SET {column} = {value} WHERE place = ?", (1 << SHIFT) + 6)
+
+    async def look():
+        store = SqliteStore(path)
+        with pytest.raises(StoreError, match="commit 6 was changed") as caught:
+            await read_journal(store, "hurt")
+        assert caught.value.kind == "damaged"
+        assert (await repair(store, "hurt")).kept == 5
+        assert len((await read_journal(store, "hurt")).commits) == 5
+        await store.close()
+
+    asyncio.run(look())
+    assert asyncio.run(whole(path))
+
+
 def test_a_session_id_that_is_no_unicode_is_missing(path):
     async def ask():
         store = SqliteStore(path)

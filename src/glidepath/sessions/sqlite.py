@@ -401,7 +401,7 @@ class SqliteStore:
     def _last(self, connection: Any, key: int) -> tuple[int, bytes]:
         """The number and hash of the last commit."""
         row = connection.execute(_LAST, (key << SHIFT, (key + 1 << SHIFT) - 1)).fetchone()
-        return (0, b"") if row is None else (row[0] - (key << SHIFT), bytes(row[1]))
+        return (0, b"") if row is None else (row[0] - (key << SHIFT), _blob(row[1]))
 
     # --- reading and housekeeping -----------------------------------------------------------------------------
 
@@ -418,7 +418,7 @@ class SqliteStore:
                 ).fetchall()
             finally:
                 connection.execute("COMMIT")
-            return entry, tuple([Commit(number, bytes(body), bytes(digest)) for number, body, digest in rows])
+            return entry, tuple([Commit(number, _blob(body), _blob(digest)) for number, body, digest in rows])
 
         self._must_exist(session_id)
         return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
@@ -507,6 +507,11 @@ class SqliteStore:
         return f"<SqliteStore {self.path}>"
 
 
+def _blob(value: Any) -> bytes:
+    """The bytes in a row; whatever else is there was not written by us, and does not fit the chain."""
+    return value if type(value) is bytes else str(value).encode()
+
+
 def _entry(row: Any) -> Entry:
     try:
         summary = _wire.loads(row[8])
@@ -515,7 +520,7 @@ def _entry(row: Any) -> Entry:
     return Entry(
         session_id=row[0],
         head=row[1],
-        hash=bytes(row[2]),
+        hash=_blob(row[2]),
         token=row[3],
         owner=row[4],
         expires=row[5],
