@@ -28,7 +28,8 @@ class Terminal:
         script = f"{words}; echo $? > {self._codes}; cat"  # the screen stays
         self._command = [*self._tmux, "new-session", "-d", "-x", str(width), "-y", str(height), script]
         self._folder = folder
-        self._environ = environment(TERM="screen-256color", **environ)
+        kept = {"XDG_DATA_HOME": str(folder / "data")}
+        self._environ = environment(TERM="screen-256color", **{**kept, **environ})
 
     def __enter__(self):
         env = {key: value for key, value in self._environ.items() if key not in ("TMUX", "COLUMNS", "LINES")}

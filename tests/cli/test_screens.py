@@ -31,6 +31,8 @@ def test_run_in_flight_and_after_a_second_ctrl_c(tmp_path, width):
         str(folder_of(tmp_path)),
         "--max-budget-usd",
         "0.50",
+        "--store",
+        "none",
     ]
     with Terminal(width, tmp_path, *argv) as terminal:
         compare(f"run-{width}", terminal.until("and in it", "2/50"))
@@ -142,3 +144,32 @@ def test_demo_on_the_embedded_model(tmp_path):
         shown = terminal.until("glidepath models")
     assert re.search(r"\u25b8 atlas Lisbon", shown), shown
     assert re.search(r"2 turns . 1 tool call . \d+ tokens . \$0 . [01]:\d\d", shown), shown
+
+
+def test_on_a_terminal_the_last_line_says_how_to_go_on_and_it_does(tmp_path):
+    argv = ["run", "what is here?", *model("waits"), "--workspace", str(folder_of(tmp_path))]
+    with Terminal(200, tmp_path, *argv) as terminal:
+        terminal.until("and in it")
+        terminal.type("C-c")
+        terminal.until("finishing up")
+        terminal.type("C-c")
+        assert terminal.code() == 130
+        last = terminal.until("go on with: glidepath resume").strip().splitlines()[-1]
+    assert re.fullmatch(r"go on with: glidepath resume session_\w+ --model python:flights:waits", last)
+    assert (tmp_path / "data" / "glidepath" / "sessions.db").stat().st_size > 0
+
+
+def test_nothing_is_kept_by_whoever_says_so(tmp_path):
+    argv = ["run", "what is here?", *model("looks"), "--workspace", str(folder_of(tmp_path)), "--store", "none"]
+    with Terminal(80, tmp_path, *argv) as terminal:
+        assert terminal.code() == 0
+        assert "cannot be" not in terminal.until("tokens")
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_data_folder_that_cannot_be_written_is_said_and_the_run_goes_on(tmp_path):
+    (tmp_path / "data").write_text("not a folder")
+    argv = ["run", "what is here?", *model("looks"), "--workspace", str(folder_of(tmp_path))]
+    with Terminal(200, tmp_path, *argv) as terminal:
+        assert terminal.code() == 0
+        assert "this run cannot be resumed" in terminal.until("notes.txt", "tokens")

@@ -20,6 +20,7 @@ __all__ = [
     "DEFAULT_STORE",
     "assume_store",
     "find_object",
+    "keep_sessions",
     "make_agent",
     "make_model",
     "make_store",
@@ -30,6 +31,8 @@ __all__ = [
 
 DEFAULT_STORE = "default"
 """The name of the store in the user's data folder."""
+NO_STORE = "none"
+"""Said instead of a store by whoever wants nothing kept."""
 
 
 def make_agent(settings: Settings, world: World, *, model: str | None = None) -> Agent:
@@ -48,7 +51,7 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
         keyed = not settings.lies_here("fallback_models")
         fields["fallback_models"] = tuple(make_model(one, world, keyed=keyed) for one in fields["fallback_models"])
     if fields.get("store"):
-        fields["store"] = make_store(fields["store"], world)
+        fields["store"] = None if fields["store"] == NO_STORE else make_store(fields["store"], world)
     return Agent(**fields)
 
 
@@ -167,6 +170,23 @@ def make_store(name: str, world: World) -> Any:
     if name.startswith(("postgresql://", "postgres://")):
         return PostgresStore(name)
     return SqliteStore(world.folder / Path(name).expanduser())
+
+
+def keep_sessions(settings: Settings, world: World) -> None:
+    """Keep what a person runs by hand in the default store, when nobody said otherwise and it can be written."""
+    if settings.said("store"):
+        if settings.get("store") == NO_STORE:
+            del settings.known["store"]
+        return
+    from glidepath.sessions.sqlite import default_file
+
+    try:
+        file = default_file()
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with file.open("ab"):
+            settings.known["store"] = Known(DEFAULT_STORE, "default")
+    except (ConfigurationError, OSError) as error:
+        world.note(f"this run cannot be resumed, because its session cannot be kept: {error}")
 
 
 def assume_store(settings: Settings, what: str) -> str:

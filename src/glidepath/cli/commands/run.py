@@ -46,8 +46,10 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
     settings = gather(options, world)
     task = read_task(options.task, world)
-    from glidepath.cli.assemble import make_agent
+    from glidepath.cli.assemble import keep_sessions, make_agent
 
+    if world.is_terminal(world.stdout) or world.is_terminal(world.stderr):
+        keep_sessions(settings, world)
     agent = make_agent(settings, world)
     screen = make_screen(settings, agent, world)
     import asyncio
