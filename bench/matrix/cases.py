@@ -312,7 +312,7 @@ CASES = {
         Case("empty", "every reply is empty", empty, "turns", ENDED),
         Case("token burn", "2,000 tokens a turn", burning(None), "tokens", tools=("read",), budget=TOKENS),
         Case("zero usage", "the same, reported as 0 tokens", burning((0, 0)), "tokens", tools=("read",), budget=TOKENS),
-        Case("huge reply", "one reply of 60,000 tokens", huge, "tokens", ENDED, budget=TOKENS),
+        Case("huge reply", "one reply of 60,000 tokens", huge, "tokens", ENDED | DONE, budget=TOKENS),
         Case("parallel calls", "300 tool calls in one reply", crowding, "tools", ENDED | {"done"}, ("read",)),
         Case("fork bomb", "every agent starts two more", delegating, "tree", ENDED | {"done"}, ("delegate",)),
         Case("hanging tool", "a tool never returns", waiting, "seconds", ENDED | {"done"}, ("wait",), budget=SHORT),

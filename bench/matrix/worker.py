@@ -59,7 +59,8 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     adapter = importlib.import_module(f"adapters.{options.framework}")
     if options.case == "about":
-        tell({"name": adapter.NAME, "versions": {package: version(package) for package in adapter.PACKAGES}})
+        versions = {package: version(package) for package in adapter.PACKAGES}
+        tell({"name": adapter.NAME, "versions": versions, "lacks": adapter.LACKS})
     asyncio.run(fly(adapter, options.case))
 
 

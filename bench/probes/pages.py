@@ -24,7 +24,7 @@ VERSION = "import sys; from importlib.metadata import version; print(version(sys
 
 def output(python, *arguments):
     command = [python, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode:
         sys.exit(done.stderr)
     return done.stdout

@@ -16,6 +16,7 @@ from cases import PROMPT, Call, Case, Ending, RateLimited, Text, Truth
 
 NAME = "Microsoft Agent Framework"
 PACKAGES = ("agent-framework-core",)
+LACKS = ("tokens",)
 REASONS = {"stop": "stop", "calls": "tool_calls", "length": "length"}
 
 

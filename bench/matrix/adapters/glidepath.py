@@ -10,6 +10,7 @@ from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
 
 NAME = "glidepath"
 PACKAGES = ("glidepath",)
+LACKS = ()
 REASONS = {"stop": "end_turn", "calls": "tool_use", "length": "max_tokens"}
 
 

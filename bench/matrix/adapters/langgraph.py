@@ -13,6 +13,7 @@ from langgraph.errors import GraphRecursionError
 
 NAME = "LangGraph"
 PACKAGES = ("langchain", "langgraph")
+LACKS = ("tokens",)
 REASONS = {"stop": "stop", "calls": "tool_calls", "length": "length"}
 ROLES = {"ai": "assistant", "human": "user"}
 
@@ -79,22 +80,23 @@ def make_agent(case: Case, truth: Truth):
     return configure(CaseModel(truth=truth), tools, case.budget)
 
 
-async def consume(agent) -> str:
-    """The text of the last assistant message of the run."""
+async def consume(agent) -> tuple[str, str]:
+    """The text of the last assistant message of the run, and why it ended."""
     question = {"messages": [{"role": "user", "content": PROMPT}]}
-    last = ""
+    last, reason = "", ""
     limit = {"recursion_limit": 10_000}  # the middleware counts model calls; this counts steps of the graph
     async for mode, values in agent.astream(question, limit, stream_mode=["messages", "values"]):
         if mode == "values" and values["messages"][-1].type == "ai":
             last = values["messages"][-1].text
-    return last
+            reason = values["messages"][-1].response_metadata.get("finish_reason", "")
+    return last, reason
 
 
 async def fly(case: Case, truth: Truth) -> Ending:
     task = asyncio.ensure_future(consume(make_agent(case, truth)))
     truth.cancel = task.cancel  # a run is stopped by cancelling its task
     try:
-        text = await task
+        text, reason = await task
     except asyncio.CancelledError:
         return Ending("cancelled", detail="asyncio.CancelledError")
     except GraphRecursionError as error:
@@ -104,4 +106,4 @@ async def fly(case: Case, truth: Truth) -> Ending:
         return Ending(kind, detail=f"{type(error).__name__}: {error}")
     if text.startswith(("Model call limits exceeded", "Tool call limit")):
         return Ending("limit in text", text, text)
-    return Ending("done", text, text[:60])
+    return Ending("failed" if reason == "length" else "done", text, f"finish_reason={reason}")

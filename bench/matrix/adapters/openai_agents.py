@@ -4,7 +4,17 @@ import asyncio
 
 import httpx2 as httpx
 import openai
-from agents import Agent, Model, ModelSettings, RunConfig, Runner, ToolExecutionConfig, function_tool
+from agents import (
+    Agent,
+    Model,
+    ModelResponse,
+    ModelSettings,
+    RunConfig,
+    Runner,
+    ToolExecutionConfig,
+    Usage,
+    function_tool,
+)
 from agents.exceptions import AgentsException, MaxTurnsExceeded
 from agents.retry import ModelRetryBackoffSettings, ModelRetrySettings, retry_policies
 from cases import PROMPT, Call, Case, Ending, RateLimited, Text, Truth
@@ -22,6 +32,7 @@ from openai.types.responses.response_usage import InputTokensDetails, OutputToke
 
 NAME = "OpenAI Agents"
 PACKAGES = ("openai-agents",)
+LACKS = ("tokens", "tools")
 
 
 def roles(system, items) -> list[tuple[str, str]]:
@@ -113,7 +124,17 @@ class CaseModel(Model):
         return kind(type=name, sequence_number=number + 1, response=response)
 
     async def get_response(self, *args, **more):
-        raise NotImplementedError
+        """Agents as tools are run without streaming."""
+        last = None
+        async for event in self.stream_response(*args, **more):
+            last = event.response if event.type != "response.output_text.delta" else None
+        usage = Usage(
+            requests=1,
+            input_tokens=last.usage.input_tokens,
+            output_tokens=last.usage.output_tokens,
+            total_tokens=last.usage.total_tokens,
+        )
+        return ModelResponse(output=last.output, usage=usage, response_id=last.id)
 
 
 def configure(model, functions, budget):

@@ -17,6 +17,7 @@ from pydantic_ai.usage import RequestUsage
 
 NAME = "Pydantic AI"
 PACKAGES = ("pydantic-ai-slim",)
+LACKS = ()
 REASONS = {"stop": "stop", "calls": "tool_call", "length": "length"}
 ROLES = {"user-prompt": "user", "system-prompt": "system", "tool-return": "tool", "retry-prompt": "tool"}
 
@@ -127,4 +128,5 @@ async def fly(case: Case, truth: Truth) -> Ending:
     except (AgentRunError, UnexpectedModelBehavior, TimeoutError) as error:
         kind = "limit" if isinstance(error, TimeoutError) else "failed"
         return Ending(kind, detail=f"{type(error).__name__}: {error}")
-    return Ending("done", result.output, result.output[:60])
+    reason = result.response.finish_reason
+    return Ending("failed" if reason == "length" else "done", result.output, f"finish_reason={reason}")

@@ -10,6 +10,7 @@ from strands.types.exceptions import MaxTokensReachedException, ModelThrottledEx
 
 NAME = "Strands Agents"
 PACKAGES = ("strands-agents",)
+LACKS = ("tools",)
 REASONS = {"stop": "end_turn", "calls": "tool_use", "length": "max_tokens"}
 
 
