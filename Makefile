@@ -1,15 +1,16 @@
 PYTHON ?= python3
 UV ?= uv
+PEERS ?= build/peers
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format bench probes campaign docs constraints clean
+.PHONY: help venv demo test lint format bench bench-peers probes campaign docs constraints clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 venv: .venv/.stamp ## create .venv with the pinned development set and glidepath itself
 
@@ -45,6 +46,11 @@ bench: venv ## CPU time against a hand-written loop
 probes: venv ## what limits do, beside the peers; each in an environment of its own (needs a package index)
 	$(BIN)/python bench/probes/run.py
 	$(BIN)/python bench/probes/pages.py
+
+bench-peers: venv ## the same beside other frameworks, each in an environment of its own (network, half an hour)
+	$(BIN)/python bench/peers/run.py --cache $(PEERS) --out bench/results/peers.json
+	$(BIN)/python bench/matrix/run.py --cache $(PEERS) --out bench/results/matrix.json
+	$(BIN)/python bench/report.py
 
 campaign: venv ## the long property and crash campaigns
 	GLIDEPATH_CAMPAIGN=1 $(BIN)/python -m pytest -n 2 -m slow

@@ -6,7 +6,12 @@ from html import escape
 FONT = "font-family='Helvetica, Arial, sans-serif'"
 INK, SOFT, RULE, PAPER = "#1f2933", "#52606d", "#d9dee3", "#ffffff"
 OURS, PEER = "#0b7285", "#adb5bd"
-COLORS = {"held": "#2b8a3e", "held without an answer": "#8ce99a", "over": "#f08c00", "killed": "#c92a2a"}
+COLORS = {
+    "held, with an answer": "#2b8a3e",
+    "held without an answer": "#8ce99a",
+    "over": "#f08c00",
+    "killed": "#c92a2a",
+}
 
 
 def text(x: float, y: float, words: str, size: int = 12, color: str = INK, anchor: str = "start", bold: bool = False):
@@ -31,11 +36,13 @@ def short(ratio: float) -> str:
     return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.1f}x"
 
 
-def panel(x: float, y: float, width: float, title: str, rows: list[tuple[str, float, bool]]) -> list[str]:
+def panel(
+    x: float, y: float, width: float, title: str, rows: list[tuple[str, float, bool]], longest: float
+) -> list[str]:
     """Bars of one workload; the bare loop is 1 and the left edge."""
-    label, value = 175, 62
+    label, value = 200, 62
     room = width - label - value
-    top = math.log10(max(10.0, *(ratio for _, ratio, _ in rows)))
+    top = math.log10(max(10.0, longest))
     parts = [text(x, y + 14, title, 13, bold=True)]
     for power in range(math.floor(top) + 1):
         tick = x + label + room * power / top
@@ -54,21 +61,26 @@ def panel(x: float, y: float, width: float, title: str, rows: list[tuple[str, fl
     return parts
 
 
-def bars(title: str, panels: list[tuple[str, list[tuple[str, float, bool]]]], columns: int = 2) -> str:
-    """Several workloads side by side. Each row is a name, its ratio to the bare loop and whether it is ours."""
-    width, gap = 470, 40
+def bars(title: str, panels: list[tuple[str, list[tuple[str, float, bool]]]], *, shared: bool = False) -> str:
+    """Several workloads side by side. Each row is a name, its ratio to the bare loop and whether it is ours.
+
+    With `shared` all of them have the same scale.
+    """
+    columns, width, gap = 2, 490, 30
+    most = max(ratio for _, rows in panels for _, ratio, _ in rows)
     parts, y = [text(20, 30, title, 16, bold=True)], 52.0
     for start in range(0, len(panels), columns):
         together = panels[start : start + columns]
         for column, (name, rows) in enumerate(together):
-            parts += panel(20 + column * (width + gap), y, width, name, rows)
+            longest = most if shared else max(ratio for _, ratio, _ in rows)
+            parts += panel(20 + column * (width + gap), y, width, name, rows, longest)
         y += 66 + 20 * max(len(rows) for _, rows in together)
     return document(20 + columns * (width + gap), y, title, parts)
 
 
 def grid(title: str, columns: list[str], rows: list[tuple[str, list[tuple[str, str]]]]) -> str:
     """Verdicts: each cell is one of COLORS and a few words."""
-    left, cell, line = 130, 128, 26
+    left, cell, line = 110, 162, 26
     parts = [text(20, 30, title, 16, bold=True)]
     for number, name in enumerate(columns):
         parts.append(text(20 + left + cell * number + cell / 2, 62, name, 11, INK, "middle", bold=number == 0))

@@ -195,7 +195,11 @@ def verdict(row: dict, lacks: list[str]) -> tuple[str, str]:
         return "killed", "had to be killed"
     if row["contained"]:
         honest = "" if row["truthful"] else ", says success"
-        return ("held", f"held, answer{honest}") if row["answer"] else ("held without an answer", f"held{honest}")
+        return (
+            ("held, with an answer", f"held, answer{honest}")
+            if row["answer"]
+            else ("held without an answer", f"held{honest}")
+        )
     over = row["used"] / row["allowed"]
     if over <= 1:
         return "over", "left work running"
@@ -258,7 +262,9 @@ def write_charts(figures: Figures, matrix: dict) -> None:
             early.append((figures.names[key], run["early_us"] / base, key == OURS))
             late.append((f"{figures.names[key]}, {run['turns']:,}", run["late_us"] / base, key == OURS))
     long = [("Turns 20-40", early), ("The last 20 turns (of as many turns)", late)]
-    drawn = charts.bars("One long run: what a turn costs at the beginning and at the end, as a ratio", long)
+    drawn = charts.bars(
+        "One long run: what a turn costs at the beginning and at the end, as a ratio", long, shared=True
+    )
     (IMAGES / "peers-long.svg").write_text(drawn, encoding="utf-8")
     names, rows = matrix_parts(matrix)
     drawn = charts.grid("Sixteen ways to misbehave: did the limit hold, and was there an answer?", names, rows)

@@ -78,6 +78,8 @@ def main() -> int:
     wanted = options.frameworks.split(",")
     if unknown := [n for n in names if n not in CASES] + [f for f in wanted if f not in FRAMEWORKS]:
         parser.error(f"unknown: {', '.join(unknown)}")
+    if options.jobs < 1:
+        parser.error("--jobs must be 1 or more")
     pythons = {name: make_environment(options.cache, name) for name in wanted}
     report = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
     report |= {

@@ -38,20 +38,18 @@ CELLS = {
     "import": Cell("import of the framework in a fresh interpreter", 5),
     "turn": Cell("one tool turn: 20 text deltas and one tool call with validated arguments", 3, {"turns": 200}),
     "stream": Cell("one text delta of a 5,000 delta answer, end to end", 3, {"deltas": 5_000}),
-    "checks": Cell("one tool turn with ten custom checks that find nothing", 3, {"turns": 100}, "turn", {"turns": 100}),
-    "plugins": Cell(
-        "one tool turn with ten plugins that have nothing to say", 3, {"turns": 100}, "turn", {"turns": 100}
-    ),
+    "checks": Cell("one tool turn with ten custom checks that find nothing", 3, {"turns": 60}, "turn", {"turns": 60}),
+    "plugins": Cell("one tool turn with ten plugins that have nothing to say", 3, {"turns": 60}, "turn", {"turns": 60}),
     "cancel": Cell("cancel 100 agents that wait inside a tool", 3, {"agents": 100}),
     "persist": Cell(
-        "one tool turn of 300, kept on disk by the framework's own means",
+        "one tool turn of 100, kept on disk by the framework's own means",
         1,
-        {"turns": 300, "seconds": 20},
+        {"turns": 100, "seconds": 10},
         "turn",
-        {"turns": 300},
+        {"turns": 100},
     ),
-    "crowd": Cell("1,000 agents at once, three tool turns each", 1, {"agents": 1_000, "turns": 3}),
-    "long": Cell("one run of 5,000 tool turns, or as far as 10 CPU seconds go", 1, {"turns": 5_000, "seconds": 10}),
+    "crowd": Cell("1,000 agents at once, one tool turn and an answer each", 1, {"agents": 1_000, "turns": 1}),
+    "long": Cell("one run of 5,000 tool turns, or as far as 6 CPU seconds go", 1, {"turns": 5_000, "seconds": 6}),
 }
 
 
@@ -138,6 +136,8 @@ def main() -> int:
     wanted, names = options.cells.split(","), [BARE, *(n for n in options.frameworks.split(",") if n != BARE)]
     if unknown := [name for name in wanted if name not in CELLS] + [n for n in names if n not in FRAMEWORKS]:
         parser.error(f"unknown: {', '.join(unknown)}")
+    if (options.rounds is not None and options.rounds < 1) or options.scale <= 0:
+        parser.error("--rounds must be 1 or more, --scale more than 0")
     pythons = {name: make_environment(options.cache, name) for name in names}
     report = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
     report |= {"python": platform.python_version(), "machine": machine()}
@@ -173,8 +173,9 @@ def scaled(cell: Cell, scale: float) -> Cell:
 
 
 def commit() -> str:
+    """The last change of the code that is measured."""
     done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        ["git", "log", "-1", "--format=%h", "--", "src"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
     return done.stdout.strip() or "unknown"
 
