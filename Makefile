@@ -42,6 +42,7 @@ format: venv ## let ruff fix and format
 bench: venv ## CPU time against a hand-written loop
 	@mkdir -p build
 	$(BIN)/python bench/run.py --out build/bench.json
+	$(BIN)/python bench/wide.py --out build/bench-wide.json
 
 probes: venv ## what limits do, beside the peers; each in an environment of its own (needs a package index)
 	$(BIN)/python bench/probes/run.py
