@@ -123,3 +123,15 @@ def test_the_page_says_what_the_figures_say(report):
     text = report.page(figures, matrix)
     assert "{{" not in text
     assert report.PAGE.read_text(encoding="utf-8") == text, "run python bench/report.py"
+
+
+def test_the_wide_cells_are_measured_and_judged(peers, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    wide = peers("wide")
+    rows = wide.measure(rounds=1, scale=0.005)
+    assert set(rows) == {"delta", "crowd", "crowd_kib", "cancel", "import"}
+    assert all(cell["ratio"] is None or cell["ratio"] > 0 for cell in rows.values())
+    over = {"bare": [{"cost_us": 1.0}], "glidepath": [{"cost_us": 5.0}, {"cost_us": 4.0}]}
+    assert wide.row(over, 4.0)["ok"]  # best against best
+    assert not wide.row(over, 3.9)["ok"]
+    assert not wide.row({"bare": [{"error": "broken"}], "glidepath": [{"cost_us": 1.0}]}, 9.0)["ok"]
