@@ -290,7 +290,7 @@ async def dripping(moment: Moment):
 
 SAME = Call("search", {"query": "widgets"})
 SHORT = Budget(seconds=3.0)
-TOKENS = Budget(turns=100, tokens=10_000, tools=100)
+TOKENS = Budget(turns=40, tokens=10_000, tools=40)
 DONE = frozenset({"done"})
 ENDED = frozenset({"limit", "failed"})
 CANCELLED = frozenset({"cancelled"})

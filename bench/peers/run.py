@@ -90,6 +90,8 @@ def measure(cell: Cell, workload: str, pythons: dict[str, Path], rounds: int) ->
             print(f"  {workload} {number + 1}/{rounds} {name}: {json.dumps(figures)[:150]}", file=sys.stderr)
     if cell.base is None:
         samples[BASE] = samples[BARE]
+    for figures in (figures for values in samples.values() for figures in values):
+        figures.update({key: round(value, 3) for key, value in figures.items() if isinstance(value, float)})
     return samples
 
 
