@@ -54,7 +54,7 @@ def start(address, count, pause):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "engines"), "GLIDEPATH_STORE": address}
     environment["CREW_PAUSE"] = str(pause)
     with tempfile.TemporaryFile() as log:
-        return [subprocess.Popen(command, env=environment, stderr=log, stdout=log) for _ in range(count)]  # noqa: S603
+        return [subprocess.Popen(command, env=environment, stderr=log, stdout=log) for _ in range(count)]
 
 
 def stop(workers):
