@@ -102,8 +102,10 @@ def held_to_our_count(run: Run, usage: Usage, reserved: int, view: Sequence[Mess
 
 def _characters(run: Run, view: Sequence[Message]) -> int:
     """The characters a call sends; what was counted before is not counted again."""
-    counted, characters = run.weighed if run.weighed_view is view else (0, 0)
-    for message in view[counted:]:
-        characters += len(message.text) + 1  # something stands between two messages
-    run.weighed_view, run.weighed = view, (len(view), characters)
+    if run.weighed_view is not view:
+        run.weighed_view, run.weighed_messages, run.weighed_characters = view, 0, 0
+    characters = run.weighed_characters
+    for index in range(run.weighed_messages, len(view)):
+        characters += len(view[index].text) + 1  # something stands between two messages
+    run.weighed_messages, run.weighed_characters = len(view), characters
     return characters

@@ -124,9 +124,10 @@ class Run(Record, eq=False, kw_only=True):
     view_tokens: int = 0
     anchor: int = 0
     """What the view's size is off the provider's own count."""
-    weighed: tuple[int, int] = (0, 0)
-    """How many messages of `weighed_view` were counted, and their characters."""
     weighed_view: Sequence[Message] = ()
+    weighed_messages: int = 0
+    weighed_characters: int = 0
+    """How many messages of `weighed_view` were counted, and their characters."""
     first_new: int = 0
     call_ids: set[str]
     pinned: list[int]
