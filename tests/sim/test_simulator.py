@@ -1,12 +1,14 @@
 """The simulator: contained by default, holes found where there are holes, the same flight for the same seed."""
 
 import asyncio
+import os
+import time
 from decimal import Decimal
 
 import pytest
 
 from glidepath import Agent, ConfigurationError, GuardrailsConfig, Limits, Plugin, tool
-from glidepath.sim import Report, encode_report, fly, simulate
+from glidepath.sim import Report, crash, encode_report, fly, simulate
 from glidepath.sim.page import page
 from glidepath.spi import Gate, Replace
 from glidepath.testing import ScriptedModel
@@ -144,6 +146,31 @@ def _config(settings):
     tools = tuple(settings.get("tools", (lookup,)))
     base = agent(tools=tools).config
     return replace(base, limits=limits, plugins=tuple(settings.get("plugins", ())), **others)
+
+
+def test_prices_that_are_wrong_are_not_taken_for_missing_ones():
+    """The money limit is not what is in the way: without it the configuration cannot take off either."""
+    report = simulate(_config({"limits": BOUNDED | {"max_cost": "1"}, "prices": {"mine": "a lot"}}), only=["control"])
+    assert codes(report) == {"refused"}
+    assert "prices['mine']" in report.findings[0].advice
+
+
+def test_a_first_leg_that_never_gets_to_its_kill_does_not_hold_up_the_simulator(monkeypatch):
+    """A blocking plugin: the process is killed after a while, and the flight ends in what its limits say."""
+
+    class Blocks(Plugin):
+        name = "blocks"
+
+        def before_tool_call(self, context):
+            if os.getpid() != here:
+                time.sleep(60)
+
+    here = os.getpid()
+    monkeypatch.setattr(crash, "PATIENCE", 0.5)
+    began = time.monotonic()
+    (flight,) = simulate(agent(plugins=[Blocks()]), only=["killed_in_tool"]).flights
+    assert time.monotonic() - began < 20
+    assert (flight.outcome, flight.problems) == ("DONE", ())
 
 
 def test_a_gate_that_denies_something_is_no_finding():

@@ -11,7 +11,7 @@ from glidepath import _wire
 from glidepath.agent.config import ExecutionMode, LoopConfig
 from glidepath.agent.prices import find_price
 from glidepath.agent.route import known_output, routed, vendor_of
-from glidepath.constraints import DefaultResourceConstraint, built_in
+from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
 from glidepath.context import BYTES_PER_TOKEN, CharEstimator, guarded, landing_view, repair, sizer, strategy
 from glidepath.errors import ConfigurationError
 from glidepath.guards import LANDING_NOTICE, GracefulTurnLimit, make_guards, stitch
@@ -40,6 +40,8 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
     output = None if config.output_type is None else Output(config.output_type)
     system_prompt, landing_notice = _with_format(config.system_prompt, output), _reminding(LANDING_NOTICE, output)
     system_tokens = estimate(system_prompt) + (0 if output is None else estimate(_wire.encode(output.schema).decode()))
+    ours = _built_in(config)
+    constraints = (*ours, *_parts(config.constraints))
     plan = Plan(
         agent_name=config.agent_name,
         model=model,
@@ -95,9 +97,10 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
         fallback=_fallback(config, policy),
         output=output,
-        constraints=(*_built_in(config), *_parts(config.constraints)),
-        built_in=len(_built_in(config)),
+        constraints=constraints,
+        built_in=len(ours),
         custom=config.constraints,
+        switches=tuple(one.thrown for one in constraints if isinstance(one, KillSwitchConstraint)),
         lineup=Lineup(config.plugins, inherited),
         make_guards=partial(make_guards, config.guardrails),
         stitch=stitch,

@@ -15,7 +15,6 @@ from glidepath.agent.durable import Opening
 from glidepath.agent.route import landing_money, priced
 from glidepath.ask.booking import LEAST_LANDING
 from glidepath.ask.summary import recall
-from glidepath.constraints import KillSwitchConstraint
 from glidepath.errors import ConfigurationError
 from glidepath.events import ChildEnded, RunEnded
 from glidepath.judge import last_validations
@@ -53,8 +52,7 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> W
     own = inf if plan.timeout is None else now - elapsed + plan.timeout
     deadline = min(own, shared)
     landing = plan.times.landing if deadline == own else min(plan.times.landing, max(0.0, deadline - now) / 4)
-    switches = tuple(switch.thrown for switch in plan.constraints if isinstance(switch, KillSwitchConstraint))
-    return Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, switches=switches)
+    return Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, switches=plan.switches)
 
 
 def open_run(

@@ -142,6 +142,8 @@ class Plan(Value, frozen=True, kw_only=True):
     built_in: int
     """How many of the constraints are ours; they come first."""
     custom: tuple[ResourceConstraint, ...]
+    switches: tuple[Callable[[], bool], ...]
+    """The kill switches among the constraints, which the watch looks at between checkpoints."""
     lineup: Lineup
     make_guards: Callable[..., tuple[tuple[CallGuard, ...], tuple[StopGuard, ...]]]
     stitch: Callable[[Any], str]

@@ -26,6 +26,7 @@ __all__ = ["KilledWorld", "fly_twice"]
 PROMPT = "Do the work and report what you found."
 SESSION = "killed"
 DECISIONS = 25
+PATIENCE = 20.0  # real seconds until the kill
 
 
 class KilledWorld(World):
@@ -76,7 +77,13 @@ def _killed(config: LoopConfig, kind: type[Specimen], seed: int, effects: Path, 
             asyncio.run(_first_leg(world, journal))
         finally:
             os._exit(0)
-    os.waitpid(child, 0)
+    deadline = time.monotonic() + PATIENCE
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:  # a plugin or constraint holds it up: what is in the journal is what counts
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            break
+        time.sleep(0.005)
 
 
 async def _first_leg(world: World, journal: Path) -> None:

@@ -69,12 +69,10 @@ class Finding(Value, frozen=True, kw_only=True):
 def find(config: LoopConfig, flights: Sequence[Flight]) -> tuple[Finding, ...]:
     """All findings, the holes first."""
     refusals = {flight.refused for flight in flights if flight.refused}
-    found = [_refused(config, text, flights) for text in sorted(refusals)]
-    codes = sorted({code for flight in flights for code in flight.problems if code != "refused"})
-    for code in codes:
-        hit = [flight for flight in flights if code in flight.problems]
-        found.append(_finding(code, hit))
+    found = [_refused(text, flights) for text in sorted(refusals)]
     flown = [flight for flight in flights if not flight.refused]
+    codes = sorted({code for flight in flown for code in flight.problems})
+    found += [_finding(code, [flight for flight in flown if code in flight.problems]) for code in codes]
     found += _idle_gates(config, flown)
     if flown and all(flight.cost is None for flight in flown) and config.limits.max_cost is None:
         found.append(_finding("cost_unknown", ()))
@@ -101,16 +99,15 @@ def _finding(code: str, flights: Iterable[Flight], what: str = "") -> Finding:
     )
 
 
-def _refused(config: LoopConfig, text: str, flights: Sequence[Flight]) -> Finding:
+def _refused(text: str, flights: Sequence[Flight]) -> Finding:
     hit = [flight for flight in flights if flight.refused == text]
-    unpriced = config.limits.max_cost is not None and "price" in text
     return Finding(
-        code="unknown_price" if unpriced else "refused",
+        code=hit[0].problems[0],
         severity="hole",
         specimens=tuple(sorted({flight.specimen for flight in hit})),
         flights=len(hit),
         what="this configuration cannot take off",
-        advice=text[:1].upper() + text[1:],
+        advice=text,
     )
 
 

@@ -7,6 +7,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ from glidepath._wire import Value, encode, replace
 from glidepath.agent import Agent, LoopConfig
 from glidepath.errors import ConfigurationError
 from glidepath.events import Event, GateApplied, GuardTripped, RunEnded
-from glidepath.outcome import ENDINGS, LoopOutcome, RunResult
+from glidepath.outcome import ENDINGS, AgentState, LoopOutcome, RunResult
 from glidepath.run import approve
 from glidepath.sessions import Session
 from glidepath.sim.crash import fly_twice
@@ -119,10 +120,21 @@ def _fly_twice(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
     try:
         world, _, seconds, twice = fly_twice(config, kind, seed, trail)
     except ConfigurationError as error:
-        return Flight(specimen=kind.name, family=kind.family, seed=seed, refused=str(error), problems=("refused",))
+        return _refused(config, kind, seed, error)
     flight = _judged(config, world, trail, seconds, raised="", left=[], seed=seed)
     problems = (*flight.problems, "repeated_effect") if twice else flight.problems
     return replace(flight, problems=problems, contained=flight.contained and not twice, journal="")
+
+
+def _refused(config: LoopConfig, kind: type[Specimen], seed: int, error: ConfigurationError) -> Flight:
+    """A configuration that cannot take off: for want of a price, when it could without its money limit."""
+    problem = "refused"
+    if config.limits.max_cost is not None:
+        penniless = replace(config, limits=replace(config.limits, max_cost=None))
+        with suppress(ConfigurationError):
+            Agent(World(penniless, kind(), Random(seed)).configuration(None))  # noqa: S311 - for tests
+            problem = "unknown_price"
+    return Flight(specimen=kind.name, family=kind.family, seed=seed, refused=str(error), problems=(problem,))
 
 
 def _in_a_hurry(config: LoopConfig) -> LoopConfig:
@@ -139,7 +151,7 @@ async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Cal
         try:
             agent = world.agent = Agent(world.configuration(trail))
         except ConfigurationError as error:
-            return Flight(specimen=kind.name, family=kind.family, seed=seed, refused=str(error), problems=("refused",))
+            return _refused(config, kind, seed, error)
         before = work()
         raised = await _to_the_end(agent, world, trail, seed)
         seconds = elapsed()
@@ -261,7 +273,7 @@ def _told_wrong(world: World, trail: Trail, result: RunResult) -> list[str]:
         problems.append("unnoticed_loop")
     if result.outcome is not LoopOutcome.PAUSED and transcript_errors(result.messages):
         problems.append("broken_transcript")
-    if specimen.name == "hanging_tool" and not specimen.real_time and result.state.name == "TIMED_OUT":
+    if specimen.hangs and result.state is AgentState.TIMED_OUT:
         problems.append("tool_without_timeout")
     if not result.text.strip():
         problems.append("no_text")

@@ -77,6 +77,8 @@ class Specimen:
     needs_tools: ClassVar[bool] = False
     real_time: ClassVar[bool] = False
     """It needs real threads or processes, so it cannot fly in virtual time."""
+    hangs: ClassVar[bool] = False
+    """One of its tools never returns: a time limit of the tool's own should end that, not the run's."""
     killed: ClassVar[bool] = False
     """Its process is killed in the middle of a tool, and the run is taken up again from its journal."""
     extra_tool: ClassVar[str | None] = None

@@ -59,6 +59,7 @@ class HangingTool(_OneCall):
     """A tool that never returns."""
 
     name = "hanging_tool"
+    hangs = True
 
     async def work(self, number: int) -> Any:
         """Wait for ever."""
