@@ -1,6 +1,7 @@
 """The simulator: contained by default, holes found where there are holes, the same flight for the same seed."""
 
 import asyncio
+import functools
 import os
 import time
 from decimal import Decimal
@@ -118,12 +119,14 @@ BAD = {
     "no deadline": ({"limits": {"max_iterations": 20, "max_tokens": 50_000}, "tools": [slow]}, "runaway_seconds"),
     "no turn cap": ({"limits": {"timeout": 600}, "guardrails": NO_GUARDS}, "runaway_calls"),
 }
+ENOUGH = {"no turn cap": ["fork_bomb", "same_call"]}
+"""Every specimen runs into the simulator's own ceiling there: two of them show what all would."""
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_configuration_is_found_out_and_gets_advice(case):
     settings, expected = BAD[case]
-    report = simulate(_config(settings), real_time=False)
+    report = simulate(_config(settings), only=ENOUGH.get(case, ()), real_time=False)
     assert expected in codes(report)
     finding = next(finding for finding in report.findings if finding.code == expected)
     assert finding.advice
@@ -134,7 +137,12 @@ def test_a_bad_configuration_is_found_out_and_gets_advice(case):
 @pytest.mark.parametrize("case", BAD)
 def test_the_hole_is_gone_when_the_advice_is_followed(case):
     _, expected = BAD[case]
-    assert expected not in codes(simulate(agent(tool_timeout=30), real_time=False))
+    assert expected not in codes(_well_configured())
+
+
+@functools.cache
+def _well_configured():
+    return simulate(agent(tool_timeout=30), real_time=False)
 
 
 def _config(settings):

@@ -90,7 +90,9 @@ class SessionStoreContract(Contract):
                 await _append(store, lease, Commit(number, body, bytes([number]) * 16))
             await store.release(lease)
             _, found = await other.load("s \u00e9'\"%")
-            assert [commit.body for commit in found] == bodies
+            assert len(found) == len(bodies)
+            changed = [commit.number for commit, body in zip(found, bodies, strict=True) if commit.body != body]
+            assert changed == []  # the bodies themselves are not compared here: a diff of megabytes takes hours
 
         self._run(clause)
 

@@ -83,6 +83,7 @@ class ScriptedModel:
         self._script: list[Step] = [as_turn(turn) if isinstance(turn, str) else turn for turn in turns]
         self._then: Step | None = None
         self._asked = 0
+        self._lengths: dict[int, tuple[Message, int]] = {}
         self._call_ids = 0
         self._delay = delay
         self._first_chunk_delay = first_chunk_delay
@@ -209,7 +210,19 @@ class ScriptedModel:
             return None
         if isinstance(report, Usage):
             return report
-        return Usage(input=_tokens(_request_length(request)), output=_tokens(said) if said else 0)
+        return Usage(input=_tokens(self._request_length(request)), output=_tokens(said) if said else 0)
+
+    def _request_length(self, request: ModelRequest) -> int:
+        tools = request.tools
+        schemas = sum([len(tool.name) + len(tool.description) + len(_wire.encode(tool.parameters)) for tool in tools])
+        measured = self._lengths
+        length = len(request.system_prompt) + schemas
+        for message in request.messages:  # each is measured once: a long run sends it in every turn
+            known = measured.get(id(message))
+            if known is None:
+                known = measured[id(message)] = (message, _message_length(message))
+            length += known[1]
+        return length
 
 
 def _snapshot(request: ModelRequest) -> RecordedRequest:
@@ -247,11 +260,6 @@ def _length(delta: Delta) -> int:
     if isinstance(delta, TextDelta | ThinkingDelta | ReasoningDelta):
         return len(delta.text)
     return len(delta.name) + len(delta.arguments) if isinstance(delta, ToolCallDelta) else 0
-
-
-def _request_length(request: ModelRequest) -> int:
-    schemas = sum(len(tool.name) + len(tool.description) + len(_wire.encode(tool.parameters)) for tool in request.tools)
-    return len(request.system_prompt) + schemas + sum(map(_message_length, request.messages))
 
 
 def _message_length(message: Message) -> int:
