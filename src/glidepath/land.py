@@ -35,7 +35,6 @@ def take(run: Run, reply: Reply) -> None:
     """The reply joins the transcript and ends the model's part of the turn."""
     run.iterations += 1
     run.reply = reply.message
-    run.results = ()
     run.stop_reason = reply.message.stop_reason
     run.keep_text(run.plan.stitch([*run.parts, reply.text]) if run.parts else reply.text)
     if reply.calls and run.parts:
@@ -166,6 +165,10 @@ def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
 
 def _rescue(run: Run, reply: Reply) -> Recovery | None:
     """The first stop guard that has an answer to this end."""
+    if run.stop_guards is None:
+        if not reply.truncated and visible(reply.text):
+            return None  # none of them has anything to say, and none has counted anything
+        run.stop_guards = run.plan.make_stop_guards(run.guard_home)
     stop = Stop(
         reply=reply.message,
         text=reply.text,

@@ -155,7 +155,7 @@ class _Tree:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.queue: list[Waiting] = []  # nearly always empty
+        self.queue: list[Waiting] | tuple[()] = ()  # nearly always empty
         self.behind = 0
         self.source: Any = None
 
@@ -485,21 +485,22 @@ class Meter:
         """Take a place at the end of the queue."""
         waiting = Waiting()
         with self.tree.lock:
-            self.tree.queue.append(waiting)
-            if self.tree.queue[0] is waiting:
+            self.tree.queue = queue = self.tree.queue or []
+            queue.append(waiting)
+            if queue[0] is waiting:
                 waiting.wake()
         return waiting
 
     def is_head(self, waiting: Waiting) -> bool:
         """True when it is this waiter's turn to ask."""
-        queue = self.tree.queue
-        return bool(queue) and queue[0] is waiting
+        return next(iter(self.tree.queue), None) is waiting
 
     def leave(self, waiting: Waiting) -> None:
         """Give up a place in the queue (served, refused or cancelled) and let the next one ask."""
         with self.tree.lock:
-            if waiting in self.tree.queue:
-                self.tree.queue.remove(waiting)
+            queue = self.tree.queue
+            if queue and waiting in queue:
+                queue.remove(waiting)
             self._wake_head()
 
     def _wake_head(self) -> None:

@@ -28,7 +28,29 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
         ending = await _unfinished(run) if run.turn_open else None
         if run.hooks.steering and ending is None:
             await poll(run, "steering")
-        return ending or await _turns(run)
+        while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
+            if not smooth(run, PRE_FLIGHT):
+                await judge(run, PRE_FLIGHT)
+            run.admit()
+            run.open_turn()
+            reply = await ask(run)
+            take(run, reply)
+            if not smooth(run, AFTER_MODEL):
+                await judge(run, AFTER_MODEL)
+            if not reply.calls or reply.refused:
+                ending = await close_out(run, reply)
+            elif reply.truncated:
+                ending = refuse_cut_calls(run)
+            elif await execute(run, reply.calls):
+                ending = delivered(run)
+            elif run.pending:
+                ending = paused(run)
+            if ending is None and not smooth(run, AFTER_TOOLS):
+                await judge(run, AFTER_TOOLS)
+            run.close_turn()
+            if run.hooks.steering and ending is None:
+                await poll(run, "steering")
+        return ending
     except Touchdown as touchdown:
         return await land(run, touchdown.verdict)
     except ModelError as error:
@@ -48,33 +70,3 @@ async def _unfinished(run: Run) -> Ending | None:
         await judge(run, AFTER_TOOLS)
     run.close_turn()
     return None
-
-
-async def _turns(run: Run) -> Ending:
-    """Turn after turn, until the model, a tool, a limit or a person ends it."""
-    while True:
-        if not smooth(run, PRE_FLIGHT):
-            await judge(run, PRE_FLIGHT)
-        run.admit()
-        run.open_turn()
-        reply = await ask(run)
-        take(run, reply)
-        if not smooth(run, AFTER_MODEL):
-            await judge(run, AFTER_MODEL)
-        ending = None
-        if not reply.calls or reply.refused:
-            ending = await close_out(run, reply)
-        elif reply.truncated:
-            ending = refuse_cut_calls(run)
-        elif await execute(run, reply.calls):
-            ending = delivered(run)
-        elif run.pending:
-            ending = paused(run)
-        if ending is not None:
-            run.close_turn()
-            return ending
-        if not smooth(run, AFTER_TOOLS):
-            await judge(run, AFTER_TOOLS)
-        run.close_turn()
-        if run.hooks.steering:
-            await poll(run, "steering")

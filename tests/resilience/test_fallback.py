@@ -393,7 +393,18 @@ def test_a_fallback_is_planned_as_if_it_were_the_configured_model():
     two.vendor, two.usage_is_billed = "acme", True
     plan = Agent(model=first(), fallback_models=[two], limits=LIMITS)._plan.route.plans[1]
     alone = Agent(model=two, limits=LIMITS)._plan
-    made_anew = {"route", "position", "landing_view", "strategy", "constraints", "lineup", "make_guards", "notice"}
+    made_anew = {
+        "route",
+        "position",
+        "landing_view",
+        "strategy",
+        "constraints",
+        "lineup",
+        "make_guards",
+        "make_stop_guards",
+        "known_stop_guards",
+        "notice",
+    }
     made_anew |= {"soft_limit", "estimator", "size_of", "policy"}
     for field in type(plan).__struct_fields__:
         if field not in made_anew:

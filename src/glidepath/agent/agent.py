@@ -165,26 +165,21 @@ class Agent:
         self._check_root(cancel, parent)
         home = as_session(session)
         if self.config.store is None:
-            return await self._take_off(messages, home, None, cancel, parent, stream)
+            return await finish_run(self._open(messages, home, parent, stream), home, messages, cancel)
         async with claimed(self.config, home) as opening:
-            return await self._take_off(messages, home, opening, cancel, parent, stream)
+            run = self._open(messages, home, parent, stream)
+            return await finish_run(run, home, messages, cancel, opening=opening)
 
-    async def _take_off(
-        self,
-        messages: tuple[Message, ...],
-        home: Session,
-        opening: Opening | None,
-        cancel: CancelToken | None,
-        parent: Budget | None,
-        stream: RunStream | None,
-    ) -> RunResult:
+    def _open(
+        self, messages: tuple[Message, ...], home: Session, parent: Budget | None, stream: RunStream | None
+    ) -> Run:
+        """A run that is ready to fly, in the task that will fly it."""
         plan = self._plan if parent is None else priced_under(self._plan, self.config, parent.meter)
         now = asyncio.get_running_loop().time()
         shared = parent.deadline(now) if parent is not None else inf
         meter = Meter(plan.caps, parent.meter if parent is not None else None)
-        watch = watch_over(plan, now, shared)
-        run = open_run(plan, home, messages, meter, watch, None, stream)
-        return await finish_run(run, home, messages, cancel, opening=opening)
+        watch = watch_over(plan, now, shared, stream=stream)
+        return open_run(plan, home, messages, meter, watch, None, stream)
 
     async def _fly_on(
         self,
@@ -221,7 +216,8 @@ class Agent:
             if opening.result is not None:
                 return revived(self._plan, opening.result)
             if opening.snapshot is None:
-                return await self._take_off((), opening.home, opening, cancel, parent, stream)
+                run = self._open((), opening.home, parent, stream)
+                return await finish_run(run, opening.home, (), cancel, opening=opening)
             return await self.carry_on(
                 opening.snapshot,
                 opening.home,

@@ -14,7 +14,7 @@ from glidepath.agent.route import known_output, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
 from glidepath.context import BYTES_PER_TOKEN, CharEstimator, guarded, landing_view, repair, sizer, strategy
 from glidepath.errors import ConfigurationError
-from glidepath.guards import LANDING_NOTICE, GracefulTurnLimit, make_guards, stitch
+from glidepath.guards import LANDING_NOTICE, GracefulTurnLimit, known_stop_guards, make_guards, make_stop_guards, stitch
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import model_breaker
@@ -103,6 +103,8 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         switches=tuple(one.thrown for one in constraints if isinstance(one, KillSwitchConstraint)),
         lineup=Lineup(config.plugins, inherited),
         make_guards=partial(make_guards, config.guardrails),
+        make_stop_guards=partial(make_stop_guards, config.guardrails),
+        known_stop_guards=partial(known_stop_guards, config.guardrails),
         stitch=stitch,
         thinking_tags=config.thinking_tags,
         conversation_id=config.conversation_id,

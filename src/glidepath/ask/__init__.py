@@ -78,24 +78,27 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
     health.calls = count = health.calls + 1
     if health.alert or not count % MARK_EVERY:
         admit(call)
-    while True:
-        try:
-            attempt = await call.attempt()
-            if call.error is None:
-                if plan.escalation is None or not call.escalate(attempt):
-                    if run.plan.health.alert:
-                        answered(call)
-                    return call.reply(attempt)
-            elif isinstance(call.error, ContextOverflowError):
-                await call.shrink()
-            else:
-                await call.back_off(plan.max_retries)
-        except ModelError as error:
-            take_over(call, error)
-        except BaseException:
-            if call.probing:
-                let_go(call)
-            raise
+    try:
+        while True:
+            try:
+                attempt = await call.attempt()
+                if call.error is None:
+                    if plan.escalation is None or not call.escalate(attempt):
+                        if run.plan.health.alert:
+                            answered(call)
+                        return call.reply(attempt)
+                elif isinstance(call.error, ContextOverflowError):
+                    await call.shrink()
+                else:
+                    await call.back_off(plan.max_retries)
+            except ModelError as error:
+                take_over(call, error)
+            except BaseException:
+                if call.probing:
+                    let_go(call)
+                raise
+    finally:
+        call.error = None
 
 
 async def _wait_for_consumer(run: Run) -> None:
@@ -107,8 +110,12 @@ async def _wait_for_consumer(run: Run) -> None:
         raise run.interrupted() from None
 
 
-class _Call(Record, eq=False):
-    """One model call with all its attempts."""
+class _Call(Record, eq=False, gc=False):
+    """One model call with all its attempts.
+
+    Many are made, and the garbage collector does not look at them: whoever makes one clears its `error` in the end,
+    which would lead back to it by the frames of its traceback.
+    """
 
     run: Any  # a Run
     tools: tuple[ToolSpec, ...]
@@ -161,12 +168,18 @@ class _Call(Record, eq=False):
                 BudgetReserved, reservation.tokens, reservation.money if plan.price is not None else None, booking.cap
             )
         run.emit(StreamStarted, plan.model_name, self.number, self.landing)
+        watch = run.watch
+        watch.showing = attempt.parts
+        watch.scope_hit = False
         try:
-            await self._stream(request, attempt, booking)
+            await tether(pump(run, plan.model, request, attempt, booking), watch)
+        except BaseException as error:
+            self._broken(attempt, error)
         finally:
-            run.watch.showing = ()
-            if (attempt.calls or self.error is not None) and run.time() >= run.watch.window_at:
-                run.watch.open_window()  # it was showing text then, and is not what the run has waited for
+            watch.calm()
+            watch.showing = ()
+            if (attempt.calls or self.error is not None) and run.time() >= watch.window_at:
+                watch.open_window()  # it was showing text then, and is not what the run has waited for
             if run.chunks:
                 run.emit(StreamChunk, "", True)
             self._settle(attempt, booking, view)
@@ -258,42 +271,40 @@ class _Call(Record, eq=False):
             return None  # our own over-estimate is used instead
         return tokens if type(tokens) is int and tokens >= 0 else None
 
-    async def _stream(self, request: ModelRequest, attempt: Attempt, booking: Booking) -> None:
+    def _broken(self, attempt: Attempt, error: BaseException) -> None:
+        """The stream did not end by itself: its error is noted, or raised when it ends the run."""
         run = self.run
-        watch = run.watch
-        watch.showing = attempt.parts
-        try:
-            watch.scope_hit = False
-            await tether(pump(run, run.plan.model, request, attempt, booking), watch)
-        except (LetGo, asyncio.CancelledError) as stop:
-            stopped = watch.stopped(stop)
-            attempt.let_go()
-            if stopped.let_go:
-                self._abandoned(stopped)
-                run.leave_outbox()
-            if stopped.why == "interrupt":
-                self._keep(attempt)
-                raise run.interrupted() from None
-            if attempt.end is not None:  # it is complete, and only did not close
-                self.error = attempt.fault()
-            else:
-                self.stalled = True
-                why = "it was cancelled from inside" if stopped.why == "uninvited" else "no delta in time"
-                self.error = TransientError(f"the stream stalled: {why}")
-        except ModelError as error:
+        if isinstance(error, LetGo | asyncio.CancelledError):
+            self._stopped(attempt, run.watch.stopped(error))
+        elif isinstance(error, ModelError):
             self.error = error
-        except KeyboardInterrupt:
+        elif isinstance(error, KeyboardInterrupt):
             self._keep(attempt)
             raise run.interrupted_by_hand() from None
-        except (Exception, SystemExit, GeneratorExit) as error:
-            if watch.gone:
-                raise
+        elif run.watch.gone or not isinstance(error, Exception | SystemExit | GeneratorExit):
+            raise error
+        else:
             self.error = TransientError(f"{type(error).__name__}: {error}")
             self.error.__cause__ = error
-        finally:
-            watch.calm()
         if self.error is not None:
             self._keep(attempt)
+
+    def _stopped(self, attempt: Attempt, stopped: Stopped) -> None:
+        """The run, or a time limit, has stopped the stream."""
+        run = self.run
+        attempt.let_go()
+        if stopped.let_go:
+            self._abandoned(stopped)
+            run.leave_outbox()
+        if stopped.why == "interrupt":
+            self._keep(attempt)
+            raise run.interrupted() from None
+        if attempt.end is not None:  # it is complete, and only did not close
+            self.error = attempt.fault()
+        else:
+            self.stalled = True
+            why = "it was cancelled from inside" if stopped.why == "uninvited" else "no delta in time"
+            self.error = TransientError(f"the stream stalled: {why}")
 
     def _keep(self, attempt: Attempt) -> None:
         """The longest text of a call that failed or was cut is its best text."""

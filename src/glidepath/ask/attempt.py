@@ -6,7 +6,8 @@ This is the hottest loop of the runtime: locals only, and one event per delta wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
@@ -53,7 +54,7 @@ class Attempt(Record, gc=False):
     """What one attempt has streamed so far."""
 
     parts: list[str] = field(default_factory=list)
-    calls: dict[int, list[str]] = field(default_factory=dict)
+    calls: Mapping[int, list[str]] = MappingProxyType({})
     text: str = ""
     """The visible text, once the stream has ended."""
     thinking: Sequence[str] = ()
@@ -163,7 +164,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     """Stream one reply into `attempt`, within what is booked for it.
 
     The hottest loop of the runtime: locals only, one comparison for everything that is rarely due (`_weigh`). Silence
-    is noticed from outside, by the watch, which listens to `attempt.pulse`.
+    is noticed from outside, by the watch, which feels the pulse of the attempt.
     """
     stream: Any = model.stream(request)
     if not hasattr(stream, "__aiter__"):
@@ -173,15 +174,15 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
             return
     if run.plan.thinking_tags:
         stream = untagged(stream)
-    run.watch.listen(attempt.pulse, run.plan.times)
-    append, push, text_delta, chunk = attempt.parts.append, run.chunk_sink(attempt), TextDelta, StreamChunk
+    run.watch.listen(attempt, run.plan.times)
+    parts, push, text_delta, chunk = attempt.parts, run.chunk_sink(attempt), TextDelta, StreamChunk
     run_id, parent_id, number, now = run.run_id, run.parent_id, run.next_number, run.now
     size, check_at = 0, min(booking.size // WIDEST, BREATH)
     try:
         async for delta in stream:
             if delta.__class__ is text_delta:
                 text = delta.text
-                append(text)
+                parts.append(text)
                 length = len(text)
                 size += length if length > LEAST else LEAST  # noqa: FURB136 - a delta is a token at least
                 if push is not None and length:
@@ -264,7 +265,7 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
     if kind is ToolCallDelta:
         call = attempt.calls.get(delta.index)
         if call is None:
-            attempt.calls[delta.index] = [delta.id, delta.name, delta.arguments]
+            attempt.calls = {**attempt.calls, delta.index: [delta.id, delta.name, delta.arguments]}
         else:
             call[0] = call[0] or delta.id
             call[1] = call[1] or delta.name

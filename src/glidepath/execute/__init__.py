@@ -46,6 +46,8 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         ready = _ready(run, jobs)
         if ready:
             await _fly(run, ready)
+        if run.watch.interrupt is not None:
+            await run.watch.let_others_hear()
         if run.spawned or run.hooks.after_tool_call:
             await _follow_up(run, jobs)
         _finish(run, jobs)

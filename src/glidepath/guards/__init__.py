@@ -24,41 +24,65 @@ __all__ = [
     "RepetitionGuard",
     "TokenScaling",
     "TruncationGuard",
+    "known_stop_guards",
     "make_guards",
+    "make_stop_guards",
     "stitch",
 ]
 
 
-def make_guards(
-    config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False
-) -> tuple[tuple[CallGuard, ...], tuple[StopGuard, ...]]:
-    """The guards of one run, their state in `metadata["guardrails"]`; counters start anew unless the run is resumed."""
-    fresh = "guardrails" not in metadata
+_STOPS = frozenset(guard.name for guard in (TruncationGuard, PrematureEndGuard, EmptyAnswerGuard))
+
+
+def make_guards(config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[CallGuard, ...]:
+    """The guards of a run's steps, their state in `metadata["guardrails"]`; forgotten unless the run is resumed."""
+    fresh = resumed or "guardrails" not in metadata
     home = _dict(metadata, "guardrails")
-    call_guards: list[Any] = []
-    for kind, limit in (
-        (RepetitionGuard, config.max_repeated_tool_steps),
-        (ErrorStreakGuard, config.max_error_streak),
-        (ReadOnlyGuard, config.read_only_loop_threshold),
-    ):
-        if limit:
-            call_guards.append(kind(limit, _dict(home, kind.name)))
-    stop_guards: list[Any] = []
-    for stop_kind, limit in (
-        (TruncationGuard, config.max_tokens_recoveries),
-        (PrematureEndGuard, config.max_premature_end_recoveries),
-        (EmptyAnswerGuard, config.max_empty_recoveries),
-    ):
-        if limit or stop_kind is EmptyAnswerGuard:  # an empty answer is never a success, however it is set
-            stop_guards.append(stop_kind(limit or 0, _dict(home, stop_kind.name)))
-    if not resumed and not fresh:
-        for guard in (*call_guards, *stop_guards):
-            guard.new_run()
-    return tuple(call_guards), tuple(stop_guards)
+    guards: list[Any] = []
+    if limit := config.max_repeated_tool_steps:
+        guards.append(RepetitionGuard(limit, _dict(home, RepetitionGuard.name)))
+    if limit := config.max_error_streak:
+        guards.append(ErrorStreakGuard(limit, _dict(home, ErrorStreakGuard.name)))
+    if config.read_only_loop_threshold:
+        guards.append(ReadOnlyGuard(config.read_only_loop_threshold, _dict(home, ReadOnlyGuard.name)))
+    return tuple(guards) if fresh else _forgetful(guards)
+
+
+def make_stop_guards(
+    config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False
+) -> tuple[StopGuard, ...]:
+    """The guards of a run's end, made when an end looks bad; their state as that of the others."""
+    home = _dict(metadata, "guardrails")
+    guards: list[Any] = []
+    if limit := config.max_tokens_recoveries:
+        guards.append(TruncationGuard(limit, _dict(home, TruncationGuard.name)))
+    if limit := config.max_premature_end_recoveries:
+        guards.append(PrematureEndGuard(limit, _dict(home, PrematureEndGuard.name)))
+    # an empty answer is never a success, however this is set
+    guards.append(EmptyAnswerGuard(config.max_empty_recoveries or 0, _dict(home, EmptyAnswerGuard.name)))
+    return tuple(guards) if resumed else _forgetful(guards)
+
+
+def known_stop_guards(
+    config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False
+) -> tuple[StopGuard, ...] | None:
+    """The same at the beginning of a run, when an earlier one has needed them; else None."""
+    home = metadata.get("guardrails")
+    if type(home) is not dict or home.keys().isdisjoint(_STOPS):
+        return None
+    return make_stop_guards(config, metadata, resumed=resumed)
+
+
+def _forgetful(guards: list[Any]) -> tuple[Any, ...]:
+    """The same guards, without what an earlier run did."""
+    for guard in guards:
+        guard.new_run()
+    return tuple(guards)
 
 
 def _dict(home: dict[str, Any], key: str) -> dict[str, Any]:
     """The live dict under this key; a new one when there is none, or something else."""
-    if type(home.get(key)) is not dict:
-        home[key] = {}
-    return home[key]  # type: ignore[no-any-return]
+    kept = home.get(key)
+    if type(kept) is not dict:
+        kept = home[key] = {}
+    return kept

@@ -72,9 +72,10 @@ def _outcome(calls: tuple[ToolCall, ...], results: tuple[ToolResultMessage, ...]
 
 def _kept(state: dict[str, Any], key: str, fresh: Any) -> Any:
     """What an earlier process kept under this key; `fresh` when it kept nothing, or nothing of this shape."""
-    if type(state.get(key)) is not type(fresh):
-        state[key] = fresh
-    return state[key]
+    kept = state.get(key)
+    if type(kept) is not type(fresh):
+        kept = state[key] = fresh
+    return kept
 
 
 def _take_away(step: Step, tools: frozenset[str], reason: str, guard: str) -> GuardVerdict:
@@ -111,6 +112,11 @@ class RepetitionGuard:
 
     def __init__(self, limit: int, state: dict[str, Any]) -> None:
         self._limit = limit
+        self._hot = bool(state)  # something may be counted
+        self._seen: Step | None = None
+        self._counted: tuple[ToolCall, ...] = ()
+        self._known: list[str] = []
+        self._signature = ""
         self._calls: list[str] = _kept(state, "calls", [])  # signatures of the last four sets of calls
         self._results: list[str] = _kept(state, "results", [])  # and of what they returned
         self._tools: list[list[str]] = _kept(state, "tools", [])  # and the tools in them that can be withdrawn
@@ -119,11 +125,6 @@ class RepetitionGuard:
         whole = len(self._calls) == len(self._results) == len(self._tools) <= len(PERIODS)
         if not whole or len(self._runs) != len(PERIODS) or len(self._same) != 2:  # noqa: PLR2004 - written by another version
             self.new_run()
-        self._hot = True  # something may be counted
-        self._seen: Step | None = None
-        self._counted: tuple[ToolCall, ...] = ()
-        self._known: list[str] = []
-        self._signature = ""
 
     def new_run(self) -> None:
         """Forget what an earlier run did."""
@@ -140,7 +141,10 @@ class RepetitionGuard:
             calls = step.calls
             if len(calls) == 1 and ((tool := step.tools.get(calls[0].name)) is None or not tool.polling):
                 self._counted = calls
-                self._known = [] if tool is None else [calls[0].name]
+                if tool is None:
+                    self._known = []
+                elif self._known != [calls[0].name]:  # most steps use the tool of the one before
+                    self._known = [calls[0].name]
                 self._signature = _call_signature(calls[0])
             else:
                 self._counted = _counted(step)
@@ -168,6 +172,7 @@ class RepetitionGuard:
             return None
         alone = len(results) == 1
         outcome = _result_signature(results[0]) if alone else _outcome(counted, results)
+        self._seen, self._counted = None, ()  # the step is over
         return self._note(step, outcome, results[0] if alone else None)
 
     def _note(self, step: Step, outcome: str, alone: ToolResultMessage | None = None) -> GuardVerdict | None:
@@ -244,13 +249,14 @@ class ErrorStreakGuard:
     """
 
     name = "error_streak"
-    __slots__ = ("_limit", "_nudge_at", "_streaks")
+    __slots__ = ("_limit", "_nudge_at", "_state", "_streaks")
     before = None  # errors are known only afterwards
 
     def __init__(self, limit: int, state: dict[str, Any]) -> None:
         self._limit = limit
         self._nudge_at = max(1, limit - 2) if limit > 1 else 0
-        self._streaks: dict[str, list[Any]] = _kept(state, "streaks", {})
+        self._state = state
+        self._streaks: dict[str, list[Any]] = _kept(state, "streaks", {}) if state else {}
 
     def new_run(self) -> None:
         """Forget what an earlier run did."""
@@ -276,6 +282,7 @@ class ErrorStreakGuard:
         streak = self._streaks.get(tool)
         if streak is None or streak[0] not in kinds:
             self._streaks[tool] = streak = [kinds[0], 0]
+            self._state["streaks"] = self._streaks
         streak[1] += 1
         return int(streak[1])
 

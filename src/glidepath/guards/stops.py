@@ -22,12 +22,13 @@ class _StopGuard:
     def __init__(self, limit: int, state: dict[str, Any]) -> None:
         self._limit = limit
         self._state = state
-        if type(state.get("used")) is not int:
+        if state and type(state.get("used")) is not int:
             state["used"] = 0
 
     def reset(self) -> None:
         """Progress was made: forget what was counted."""
-        self._state["used"] = 0
+        if self._state:
+            self._state["used"] = 0
 
     new_run = reset
 
@@ -36,15 +37,16 @@ class _StopGuard:
         if stop.truncated:
             return False
         if any(char.isprintable() and not char.isspace() for char in stop.text):
-            self._state["used"] = 0
+            self.reset()
             return False
         return True
 
     def _use(self) -> bool:
         """Use one of the recoveries that are left."""
-        if self._state["used"] >= self._limit:
+        used = self._state.get("used", 0)
+        if used >= self._limit:
             return False
-        self._state["used"] += 1
+        self._state["used"] = used + 1
         return True
 
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CancelToken"]
 
+_lock = threading.Lock()  # one for all tokens: it is held for a moment, and a token is made for every run
+
 
 class CancelToken:
     """Stops runs from outside, from any thread. One token may serve many runs.
@@ -17,10 +19,9 @@ class CancelToken:
     `cancel()` stops at once and makes no further model call; `wind_down()` asks the runs to deliver and land.
     """
 
-    __slots__ = ("_lock", "_reason", "_runs", "_wind_down_reason")
+    __slots__ = ("_reason", "_runs", "_wind_down_reason")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._runs: set[Callable[[str, str], None]] = set()
         self._reason: str | None = None
         self._wind_down_reason: str | None = None
@@ -44,7 +45,7 @@ class CancelToken:
         self._tell("wind_down", str(reason))
 
     def _tell(self, what: str, reason: str) -> None:
-        with self._lock:
+        with _lock:
             if what == "cancel":
                 if self._reason is not None:
                     return
@@ -59,7 +60,7 @@ class CancelToken:
 
     def subscribe(self, tell: Callable[[str, str], None]) -> None:
         """Be told `(what, reason)` of every request, also of those already made."""
-        with self._lock:
+        with _lock:
             self._runs.add(tell)
             made = [("cancel", self._reason), ("wind_down", self._wind_down_reason)]
         for what, reason in made:
@@ -68,5 +69,5 @@ class CancelToken:
 
     def unsubscribe(self, tell: Callable[[str, str], None]) -> None:
         """Be told no more."""
-        with self._lock:
+        with _lock:
             self._runs.discard(tell)

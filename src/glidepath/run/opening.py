@@ -51,7 +51,6 @@ def open_state(
         view=messages,
         first_new=len(messages),
         call_ids=set(),
-        pinned=[],
         account=Account(),
         next_number=count(1).__next__,
         stream=stream,
@@ -67,9 +66,10 @@ def open_state(
 
 def _start_guards(run: Run, metadata: dict[str, Any], *, resumed: bool) -> None:
     run.guard_home = metadata
-    call_guards, run.stop_guards = run.plan.make_guards(metadata, resumed=resumed)
-    run.before_guards = tuple([guard for guard in call_guards if guard.before is not None])
-    run.after_guards = tuple([guard for guard in call_guards if guard.after is not None])
+    run.stop_guards = run.plan.known_stop_guards(metadata, resumed=resumed)
+    guards = run.plan.make_guards(metadata, resumed=resumed)
+    run.before_guards = tuple([guard for guard in guards if guard.before is not None])
+    run.after_guards = tuple([guard for guard in guards if guard.after is not None])
 
 
 def _start_clock(run: Run) -> None:
@@ -88,7 +88,7 @@ def _start_transcript(run: Run) -> None:
     run.call_ids = {call.id for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
     for index, message in enumerate(messages):
         if type(message) is UserMessage and not message.internal:
-            run.pinned.append(index)
+            run.pinned = (index,)
             break
 
 

@@ -145,7 +145,9 @@ class Plan(Value, frozen=True, kw_only=True):
     switches: tuple[Callable[[], bool], ...]
     """The kill switches among the constraints, which the watch looks at between checkpoints."""
     lineup: Lineup
-    make_guards: Callable[..., tuple[tuple[CallGuard, ...], tuple[StopGuard, ...]]]
+    make_guards: Callable[..., tuple[CallGuard, ...]]
+    make_stop_guards: Callable[..., tuple[StopGuard, ...]]
+    known_stop_guards: Callable[..., tuple[StopGuard, ...] | None]
     stitch: Callable[[Any], str]
     thinking_tags: bool
     conversation_id: str | None

@@ -89,7 +89,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         parts=run.parts,
         stop_reason=run.stop_reason,
         first_new=run.first_new,
-        pinned=tuple(run.pinned),
+        pinned=run.pinned,
         votes=run.votes,
         guards=_guard_state(run.guard_home.get("guardrails")),
         **told,
@@ -155,13 +155,13 @@ def restore(run: Run, resumed: Resumption) -> None:
         "abandoned",
         "unknown_effects",
         "votes",
+        "pinned",
     ):
         setattr(run, name, getattr(snapshot, name))
     run.violations = list(snapshot.violations)
     run.withdrawn = frozenset(snapshot.withdrawn)
     run.allowed = None if snapshot.allowed is None else frozenset(snapshot.allowed)
     run.notices_told = frozenset(snapshot.notices_told)
-    run.pinned = list(snapshot.pinned)
     run.started_at -= snapshot.elapsed
     run.account = Account.of(snapshot.spent)
     run.other_accounts = {name: Account.of(charge) for name, charge in snapshot.fallbacks_spent.items()}

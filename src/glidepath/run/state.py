@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from itertools import count
@@ -12,7 +13,6 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
-from glidepath._wire import Record
 from glidepath.events import (
     Event,
     HookFailed,
@@ -74,6 +74,14 @@ def _tell_while_alive(attempt: Any, tell: Callable[[Event], Any], event: Event) 
         tell(event)
 
 
+_NOTHING: Any = MappingProxyType({})
+
+
+def _nothing() -> Any:
+    """An empty mapping for all, until there is something to be kept."""
+    return _NOTHING
+
+
 NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
 
 
@@ -82,8 +90,9 @@ def sendable(messages: Iterable[Message]) -> list[Message]:
     return [message for message in messages if type(message) not in NEVER_SENT]
 
 
-class Run(Record, eq=False, kw_only=True):
-    """Everything one run knows about itself. A record: a thousand runs at a time are made of these."""
+@dataclass(slots=True, eq=False, repr=False, kw_only=True)
+class Run:
+    """Everything one run knows about itself. Slots: twenty of them change in every turn of a thousand runs."""
 
     # what it is
     plan: Plan
@@ -95,7 +104,7 @@ class Run(Record, eq=False, kw_only=True):
     hooks: Hooks
     landing_reserve: Amount
     state: AgentState = AgentState.IDLE
-    spawned: Mapping[str, tuple[Any, ...]] = MappingProxyType({})
+    spawned: Mapping[str, tuple[Any, ...]] = field(default_factory=_nothing)
     """The children of each tool call that is running."""
     journal: Any = None
     """The scribe that writes what happens, when there is a store."""
@@ -104,8 +113,9 @@ class Run(Record, eq=False, kw_only=True):
     # guards
     before_guards: tuple[Any, ...] = ()
     after_guards: tuple[Any, ...] = ()
-    stop_guards: tuple[StopGuard, ...] = ()
-    guard_home: Mapping[str, Any] = MappingProxyType({})
+    stop_guards: tuple[StopGuard, ...] | None = None
+    """None: no end of this run has looked bad so far."""
+    guard_home: Mapping[str, Any] = field(default_factory=_nothing)
     """The session's metadata, where guards keep what they count."""
     # time
     time: Callable[[], float]
@@ -130,15 +140,15 @@ class Run(Record, eq=False, kw_only=True):
     """How many messages of `weighed_view` were counted, and their characters."""
     first_new: int = 0
     call_ids: set[str]
-    pinned: list[int]
+    pinned: tuple[int, ...] = ()
     gist: Any = None  # the checkpoint that stands for the beginning of the transcript in the view
     futile: int = 0  # checkpoints in a row that did not help
     mixed: bool = False  # more than one vendor has answered: each sees only the reasoning items of its own
     return_at: float = 0.0  # when the configured model is tried again, while a fallback is in use
     # spend
     account: Account
-    other_accounts: Mapping[str, Account] = MappingProxyType({})  # of models other than the one in use
-    child_accounts: Mapping[str, Account] = MappingProxyType({})
+    other_accounts: Mapping[str, Account] = field(default_factory=_nothing)  # of models other than the one in use
+    child_accounts: Mapping[str, Account] = field(default_factory=_nothing)
     money: int = 0
     first_call: Reservation | None = None
     boarded: bool = False
@@ -162,7 +172,7 @@ class Run(Record, eq=False, kw_only=True):
     results: tuple[ToolResultMessage, ...] = ()
     stop_reason: StopReason | None = None
     allowed: frozenset[str] | None = None
-    denials: MutableMapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
+    denials: MutableMapping[str, str] = field(default_factory=_nothing)
     request: ModelRequest | None = None
     """The last one: reused while nothing about it changes but the transcript, which it does not copy."""
     # coming down
@@ -211,7 +221,7 @@ class Run(Record, eq=False, kw_only=True):
         """Progress was made: bad ends are counted from the beginning."""
         self.rescued = False
         self.empty_outcomes = 0
-        for guard in self.stop_guards:
+        for guard in self.stop_guards or ():
             guard.reset()
 
     def start(self) -> None:
@@ -309,10 +319,7 @@ class Run(Record, eq=False, kw_only=True):
         for message in prompt:
             if type(message) is UserMessage and not message.internal:
                 index = len(self.messages)
-                if len(self.pinned) > 1:
-                    self.pinned[1] = index
-                else:
-                    self.pinned.append(index)
+                self.pinned = (*self.pinned[:1], index)
             self.admit_one(message)
 
     def admit_one(self, message: Message) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from glidepath.events import Event
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HIGH_WATER", "RunStream"]
 
+_NOTHING: Iterator[Event] = iter(())
 HIGH_WATER = 1024  # events not yet consumed at which the run waits for its consumer
 
 
@@ -31,17 +33,18 @@ class RunStream:
     the first event is asked for.
     """
 
-    __slots__ = ("_batch", "_bell", "_entered", "_fly", "_room", "_task", "_told", "outbox", "run")
+    __slots__ = ("_batch", "_bell", "_entered", "_fly", "_room", "_task", "_told", "context", "outbox", "run")
 
     def __init__(self, fly: Callable[[RunStream], Coroutine[Any, Any, RunResult]]) -> None:
         self.outbox: list[Event] = []
         self.run: Run | None = None
-        self._fly = fly
+        self.context: Context | None = None  # of the run's task
+        self._fly: Callable[[RunStream], Coroutine[Any, Any, RunResult]] | None = fly
         self._entered = False
         self._task: asyncio.Task[RunResult] | None = None
         self._bell: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
-        self._batch: Iterator[Event] = iter(())
+        self._batch: Iterator[Event] = _NOTHING
         self._told = False  # the consumer knows how the task ended
 
     @property
@@ -110,16 +113,19 @@ class RunStream:
     def _take_off(self) -> asyncio.Task[RunResult]:
         if not self._entered:
             raise RuntimeError("enter the stream first: async with agent.stream(...) as stream")
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._fly(self), name="glidepath-run")
-            self._task.add_done_callback(self.ring)
-        return self._task
+        fly, self._fly = self._fly, None
+        if fly is not None:
+            loop, self.context = asyncio.get_running_loop(), copy_context()
+            self._task = loop.create_task(fly(self), name="glidepath-run", context=self.context)
+            self._task.add_done_callback(self.ring, context=self.context)
+        return self._task  # type: ignore[return-value] # there is one since the first time
 
     async def _events(self) -> AsyncIterator[Event]:
         task: Any = self._task
         while True:
             for event in self._batch:
                 yield event
+            self._batch = _NOTHING
             if not self._next_batch():
                 if task.done():
                     self._raise_failure(task)

@@ -14,9 +14,10 @@ import asyncio
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextvars import Context
 from enum import IntEnum
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from glidepath._wire import Value
 
@@ -75,6 +76,14 @@ async def tethered(coroutine: Any, watch: Watch, seconds: float | None, *waiting
         watch.calm()
 
 
+class Alive(Protocol):
+    """What streams."""
+
+    def pulse(self) -> int:
+        """Something that changes with every delta, and is 0 before the first."""
+        ...
+
+
 class Patience(Value, frozen=True, kw_only=True):
     """How long a stream may be silent, in seconds; None is for ever. `grain` is how finely that is measured."""
 
@@ -95,11 +104,12 @@ class Watch:
     __slots__ = (
         "_beats",
         "_began_at",
+        "_context",
         "_handle",
         "_handle_at",
         "_heard_at",
         "_patience_at",
-        "_pulse",
+        "_patient",
         "_switches",
         "_times",
         "base",
@@ -120,8 +130,14 @@ class Watch:
     )
 
     def __init__(
-        self, *, window_at: float = inf, deadline_at: float = inf, switches: tuple[Callable[[], bool], ...] = ()
+        self,
+        *,
+        window_at: float = inf,
+        deadline_at: float = inf,
+        switches: tuple[Callable[[], bool], ...] = (),
+        context: Context | None = None,
     ) -> None:
+        self._context = context  # of the run's own task, where it has one: the timer needs no copy of it then
         self.loop = asyncio.get_running_loop()
         self.time = clock_of(self.loop)
         self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
@@ -141,7 +157,7 @@ class Watch:
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = inf
         self._switches = switches
-        self._pulse: Callable[[], int] | None = None
+        self._patient: Alive | None = None
         self._times: Patience | None = None
         self._beats = 0
         self._began_at = self._heard_at = 0.0
@@ -152,7 +168,7 @@ class Watch:
     def scope(self, seconds: float | None) -> None:
         """Give the coming wait a time limit of its own; None lifts it. Cheap: the timer is moved lazily."""
         self.scope_hit = False
-        self._pulse = None
+        self._patient = None
         if seconds is None:
             self.scope_at = inf
         else:
@@ -160,13 +176,12 @@ class Watch:
             if at < self._handle_at:
                 self._arm(at)
 
-    def listen(self, pulse: Callable[[], int], times: Patience) -> None:
+    def listen(self, patient: Alive, times: Patience) -> None:
         """Give a stream its time limits: to its first delta, between deltas, and as a whole.
 
-        `pulse` changes with every delta and is 0 before the first. It is looked at now and then, so that a delta costs
-        nothing.
+        Its pulse is looked at now and then, so that a delta costs nothing.
         """
-        self._pulse, self._times, self._beats = pulse, times, 0
+        self._patient, self._times, self._beats = patient, times, 0
         self._began_at = self._heard_at = now = self.time()
         self.scope_hit = False
         self.scope_at = at = now + times.grain
@@ -175,10 +190,10 @@ class Watch:
 
     def _still_alive(self, now: float) -> bool:
         """Whether what is listened to may go on; looks again in a while."""
-        pulse, times = self._pulse, self._times
-        if pulse is None or times is None:
+        patient, times = self._patient, self._times
+        if patient is None or times is None:
             return False
-        beats = pulse()
+        beats = patient.pulse()
         if beats != self._beats:
             self._beats, self._heard_at = beats, now
         limit = times.stall if beats else times.first_chunk
@@ -200,7 +215,7 @@ class Watch:
         if self._handle is not None:
             self._handle.cancel()
         self._handle_at = at
-        self._handle = self.loop.call_at(at, self._tick)
+        self._handle = self.loop.call_at(at, self._tick, context=self._context)
 
     def overdue(self) -> bool:
         """Interrupt the run when its time is up, whether or not the timer has rung; True when it is interrupted."""
@@ -308,9 +323,16 @@ class Watch:
     def calm(self) -> None:
         """The wait is over: nothing is asked to stop any more."""
         self._patience_at = self.scope_at = inf
-        self._pulse = None
+        self._patient = None
         if self.interrupt is None:  # what was wanted was about that wait only
             self.wanted = False
+
+    async def let_others_hear(self) -> None:
+        """A run that was interrupted gives way once: whoever was cancelled with it hears of it before it does more."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.delivered()
 
     async def wait(self, future: asyncio.Future[T]) -> T:
         """Await a future of our own, raced against every interrupt. Raises `CancelledError` when interrupted."""
@@ -357,7 +379,6 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
 
     `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`.
     """
-    send = coroutine.send
     error: BaseException | None = None
     asked = patient = doubt = False
     while True:
@@ -365,7 +386,7 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
             if started:
                 (waiting,), started = started, ()
             else:
-                waiting = send(None) if error is None else coroutine.throw(error)
+                waiting = coroutine.send(None) if error is None else coroutine.throw(error)
         except StopIteration as stop:
             if doubt:
                 watch.claim()

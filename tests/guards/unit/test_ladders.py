@@ -159,7 +159,7 @@ def test_looking_without_doing_is_not_watched_unless_asked(threshold):
 def test_a_new_run_starts_without_the_counts_of_the_last_one():
     player = Player()
     player.play([SAME] * 3)
-    player.guards, _ = make_guards(player.config, player.metadata)
+    player.guards = make_guards(player.config, player.metadata)
     player.play([SAME] * 2)
     assert [(trip.step, trip.action) for trip in player.trips] == [(3, "nudge")]
 
@@ -167,7 +167,7 @@ def test_a_new_run_starts_without_the_counts_of_the_last_one():
 def test_a_resumed_run_goes_on_counting():
     player = Player()
     player.play([SAME] * 3)
-    player.guards, _ = make_guards(player.config, player.metadata, resumed=True)
+    player.guards = make_guards(player.config, player.metadata, resumed=True)
     player.play([SAME])
     assert [(trip.step, trip.action) for trip in player.trips] == [(3, "nudge"), (4, "withdraw")]
 

@@ -13,6 +13,7 @@ from glidepath.guards import (
     MaxTokensRecovery,
     TokenScaling,
     make_guards,
+    make_stop_guards,
 )
 
 COUNTS = (
@@ -50,14 +51,18 @@ def test_the_defaults_are_the_specified_ones():
     assert config.reserve_cost_fraction == "0.1"
 
 
+def made(config):
+    return make_guards(config, {}), make_stop_guards(config, {})
+
+
 def test_the_guards_stand_in_a_fixed_order_and_a_zero_leaves_one_out():
-    names = [[guard.name for guard in kind] for kind in make_guards(GuardrailsConfig(read_only_loop_threshold=8), {})]
+    names = [[guard.name for guard in kind] for kind in made(GuardrailsConfig(read_only_loop_threshold=8))]
     assert names == [
         ["repetition", "error_streak", "read_only"],
         ["max_tokens_recovery", "premature_end", "empty_answer"],
     ]
     off = GuardrailsConfig(**dict.fromkeys(COUNTS, 0))
-    assert [[guard.name for guard in kind] for kind in make_guards(off, {})] == [[], ["empty_answer"]]
+    assert [[guard.name for guard in kind] for kind in made(off)] == [[], ["empty_answer"]]
 
 
 # --- output caps ------------------------------------------------------------------------------------------------

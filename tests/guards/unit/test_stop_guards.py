@@ -2,7 +2,7 @@
 
 import pytest
 
-from glidepath.guards import GuardrailsConfig, make_guards, stitch
+from glidepath.guards import GuardrailsConfig, make_stop_guards, stitch
 from glidepath.messages import AssistantMessage
 from glidepath.spi import Stop
 
@@ -17,7 +17,7 @@ class Ends:
 
     def __init__(self, **settings):
         self.metadata = {}
-        _, self.guards = make_guards(GuardrailsConfig(**settings), self.metadata)
+        self.guards = make_stop_guards(GuardrailsConfig(**settings), self.metadata)
 
     def show(self, text, *, truncated=False, recent_error=False, can_continue=True):
         stop = Stop(
