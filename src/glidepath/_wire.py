@@ -37,6 +37,7 @@ Meta = msgspec.Meta
 field = msgspec.field
 replace = msgspec.structs.replace
 asdict = msgspec.structs.asdict
+astuple = msgspec.structs.astuple
 settle_field = msgspec.structs.force_setattr
 """Set a field of a frozen value, in its `__post_init__` only: to normalise what was given."""
 

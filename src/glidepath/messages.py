@@ -197,8 +197,21 @@ class UserMessage(Value, frozen=True, gc=False, tag_field="role", tag="user"):
         return self.content if isinstance(self.content, str) else _joined(self.content)
 
 
+class _One(Value, frozen=True, gc=False, array_like=True):
+    only: Any
+
+
+class _Two(Value, frozen=True, gc=False, array_like=True):
+    first: Any
+    second: Any
+
+
 class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assistant"):
-    """One reply of a model."""
+    """One reply of a model.
+
+    One or two blocks that a model streamed are kept without a tuple (`packed`): a transcript is thousands of these,
+    and nothing of it has to be looked at by the garbage collector then. They are written all the same.
+    """
 
     blocks: tuple[AssistantBlock, ...] = ()
     stop_reason: StopReason = StopReason.END_TURN
@@ -216,6 +229,41 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls it asks for, in source order."""
         return tuple([block for block in self.blocks if type(block) is ToolCall])
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not AssistantMessage:
+            return NotImplemented
+        return _parts(self) == _parts(other)
+
+    def __hash__(self) -> int:
+        return hash(_parts(self))
+
+    def __repr__(self) -> str:
+        names = ("blocks", "stop_reason", "usage", "error", "model")
+        shown = [f"{name}={part!r}" for name, part in zip(names, _parts(self), strict=True)]
+        return f"AssistantMessage({', '.join(shown)})"
+
+
+_kept: Any = AssistantMessage.__dict__["blocks"].__get__  # as above: the field behind the property
+
+
+def _unpacked(message: AssistantMessage) -> tuple[AssistantBlock, ...]:
+    kept: Any = _kept(message)
+    return _wire.astuple(kept) if type(kept) is _Two or type(kept) is _One else kept
+
+
+def _parts(message: AssistantMessage) -> tuple[Any, ...]:
+    return message.blocks, message.stop_reason, message.usage, message.error, message.model
+
+
+AssistantMessage.blocks = property(_unpacked)  # type: ignore[assignment]
+
+
+def packed(blocks: Sequence[AssistantBlock]) -> Any:
+    """Blocks as a message that is made here keeps them."""
+    if len(blocks) == 2:  # noqa: PLR2004 - most replies: a text and a call
+        return _Two(*blocks)
+    return _One(*blocks) if len(blocks) == 1 else tuple(blocks)
 
 
 class ToolResultMessage(Value, frozen=True, gc=False, tag_field="role", tag="tool_result"):

@@ -30,6 +30,7 @@ from glidepath.messages import (
     ToolCall,
     ToolCallDelta,
     Usage,
+    packed,
 )
 from glidepath.run import HIGH_WATER
 from glidepath.tools.text import clean
@@ -122,12 +123,12 @@ class Attempt(Record, gc=False):
         for index in sorted(self.calls):
             call_id, name, arguments = self.calls[index]
             calls.append(_tool_call(_fresh(call_id, run.call_ids), name, arguments))
-        blocks: tuple[Any, ...] = (TextBlock(text), *calls) if text else tuple(calls)
+        blocks: list[Any] = [TextBlock(text), *calls] if text else calls
         if self.thinking:
-            blocks = (ThinkingBlock(clean("".join(self.thinking))), *blocks)
+            blocks = [ThinkingBlock(clean("".join(self.thinking))), *blocks]
         if self.reasoning:
-            blocks = (*self.reasoning, *blocks)
-        return AssistantMessage(blocks, self.stop_reason(), usage, None, model), tuple(calls)
+            blocks = [*self.reasoning, *blocks]
+        return AssistantMessage(packed(blocks), self.stop_reason(), usage, None, model), tuple(calls)
 
     def tokens(self, bytes_per_token: int) -> int:
         """The size of its message in the transcript, by the built-in estimate."""
@@ -174,9 +175,11 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
             return
     if run.plan.thinking_tags:
         stream = untagged(stream)
-    run.watch.listen(attempt, run.plan.times)
+    watch = run.watch
+    watch.listen(attempt, run.plan.times)
+    watch.fresh = True
     parts, push, text_delta, chunk = attempt.parts, run.chunk_sink(attempt), TextDelta, StreamChunk
-    run_id, parent_id, number, now = run.run_id, run.parent_id, run.next_number, run.now
+    run_id, parent_id, number, at = run.run_id, run.parent_id, run.next_number, 0.0
     size, check_at = 0, min(booking.size // WIDEST, BREATH)
     try:
         async for delta in stream:
@@ -186,13 +189,15 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 length = len(text)
                 size += length if length > LEAST else LEAST  # noqa: FURB136 - a delta is a token at least
                 if push is not None and length:
-                    push(chunk(run_id, parent_id, number(), now(), text))
+                    if watch.fresh:  # deltas that came together have one time
+                        watch.fresh, at = False, run.now()
+                    push(chunk(run_id, parent_id, number(), at, text))
             else:
                 if attempt.dead:
                     break
                 size += _other(run, attempt, delta)
                 if attempt.end is not None:
-                    run.watch.scope(LAST_WORDS)  # let the stream finish by itself, for a moment
+                    watch.scope(LAST_WORDS)  # let the stream finish by itself, for a moment
                     try:
                         async for _ in stream:
                             pass

@@ -114,6 +114,7 @@ class Watch:
         "_times",
         "base",
         "deadline_at",
+        "fresh",
         "gone",
         "interrupt",
         "loop",
@@ -146,6 +147,7 @@ class Watch:
         self.ring: Callable[[], None] | None = None  # wakes whoever consumes the events; called before every wait
         self.wanted = False
         self.poked = False
+        self.fresh = True  # foreign code has waited since somebody looked at the clock
         self.gone = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
         self.interrupt: Interrupt | None = None
         self.showing: Sequence[str] = ()  # the text that is streaming now
@@ -407,6 +409,7 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
         error = None
         try:
             yield waiting
+            watch.fresh = True
         except asyncio.CancelledError as cancelled:
             error = cancelled
             asked = watch.retract() or asked
