@@ -148,12 +148,17 @@ class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by th
 # --- speaking of other people's objects -------------------------------------------------------------------------
 
 
+def words(error: BaseException) -> str:
+    """The message of any exception; empty for one that cannot say it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def told(error: BaseException) -> str:
     """Type and message of any exception, even of one that cannot say it."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:
-        return type(error).__name__
+    return f"{type(error).__name__}: {words(error)}".removesuffix(": ")
 
 
 def shown(value: object, limit: int = 200) -> str:

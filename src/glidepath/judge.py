@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
+from glidepath.errors import told
 from glidepath.events import ConstraintViolated, HookFailed
 from glidepath.ledger import dollars
 from glidepath.outcome import AgentState, LoopOutcome, ResourceAction, ResourceValidation, StopCause, ValidationRecord
@@ -175,7 +176,7 @@ async def _conclude(
     except BaseException as error:  # SystemExit, too: a constraint must not end the process
         if run.watch.gone:
             raise
-        reason = f"{constraint.name} failed: {type(error).__name__}: {error}"
+        reason = f"{constraint.name} failed: {told(error)}"
     else:
         return validation, action, constraint.state
     run.emit(HookFailed, constraint.name, "validate", reason, "the run lands")
@@ -331,7 +332,5 @@ def _soft(state: AgentState, source: str, reason: str, **metrics: Any) -> Verdic
 def _words(run: Run) -> str:
     text, error = run.plan.notice()
     if error is not None:
-        run.emit(
-            HookFailed, "graceful_turn_limit", "message_provider", f"{type(error).__name__}: {error}", "default text"
-        )
+        run.emit(HookFailed, "graceful_turn_limit", "message_provider", told(error), "default text")
     return text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.admit import poll
 from glidepath.ask import Reply, ask
 from glidepath.ask.booking import SLICE
-from glidepath.errors import ModelError, RefusedError
+from glidepath.errors import ModelError, RefusedError, told
 from glidepath.events import GuardTripped, HookFailed, LandingStarted, RunPaused
 from glidepath.execute import answer_open_calls
 from glidepath.judge import witness
@@ -180,7 +180,7 @@ def _rescue(run: Run, reply: Reply) -> Recovery | None:
         try:
             recovery = guard.recover(stop)
         except Exception as error:
-            reason = f"the guard failed: {type(error).__name__}: {error}"
+            reason = f"the guard failed: {told(error)}"
             run.emit(HookFailed, guard.name, "guard", reason, "the run fails")
             return Recovery(reason=guard.name, fail=reason)
         if recovery is not None:
@@ -223,7 +223,7 @@ def failed(run: Run, error: ModelError) -> Ending:
         run.stop_reason = StopReason.REFUSAL
     elif run.stop_reason is None or run.turn_open:
         run.stop_reason = StopReason.ERROR
-    return failure(run, "provider", f"{type(error).__name__}: {error}", error=type(error).__name__)
+    return failure(run, "provider", told(error), error=type(error).__name__)
 
 
 def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
@@ -239,6 +239,8 @@ def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
 
 async def land(run: Run, verdict: Verdict) -> Ending:
     """Bring the run down: answer what is open, make the landing call if one may be made, else keep the best text."""
+    if run.watch.interrupt is not None:
+        await run.watch.let_others_hear()
     witness(run, verdict)
     answer_open_calls(run, "cancelled", f"Not executed: {verdict.cause.reason}.")
     run.close_turn()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
+from glidepath.errors import told
 from glidepath.events import GuardTripped, HookFailed, ToolEnded
 from glidepath.messages import StopReason, ToolCall, ToolResultMessage, visible
 from glidepath.tools.text import clean
@@ -79,7 +80,7 @@ def _words(run: Run, tool: str) -> str:
             raise TypeError(f"plain_text_recovery_prompt must return a text, not {text!r:.100}")
         return clean(text)
     except Exception as error:
-        why = f"{type(error).__name__}: {error}"
+        why = told(error)
         run.emit(HookFailed, "protocol_policy", "plain_text_recovery_prompt", why, "default text")
         return ProtocolPolicy().plain_text_recovery_prompt(run.text, tool)
 

@@ -216,3 +216,58 @@ def test_a_loop_that_is_closed_in_the_middle_of_a_run_leaves_no_noise(recwarn):
     gc.collect()
     assert noise == []
     assert [str(warning.message) for warning in recwarn] == []
+
+
+class Unspeakable(Exception):  # noqa: N818
+    def __str__(self):
+        raise OSError("no words")
+
+
+class Speechless(ResourceConstraint):
+    name = "speechless"
+
+    def validate(self, context):
+        raise Unspeakable
+
+
+class Mute:
+    name = "mute"
+    max_output_tokens = 100
+
+    async def stream(self, request):
+        raise Unspeakable
+        yield
+
+
+@tool
+async def mumble() -> str:
+    raise Unspeakable
+
+
+@tool
+def whisper() -> str:
+    raise Unspeakable
+
+
+@virtual
+async def test_a_constraint_whose_error_cannot_be_shown_stops_the_run():
+    agent = Agent(model=ScriptedModel(["done"]), limits=LIMITS, constraints=[Speechless()])
+    result = await agent.run("go")
+    assert result.outcome is not LoopOutcome.DONE
+    assert "speechless failed: Unspeakable" in result.cause.reason
+
+
+@virtual
+async def test_a_model_whose_error_cannot_be_shown_fails_the_run():
+    result = await Agent(model=Mute(), limits=LIMITS, max_retries=0).run("go")
+    assert (result.state, result.outcome) == (AgentState.ERROR, LoopOutcome.FAILED)
+    assert "Unspeakable" in result.cause.reason
+
+
+@pytest.mark.parametrize("odd", [mumble, whisper], ids=["async", "in a thread"])
+@virtual
+async def test_a_tool_whose_error_cannot_be_shown_is_an_error_like_any_other(odd):
+    with ScriptedModel([call(odd.name), "done"]) as model:
+        result = await Agent(model=model, tools=[odd], limits=LIMITS).run("go")
+    assert (result.outcome, result.text) == (LoopOutcome.DONE, "done")
+    assert (result.messages[2].is_error, result.messages[2].content) == (True, "Unspeakable")

@@ -17,7 +17,7 @@ from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
 from glidepath.ask.usage import held_to_our_count, settled
 from glidepath.ask.view import recovered, transformed
-from glidepath.errors import ContextOverflowError, ModelError, TransientError
+from glidepath.errors import ContextOverflowError, ModelError, TransientError, told
 from glidepath.events import (
     AttemptDiscarded,
     BudgetReserved,
@@ -284,7 +284,7 @@ class _Call(Record, eq=False, gc=False):
         elif run.watch.gone or not isinstance(error, Exception | SystemExit | GeneratorExit):
             raise error
         else:
-            self.error = TransientError(f"{type(error).__name__}: {error}")
+            self.error = TransientError(told(error))
             self.error.__cause__ = error
         if self.error is not None:
             self._keep(attempt)
@@ -437,5 +437,5 @@ def _delay(retries: int, error: ModelError, chance: Callable[[], float]) -> floa
 
 
 def _short(error: BaseException) -> str:
-    text = f"{type(error).__name__}: {error}"
+    text = told(error)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

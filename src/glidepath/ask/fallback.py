@@ -20,6 +20,7 @@ from glidepath.errors import (
     RateLimitedError,
     RefusedError,
     TransientError,
+    told,
 )
 from glidepath.events import BreakerChanged, ModelSwitched
 from glidepath.resilience import MARK_EVERY, PROBE_EVERY, Admission
@@ -159,5 +160,5 @@ def _changed(run: Run, plan: Plan) -> None:
 
 
 def _short(error: BaseException) -> str:
-    text = f"{type(error).__name__}: {error}"
+    text = told(error)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -12,7 +12,7 @@ from glidepath.agent.discovery import available, installed
 from glidepath.cli.layers import Known, Settings
 from glidepath.cli.settings import SETTINGS
 from glidepath.cli.world import World
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, told
 from glidepath.guards import GuardrailsConfig
 from glidepath.tools import Tool, closest, tool
 
@@ -103,7 +103,7 @@ def _called(factory: Any, name: str) -> Any:
     try:
         return factory()
     except Exception as error:
-        raise ConfigurationError(f"{name}: making the model failed: {type(error).__name__}: {error}") from error
+        raise ConfigurationError(f"{name}: making the model failed: {told(error)}") from error
 
 
 def find_object(name: str, world: World) -> Any:
@@ -120,7 +120,7 @@ def find_object(name: str, world: World) -> Any:
         for part in attribute.split("."):
             found = getattr(found, part)
     except Exception as error:
-        raise ConfigurationError(f"{name}: {type(error).__name__}: {error}") from error
+        raise ConfigurationError(f"{name}: {told(error)}") from error
     return found
 
 

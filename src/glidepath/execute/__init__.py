@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.errors import shown
+from glidepath.errors import shown, told
 from glidepath.events import ApprovalRequested, GuardTripped, HookFailed
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
@@ -46,8 +46,6 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         ready = _ready(run, jobs)
         if ready:
             await _fly(run, ready)
-        if run.watch.interrupt is not None:
-            await run.watch.let_others_hear()
         if run.spawned or run.hooks.after_tool_call:
             await _follow_up(run, jobs)
         _finish(run, jobs)
@@ -189,7 +187,7 @@ def _learn(run: Run, step: Step) -> None:
 
 
 def _crashed(run: Run, name: str, error: Exception) -> GuardVerdict:
-    reason = f"the guard failed: {type(error).__name__}: {error}"
+    reason = f"the guard failed: {told(error)}"
     run.emit(HookFailed, name, "guard", reason, "the run lands")
     return GuardVerdict(action="land", reason=reason)
 

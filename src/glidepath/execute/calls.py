@@ -96,7 +96,7 @@ def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | Non
         if not all(isinstance(new.name, str) and isinstance(new.arguments, dict) for new in repaired):
             raise TypeError("normalize_tool_calls must keep names texts and arguments dicts")
     except Exception as error:
-        why = f"{type(error).__name__}: {error}"
+        why = told(error)
         run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", why, "the calls do not run")
         return None
     return [
@@ -131,7 +131,7 @@ def _hidden(run: Run, name: str, shown: list[str]) -> str:
     try:
         text = run.plan.policy.hidden_tool_error(name, shown)
     except Exception as error:
-        run.emit(HookFailed, "protocol_policy", "hidden_tool_error", f"{type(error).__name__}: {error}", "default text")
+        run.emit(HookFailed, "protocol_policy", "hidden_tool_error", told(error), "default text")
         text = None
     if isinstance(text, str) and text:
         return clean(text)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
-from glidepath.errors import FatalToolError, ToolError
+from glidepath.errors import FatalToolError, ToolError, words
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.execute.breaker import blames_tool
 from glidepath.messages import ToolCall, ToolResultMessage
@@ -72,7 +72,7 @@ class Job(Record, eq=False):
         if self.result is not None:
             return
         if isinstance(error, FatalToolError):
-            self.fatal = f"{self.call.name}: {error}"
+            self.fatal = f"{self.call.name}: {words(error)}"
         if blames_tool(error):
             self.blame()
         self.kind = type(error).__name__
@@ -154,7 +154,7 @@ class Job(Record, eq=False):
 
 def failure(error: BaseException) -> str:
     """What the model is told about an exception."""
-    text = str(error)
+    text = words(error)
     if isinstance(error, ToolError) and text:
         return text[:4000]
     return f"{type(error).__name__}: {text}"[:4000] if text else type(error).__name__

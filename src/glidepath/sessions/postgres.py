@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, StoreError
+from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, alive
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
@@ -115,7 +115,7 @@ class PostgresStore:
             yield
         except asyncpg.PostgresError as error:
             kind = _KINDS.get(error.sqlstate or "", "unavailable")
-            raise StoreError(f"the session store failed: {type(error).__name__}: {error}", kind=kind) from error
+            raise StoreError(f"the session store failed: {told(error)}", kind=kind) from error
         except (TimeoutError, asyncpg.InterfaceError, OSError) as error:
             what = str(error) or f"no answer within {self._timeout:g} s"
             raise StoreError(f"the session store cannot be reached: {what}") from error

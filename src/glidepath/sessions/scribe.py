@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Raw, replace
-from glidepath.errors import StoreError
+from glidepath.errors import StoreError, told
 from glidepath.events import SessionSaved
 from glidepath.messages import Message, ToolResultMessage, UnknownMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
@@ -248,7 +248,7 @@ class Scribe:
     def _break(self, error: BaseException) -> None:
         """The store failed: nothing more is written, and the run comes down."""
         if not isinstance(error, StoreError):  # which it must not; its run must not fall for it
-            broken = StoreError(f"the session store failed: {type(error).__name__}: {error}")
+            broken = StoreError(f"the session store failed: {told(error)}")
             broken.__cause__ = error
             error = broken
         self.broken = error
@@ -357,7 +357,7 @@ def _linked(before: bytes, number: int, first: int, now: float, items: Items) ->
     try:
         return link(before, number, first, now, items)
     except Exception as error:
-        what = f"the run has something that cannot be written: {type(error).__name__}: {error}"
+        what = f"the run has something that cannot be written: {told(error)}"
         raise StoreError(what, kind="unavailable") from error
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, StoreError
+from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, free
 from glidepath.sessions.writer import Writer
@@ -191,7 +191,7 @@ class SqliteStore:
                 f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing"
             ) from None
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
-            what = f"{type(error).__name__}: {error}"  # of another type, or text that is none: we wrote no such thing
+            what = told(error)  # of another type, or text that is none: we wrote no such thing
             raise StoreError(f"the session store {self.path} is damaged ({what})", kind="damaged") from error
 
     def _explained(self, error: BaseException) -> StoreError:

@@ -14,7 +14,7 @@ from typing import Any
 
 from glidepath._wire import Value, encode, replace
 from glidepath.agent import Agent, LoopConfig
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, told
 from glidepath.events import Event, GateApplied, GuardTripped, RunEnded
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome, RunResult
 from glidepath.run import approve
@@ -171,7 +171,7 @@ async def _to_the_end(agent: Agent, world: World, trail: Trail, seed: int) -> st
     except asyncio.CancelledError:
         raised = "" if trail.result is not None else "CancelledError without a result"
     except BaseException as error:
-        raised = f"{type(error).__name__}: {error}"
+        raised = told(error)
     for task in beside:
         task.cancel()
     await asyncio.gather(*beside, return_exceptions=True)

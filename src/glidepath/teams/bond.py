@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent import Budget, Limits
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, told
 from glidepath.ledger import Refusal, pico
 from glidepath.messages import Usage
 from glidepath.outcome import RunResult
@@ -158,7 +158,7 @@ class Channel:
             try:
                 self._pen.write(event, self._request.goal)
             except Exception as error:
-                self.fail(f"{type(error).__name__}: {error}")
+                self.fail(told(error))
         self._audience(event)
 
     def fail(self, why: str) -> None:
@@ -175,7 +175,7 @@ class Channel:
             try:
                 await self._pen.flush()
             except Exception as error:
-                self.fail(f"{type(error).__name__}: {error}")
+                self.fail(told(error))
 
     def _report(self, name: str, hook: str, error: str, effect: str) -> None:  # noqa: ARG002 - as observers report
         self._warn(f"observer {name} failed and was {effect}: {error}")

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, told
 from glidepath.teams.board import Board
 from glidepath.teams.events import TeamStarted, ending
 from glidepath.teams.values import StepOutcome, StepState, TeamExecutionRequest, TeamResult, TeamStatus
@@ -71,7 +71,7 @@ def _concluded(
         if work.done() and not cancelled and team.bond.deadline > asyncio.get_running_loop().time():
             status, reason = TeamStatus.FAILED, "the coordinator was cancelled by nobody"
     elif error is not None:
-        reason = clean(f"the coordinator crashed: {type(error).__name__}: {error}")
+        reason = clean(f"the coordinator crashed: {told(error)}")
     elif result is None:
         reason = f"the coordinator answered {work.result()!r:.80}, which is no result of this request"
     if channel.ended is not None:  # what was published is the truth

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Value, replace, settle_field
 from glidepath.agent import Agent, Budget
 from glidepath.agent.prices import find_price
-from glidepath.errors import ConfigurationError, StoreError
+from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.plugins.lineup import Lineup
@@ -434,7 +434,7 @@ async def _knows(store: SessionStore, session: str) -> bool:
 
 
 def _crashed(error: Exception) -> RunResult:
-    reason = clean(f"{type(error).__name__}: {error}")
+    reason = clean(told(error))
     return RunResult(
         run_id="",
         session_id="",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from glidepath import _wire
-from glidepath.errors import ToolError
+from glidepath.errors import ToolError, told
 from glidepath.tools import bridge
 from glidepath.tools.advice import closest
 from glidepath.tools.schema import (
@@ -286,7 +286,7 @@ def _said(error: Exception) -> str:
         return "the arguments contain half of a surrogate pair: send complete characters"
     if isinstance(error, (_wire.WireError, ValueError)):
         return str(error)
-    return f"{type(error).__name__}: {error}"
+    return told(error)
 
 
 def _arguments_error(name: str, problems: Sequence[str], schema: Mapping[str, Any]) -> ArgumentsError:

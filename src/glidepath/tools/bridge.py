@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from glidepath import _wire
+from glidepath.errors import told
 
 __all__ = ["build", "describe", "dump", "encode", "fill"]
 
@@ -81,4 +82,4 @@ def _readable(error: Exception) -> str:
         faults = error.errors()  # type: ignore[attr-defined]
         return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'value'}: {fault['msg']}" for fault in faults[:10])
     except Exception:
-        return f"{type(error).__name__}: {error}"
+        return told(error)

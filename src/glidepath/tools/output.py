@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, told
 from glidepath.tools import bridge
 from glidepath.tools.schema import hoist
 from glidepath.tools.text import clean, shorten
@@ -105,5 +105,5 @@ def _candidates(text: str) -> Iterator[str]:
 
 
 def _said(error: Exception) -> str:
-    text = str(error) if isinstance(error, _wire.WireError) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, _wire.WireError) else told(error)
     return shorten(clean(text), _MAX_PROBLEM).rstrip(".")

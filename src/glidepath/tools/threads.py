@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from glidepath.errors import ToolError
+from glidepath.errors import ToolError, told
 from glidepath.tools.context import ToolContext
 from glidepath.tools.progress import settle
 
@@ -85,7 +85,7 @@ class Worker:
             return value
         try:
             if isinstance(error, StopIteration):  # inside a coroutine Python takes it for something else
-                raise ToolError(f"StopIteration: {error}") from error
+                raise ToolError(told(error)) from error
             raise error
         finally:
             self._outcome = None

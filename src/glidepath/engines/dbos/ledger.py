@@ -14,7 +14,7 @@ from glidepath._wire import Value
 from glidepath.agent.limits import checked_int, checked_seconds
 from glidepath.engines.dbos.needs import needed
 from glidepath.engines.dbos.tables import ADVISORY, FLEET, LAYOUT, SCHEMA
-from glidepath.errors import ConfigurationError, StoreError
+from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.ledger import Amount, pico
 from glidepath.outcome import dollars
 
@@ -117,7 +117,7 @@ class FleetLedger:
                     await self._prepare(connection)
                 yield connection
         except asyncpg.PostgresError as error:
-            raise StoreError(f"the fleet's database failed: {type(error).__name__}: {error}") from error
+            raise StoreError(f"the fleet's database failed: {told(error)}") from error
         except (TimeoutError, asyncpg.InterfaceError, OSError) as error:
             what = str(error) or f"no answer within {self._timeout:g} s"
             raise StoreError(f"the fleet's database cannot be reached: {what}") from error

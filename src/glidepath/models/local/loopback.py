@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import RejectedError, TransientError
+from glidepath.errors import RejectedError, TransientError, told
 from glidepath.models.local.server import Address
 
 __all__ = ["Response", "ask", "post"]
@@ -87,7 +87,7 @@ async def post(address: Address, path: str, body: object) -> AsyncIterator[Respo
             headers[name.lower()] = value.strip()
         yield Response(reader, status, headers)
     except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError) as error:
-        raise TransientError(f"the connection to the model server broke: {type(error).__name__}: {error}") from error
+        raise TransientError(f"the connection to the model server broke: {told(error)}") from error
     finally:
         if writer is not None:
             writer.transport.abort()  # not close(): nothing that is still unsent matters
