@@ -149,11 +149,12 @@ class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by th
 
 
 def words(error: BaseException) -> str:
-    """The message of any exception; empty for one that cannot say it."""
+    """The message of any exception, so that it can be written; empty for one that cannot say it."""
     try:
-        return str(error)
+        text = str(error)
     except Exception:
         return ""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def told(error: BaseException) -> str:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, tool
-from glidepath.errors import StoreError
+from glidepath.errors import RejectedError, StoreError, TransientError
 from glidepath.sessions import MemoryStore
 from glidepath.sessions.archive import read_journal
 from glidepath.testing import (
@@ -17,6 +17,7 @@ from glidepath.testing import (
     no_leftovers,
     say,
     transcript_errors,
+    virtual,
 )
 
 SCRIPT = [
@@ -170,3 +171,22 @@ def test_a_run_that_is_cancelled_while_a_slow_store_writes_starts_nothing_new(nu
     assert (result.outcome is LoopOutcome.DONE) == (number == WRITES)
     if result.outcome is LoopOutcome.CANCELLED:
         assert len(done) - cancelled[0] <= 3  # what was in flight may end, nothing begins
+
+
+@pytest.mark.parametrize("error", [RejectedError, TransientError, ValueError])
+@virtual
+async def test_half_a_surrogate_pair_in_a_provider_s_error_does_not_hide_it_from_the_journal(error):
+    class Garbled:
+        name = "garbled"
+        max_output_tokens = 100
+
+        async def stream(self, request):
+            raise error("no such \ud800 thing")
+            yield
+
+    store = MemoryStore()
+    agent = Agent(model=Garbled(), limits=Limits(max_iterations=4), store=store, max_retries=1)
+    result = await agent.run("go", session="s1")
+    assert (result.state, result.cause.source) == (AgentState.ERROR, "provider")
+    assert "no such \ufffd thing" in result.cause.reason
+    assert (await agent.resume("s1")).run_id == result.run_id

@@ -15,7 +15,7 @@ from glidepath.agent.durable import Opening
 from glidepath.agent.route import landing_money, priced
 from glidepath.ask.booking import LEAST_LANDING
 from glidepath.ask.summary import recall
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, told
 from glidepath.events import ChildEnded, RunEnded
 from glidepath.judge import last_validations
 from glidepath.land import failure
@@ -191,7 +191,7 @@ async def finish_run(
         try:
             ending = await fly(run, messages) if refused is None else refused
         except Exception as defect:
-            ending = failure(run, "internal", f"{type(defect).__name__}: {defect}")
+            ending = failure(run, "internal", told(defect))
         run.settle_up()
         run.passed = last_validations(run)
         result = run.conclude(ending)

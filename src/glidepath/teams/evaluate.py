@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Value, replace
 from glidepath.agent import Agent
 from glidepath.agent.limits import checked_int
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, told
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.teams.answers import json_in
@@ -294,7 +294,7 @@ def _answer(task: asyncio.Task[Any]) -> object:
 
 def _accepted(answer: Any, config: TeamConfig) -> tuple[EvaluationVerdict, str | None]:
     if isinstance(answer, BaseException):
-        return _no_review(f"the reviewer crashed: {type(answer).__name__}: {answer}"), None
+        return _no_review(f"the reviewer crashed: {told(answer)}"), None
     if not isinstance(answer, EvaluationVerdict):
         said = "nothing" if answer is None or answer is _SILENT else f"{answer!r:.80}"
         return _no_review(f"the reviewer answered {said}"), None

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from glidepath._wire import replace
 from glidepath.agent import Agent
+from glidepath.errors import told
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.teams.accounts import attempt_session
 from glidepath.teams.board import Board
@@ -101,7 +102,7 @@ class Execution:
         except PlanningFailed as failed:
             self.halt(*(self.closing or (TeamStatus.FAILED, str(failed))))
         except Exception as defect:
-            self.halt(TeamStatus.FAILED, f"internal: {type(defect).__name__}: {defect}")
+            self.halt(TeamStatus.FAILED, f"internal: {told(defect)}")
         finally:
             for timer in timers:
                 timer.cancel()
@@ -325,7 +326,7 @@ class Execution:
             self._close(seat.outcome(StepState.CANCELLED, "did not stop in time"))
         except Exception as defect:
             if not board.states[seat.step.id].terminal:
-                self._close(seat.outcome(StepState.FAILED, f"internal: {type(defect).__name__}: {defect}"))
+                self._close(seat.outcome(StepState.FAILED, f"internal: {told(defect)}"))
         finally:
             if self._mailboxes is not None:
                 self._mailboxes.close()
