@@ -8,7 +8,17 @@ import pytest
 
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, ToolContext, tool
 from glidepath.messages import StreamEnd, TextDelta, Usage
-from glidepath.testing import EventRecorder, ScriptedModel, call, calls, live_work, transcript_errors, virtual, work
+from glidepath.testing import (
+    EventRecorder,
+    ScriptedModel,
+    VirtualClock,
+    call,
+    calls,
+    live_work,
+    transcript_errors,
+    virtual,
+    work,
+)
 
 LIMITS = Limits(max_iterations=5)
 
@@ -261,3 +271,54 @@ async def test_a_context_that_is_kept_beyond_its_run_reports_to_nobody():
     assert kept[0].cancelled
     assert kept[0].remaining().iterations == 3
     assert not kept[0].near_budget()
+
+
+# --- the end of the program ----------------------------------------------------------------------------------------
+
+
+async def _for_ever():
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+
+
+@tool
+async def deaf() -> str:
+    await _for_ever()
+
+
+class DeafModel:
+    name = "deaf"
+    max_output_tokens = 100
+
+    async def stream(self, request):
+        yield TextDelta("I never")
+        await _for_ever()
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["run", "stream"])
+@pytest.mark.parametrize(
+    "model",
+    [lambda: ScriptedModel([call("deaf")]), lambda: ScriptedModel([calls(call("deaf"), call("deaf"))]), DeafModel],
+    ids=["a tool", "two tools at once", "a model"],
+)
+def test_abandoned_work_does_not_keep_the_event_loop_from_closing(model, streamed):
+    """`asyncio.run` cancels what is left and waits for it: for work that ignores that, it would wait for ever."""
+
+    async def program():
+        token = CancelToken()
+        asyncio.get_running_loop().call_later(5, token.cancel)
+        agent = Agent(model=model(), tools=[deaf], limits=LIMITS)
+        if not streamed:
+            return await agent.run("go", cancel=token)
+        async with agent.stream("go", cancel=token) as stream:
+            async for _ in stream:
+                pass
+        await asyncio.sleep(1)
+        return stream.result
+
+    clock = VirtualClock(limit=1_000)
+    result = clock.run(program())
+    assert result.outcome is LoopOutcome.CANCELLED
+    assert result.abandoned
+    assert clock.time() < 20

@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from glidepath.execute.job import Job
-from glidepath.run import Stopped, Touchdown
+from glidepath.run import Stopped, Touchdown, mortal
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -151,7 +151,7 @@ class _Batch:
 async def _contained(job: Job) -> BaseException | None:
     """Run one call; whatever it raises, SystemExit and KeyboardInterrupt too, is returned and stays in here."""
     try:
-        value = await job.tool.invoke(job.bound.values, job.context)  # type: ignore[union-attr]
+        value = await mortal(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr]
     except BaseException as error:
         return error
     job.returned(value)

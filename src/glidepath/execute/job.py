@@ -55,6 +55,10 @@ class Job(Record, eq=False):
             self.kind = kind
             self.result = ToolResult(text, is_error=True)
 
+    def is_over(self) -> bool:
+        """It has its result, whatever still runs."""
+        return self.result is not None
+
     def returned(self, value: Any) -> None:
         """It returned."""
         if self.result is not None:

@@ -9,7 +9,7 @@ from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLi
 from glidepath.run.snapshot import Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
-from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, drift, tether, tethered
+from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, mortal, tether, tethered
 
 __all__ = [
     "HIGH_WATER",
@@ -39,7 +39,7 @@ __all__ = [
     "answer",
     "approve",
     "deny",
-    "drift",
+    "mortal",
     "open_state",
     "opinion",
     "place",

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from glidepath._wire import Value
 
-__all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "drift", "tether", "tethered"]
+__all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "drift", "mortal", "tether", "tethered"]
 
 T = TypeVar("T")
 MAX_PATIENCE = 1.0
@@ -432,26 +432,43 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
 async def drift(coroutine: Coroutine[Any, Any, Any]) -> None:
     """Drive an abandoned coroutine to its end and swallow whatever comes of it."""
     try:
-        await _Adrift(coroutine)
+        await mortal(coroutine, _always, asyncio.CancelledError())  # what it waited for was cancelled with us
     except BaseException:
         return
 
 
-class _Adrift:
-    __slots__ = ("_coroutine",)
+def _always() -> bool:
+    return True
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self._coroutine = coroutine
 
-    def __await__(self) -> Generator[Any, Any, Any]:
-        error: BaseException | None = asyncio.CancelledError()  # what it waited for was cancelled with us
-        while True:
-            try:
-                waiting = self._coroutine.send(None) if error is None else self._coroutine.throw(error)
-            except StopIteration:
-                return
-            error = None
-            try:
-                yield waiting
-            except BaseException as thrown:
-                error = thrown
+@types.coroutine
+def mortal(coroutine: Any, let_go: Callable[[], bool], error: BaseException | None = None) -> Generator[Any, Any, Any]:
+    """Await a coroutine that is sure to end when its task is cancelled, once nobody waits for it any more.
+
+    `asyncio.run` cancels what is left at the end and waits for it. What was let go is asked once more then; if it goes
+    on all the same it is closed a second later, so that it cannot keep the event loop from closing. `error` is raised
+    in it first.
+    """
+    asked = False
+    while True:
+        try:
+            waiting = coroutine.send(None) if error is None else coroutine.throw(error)
+        except StopIteration as stop:
+            return stop.value
+        error = None
+        try:
+            yield waiting
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+            task = asyncio.current_task()
+            if task is not None and task.cancelling() and let_go():
+                if asked:
+                    coroutine.close()
+                    raise
+                asked = True
+                task.get_loop().call_later(MAX_PATIENCE, task.cancel)
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as failed:
+            error = failed
