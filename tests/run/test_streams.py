@@ -18,8 +18,8 @@ from glidepath import (
     tool,
 )
 from glidepath.errors import TransientError
-from glidepath.events import HookFailed, RunEnded, RunStarted, StreamChunk, ToolProgress, ToolStarted
-from glidepath.messages import StreamEnd, TextDelta
+from glidepath.events import HookFailed, RunEnded, RunStarted, StreamChunk, StreamStarted, ToolProgress, ToolStarted
+from glidepath.messages import StreamEnd, TextDelta, Usage
 from glidepath.testing import (
     EventRecorder,
     ScriptedModel,
@@ -630,3 +630,23 @@ async def test_a_consumer_that_stops_consuming_stops_the_spending_soon():
             if model.calls > halted:
                 break
         assert events > 500
+
+
+@virtual
+async def test_chunks_have_the_time_at_which_they_arrived():
+    class InBursts:
+        name = "bursts"
+        max_output_tokens = 100
+
+        async def stream(self, request):
+            for _ in range(3):
+                await asyncio.sleep(10)
+                yield TextDelta("a")
+                yield TextDelta("b")
+            yield StreamEnd("end_turn", Usage(1, 6))
+
+    async with Agent(model=InBursts(), limits=LIMITS).stream("go") as stream:
+        events = [event async for event in stream]
+    began = next(event.time for event in events if isinstance(event, StreamStarted))
+    times = [round(event.time - began) for event in events if isinstance(event, StreamChunk) and event.text]
+    assert times == [10, 10, 20, 20, 30, 30]

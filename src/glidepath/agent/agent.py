@@ -178,7 +178,7 @@ class Agent:
         now = asyncio.get_running_loop().time()
         shared = parent.deadline(now) if parent is not None else inf
         meter = Meter(plan.caps, parent.meter if parent is not None else None)
-        watch = watch_over(plan, now, shared, stream=stream)
+        watch = watch_over(plan, now, shared)
         return open_run(plan, home, messages, meter, watch, None, stream)
 
     async def _fly_on(

@@ -47,19 +47,12 @@ def priced_under(plan: Plan, config: LoopConfig, budget: Meter) -> Plan:
     return priced(plan, config)
 
 
-def watch_over(
-    plan: Plan, now: float, shared: float, elapsed: float = 0.0, *, stream: RunStream | None = None
-) -> Watch:
+def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> Watch:
     """The watch of a run: its own deadline or the one above, whichever comes first, and the kill switches."""
     own = inf if plan.timeout is None else now - elapsed + plan.timeout
     deadline = min(own, shared)
     landing = plan.times.landing if deadline == own else min(plan.times.landing, max(0.0, deadline - now) / 4)
-    return Watch(
-        window_at=deadline - landing if deadline < inf else inf,
-        deadline_at=deadline,
-        switches=plan.switches,
-        context=None if stream is None else stream.context,
-    )
+    return Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, switches=plan.switches)
 
 
 def open_run(

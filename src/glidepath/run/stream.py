@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from glidepath.events import Event
@@ -33,12 +33,11 @@ class RunStream:
     the first event is asked for.
     """
 
-    __slots__ = ("_batch", "_bell", "_entered", "_fly", "_room", "_task", "_told", "context", "outbox", "run")
+    __slots__ = ("_batch", "_bell", "_entered", "_fly", "_room", "_task", "_told", "outbox", "run")
 
     def __init__(self, fly: Callable[[RunStream], Coroutine[Any, Any, RunResult]]) -> None:
         self.outbox: list[Event] = []
         self.run: Run | None = None
-        self.context: Context | None = None  # of the run's task
         self._fly: Callable[[RunStream], Coroutine[Any, Any, RunResult]] | None = fly
         self._entered = False
         self._task: asyncio.Task[RunResult] | None = None
@@ -115,9 +114,9 @@ class RunStream:
             raise RuntimeError("enter the stream first: async with agent.stream(...) as stream")
         fly, self._fly = self._fly, None
         if fly is not None:
-            loop, self.context = asyncio.get_running_loop(), copy_context()
-            self._task = loop.create_task(fly(self), name="glidepath-run", context=self.context)
-            self._task.add_done_callback(self.ring, context=self.context)
+            loop, context = asyncio.get_running_loop(), copy_context()
+            self._task = loop.create_task(fly(self), name="glidepath-run", context=context)
+            self._task.add_done_callback(self.ring, context=context)
         return self._task  # type: ignore[return-value] # there is one since the first time
 
     async def _events(self) -> AsyncIterator[Event]:

@@ -14,7 +14,6 @@ import asyncio
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextvars import Context
 from enum import IntEnum
 from math import inf
 from typing import Any, Protocol, TypeVar
@@ -104,7 +103,6 @@ class Watch:
     __slots__ = (
         "_beats",
         "_began_at",
-        "_context",
         "_handle",
         "_handle_at",
         "_heard_at",
@@ -131,14 +129,8 @@ class Watch:
     )
 
     def __init__(
-        self,
-        *,
-        window_at: float = inf,
-        deadline_at: float = inf,
-        switches: tuple[Callable[[], bool], ...] = (),
-        context: Context | None = None,
+        self, *, window_at: float = inf, deadline_at: float = inf, switches: tuple[Callable[[], bool], ...] = ()
     ) -> None:
-        self._context = context  # of the run's own task, where it has one: the timer needs no copy of it then
         self.loop = asyncio.get_running_loop()
         self.time = clock_of(self.loop)
         self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
@@ -217,7 +209,7 @@ class Watch:
         if self._handle is not None:
             self._handle.cancel()
         self._handle_at = at
-        self._handle = self.loop.call_at(at, self._tick, context=self._context)
+        self._handle = self.loop.call_at(at, self._tick)
 
     def overdue(self) -> bool:
         """Interrupt the run when its time is up, whether or not the timer has rung; True when it is interrupted."""
