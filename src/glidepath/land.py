@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from glidepath._wire import replace
 from glidepath.admit import poll
 from glidepath.ask import Reply, ask
 from glidepath.ask.booking import SLICE
@@ -240,7 +241,7 @@ def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
 async def land(run: Run, verdict: Verdict) -> Ending:
     """Bring the run down: answer what is open, make the landing call if one may be made, else keep the best text."""
     if run.watch.interrupt is not None:
-        await run.watch.let_others_hear()
+        verdict = await _give_way(run, verdict)
     witness(run, verdict)
     answer_open_calls(run, "cancelled", f"Not executed: {verdict.cause.reason}.")
     run.close_turn()
@@ -263,6 +264,16 @@ async def land(run: Run, verdict: Verdict) -> Ending:
                 return Ending(state=verdict.state, outcome=wrapped, cause=verdict.cause, text=run.text, output=output)
     text = run.text or summary(run)
     return Ending(state=verdict.state, outcome=verdict.cut, cause=verdict.cause, text=text, partial=True)
+
+
+async def _give_way(run: Run, verdict: Verdict) -> Verdict:
+    """Let others hear what the run has heard. A cancel or the deadline may reach it meanwhile: no landing call then."""
+    await run.watch.let_others_hear()
+    interrupt: Any = run.watch.interrupt
+    if not verdict.gentle or interrupt.signal is Signal.WINDOW:
+        return verdict
+    now = run.interrupted().verdict
+    return now if now.cut is LoopOutcome.CANCELLED else replace(verdict, gentle=False)
 
 
 def _may_call(run: Run) -> bool:

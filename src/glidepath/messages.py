@@ -243,6 +243,9 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
         shown = [f"{name}={part!r}" for name, part in zip(names, _parts(self), strict=True)]
         return f"AssistantMessage({', '.join(shown)})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AssistantMessage, _parts(self)  # how it is kept here is nobody else's affair
+
 
 _kept: Any = AssistantMessage.__dict__["blocks"].__get__  # as above: the field behind the property
 

@@ -98,7 +98,7 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
                     let_go(call)
                 raise
     finally:
-        call.error = None
+        call.error = call.run = None
 
 
 async def _wait_for_consumer(run: Run) -> None:
@@ -113,8 +113,9 @@ async def _wait_for_consumer(run: Run) -> None:
 class _Call(Record, eq=False, gc=False):
     """One model call with all its attempts.
 
-    Many are made, and the garbage collector does not look at them: whoever makes one clears its `error` in the end,
-    which would lead back to it by the frames of its traceback.
+    Many are made, and the garbage collector does not look at them. An error keeps its call, by the frames of its
+    traceback, and a model may keep the error: whoever makes a call clears its `error` and its `run` in the end, so that
+    nothing leads from it back to either.
     """
 
     run: Any  # a Run

@@ -1,6 +1,7 @@
 """One run: its state, its plan, its watchdog."""
 
 from glidepath.outcome import Snapshot, Verdict
+from glidepath.run.adrift import mortal
 from glidepath.run.cancel import CancelToken
 from glidepath.run.decisions import Decision, answer, approve, deny
 from glidepath.run.hooks import HookFault, Opinion, ToRead, opinion, report, to_read
@@ -9,7 +10,7 @@ from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLi
 from glidepath.run.snapshot import Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
-from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, mortal, tether, tethered
+from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, tether, tethered
 
 __all__ = [
     "HIGH_WATER",

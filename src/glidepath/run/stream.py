@@ -122,10 +122,10 @@ class RunStream:
     async def _events(self) -> AsyncIterator[Event]:
         task: Any = self._task
         while True:
-            for event in self._batch:
+            batch = self._batch
+            for event in batch:
                 yield event
-            self._batch = _NOTHING
-            if not self._next_batch():
+            if batch is self._batch and not self._next_batch():  # else the consumer has read ahead, by `anext`
                 if task.done():
                     self._raise_failure(task)
                     return
@@ -141,6 +141,8 @@ class RunStream:
         return True
 
     def _ring_for_me(self) -> asyncio.Future[None]:
+        if self._bell is not None and not self._bell.done():
+            raise RuntimeError("the next event of this stream is waited for already: it has one consumer at a time")
         self._bell = asyncio.get_running_loop().create_future()
         return self._bell
 

@@ -13,17 +13,17 @@ from __future__ import annotations
 import asyncio
 import time
 import types
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import IntEnum
 from math import inf
 from typing import Any, Protocol, TypeVar
 
 from glidepath._wire import Value
+from glidepath.run.adrift import MAX_PATIENCE, drift, resettle
 
-__all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "drift", "mortal", "tether", "tethered"]
+__all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "tether", "tethered"]
 
 T = TypeVar("T")
-MAX_PATIENCE = 1.0
 MIN_PATIENCE = 0.05
 SWITCH_POLL = 0.05
 
@@ -134,7 +134,9 @@ class Watch:
         self.loop = asyncio.get_running_loop()
         self.time = clock_of(self.loop)
         self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
-        self.base = self.task.cancelling()
+        self.base = base = self.task.cancelling()
+        if base and getattr(self.task, "_must_cancel", False):  # it has cancelled itself, and will hear of it in here
+            self.base = base - 1
         self.over = False
         self.ring: Callable[[], None] | None = None  # wakes whoever consumes the events; called before every wait
         self.wanted = False
@@ -399,16 +401,16 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
         if watch.ring is not None:
             watch.ring()
         error = None
+        watch.fresh = True
         try:
             yield waiting
-            watch.fresh = True
         except asyncio.CancelledError as cancelled:
             error = cancelled
             asked = watch.retract() or asked
             doubt = watch.in_doubt()
             if patient and watch.out_of_patience():
                 watch.claim()
-                watch.loop.create_task(drift(coroutine), name="glidepath-abandoned")
+                resettle(coroutine, watch.task, watch.loop.create_task(drift(coroutine), name="glidepath-abandoned"))
                 raise LetGo from None
             if (asked or doubt) and not patient:
                 patient = True
@@ -418,49 +420,4 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
             coroutine.close()
             raise
         except BaseException as failed:  # the future it waited for failed: that is its own affair
-            error = failed
-
-
-async def drift(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Drive an abandoned coroutine to its end and swallow whatever comes of it."""
-    try:
-        await mortal(coroutine, _always, asyncio.CancelledError())  # what it waited for was cancelled with us
-    except BaseException:
-        return
-
-
-def _always() -> bool:
-    return True
-
-
-@types.coroutine
-def mortal(coroutine: Any, let_go: Callable[[], bool], error: BaseException | None = None) -> Generator[Any, Any, Any]:
-    """Await a coroutine that is sure to end when its task is cancelled, once nobody waits for it any more.
-
-    `asyncio.run` cancels what is left at the end and waits for it. What was let go is asked once more then; if it goes
-    on all the same it is closed a second later, so that it cannot keep the event loop from closing. `error` is raised
-    in it first.
-    """
-    asked = False
-    while True:
-        try:
-            waiting = coroutine.send(None) if error is None else coroutine.throw(error)
-        except StopIteration as stop:
-            return stop.value
-        error = None
-        try:
-            yield waiting
-        except asyncio.CancelledError as cancelled:
-            error = cancelled
-            task = asyncio.current_task()
-            if task is not None and task.cancelling() and let_go():
-                if asked:
-                    coroutine.close()
-                    raise
-                asked = True
-                task.get_loop().call_later(MAX_PATIENCE, task.cancel)
-        except GeneratorExit:
-            coroutine.close()
-            raise
-        except BaseException as failed:
             error = failed

@@ -1,0 +1,99 @@
+"""Work that a run has let go of: it goes on in a task of its own, and can neither stay for ever nor reach back."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+__all__ = ["MAX_PATIENCE", "drift", "mortal", "resettle"]
+
+MAX_PATIENCE = 1.0  # seconds that foreign code has to stop
+
+
+def resettle(coroutine: Any, old: asyncio.Task[Any], new: asyncio.Task[Any]) -> None:
+    """Give the timeouts and task groups that a coroutine is inside of the task in which it goes on.
+
+    They cancel the task in which they were entered: the run's, which is its caller's, whatever that does by then.
+    """
+    inside: Any = coroutine
+    while inside is not None:
+        held = gc.get_referents(inside)
+        for one in held:
+            scope = getattr(one, "__self__", None) if type(one) is types.MethodType else one
+            name = _SCOPES.get(type(scope))
+            if name is not None and getattr(scope, name, None) is old:
+                setattr(scope, name, new)
+        inside = _awaited(inside, held)
+
+
+def _awaited(inside: Any, held: list[Any]) -> Any:
+    """What a coroutine waits for, one step further in; None at the end."""
+    for kind, name in _WAITING:
+        if isinstance(inside, kind):
+            return getattr(inside, name)
+    return next((one for one in held if isinstance(one, types.AsyncGeneratorType | types.CoroutineType)), None)
+
+
+_SCOPES: dict[type, str] = {asyncio.Timeout: "_task", asyncio.TaskGroup: "_parent_task"}
+_WAITING: tuple[tuple[type, str], ...] = (
+    (types.CoroutineType, "cr_await"),
+    (types.GeneratorType, "gi_yieldfrom"),
+    (types.AsyncGeneratorType, "ag_await"),
+)
+
+
+async def drift(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Drive an abandoned coroutine to its end and swallow whatever comes of it."""
+    try:
+        await mortal(coroutine, _always, asyncio.CancelledError())  # what it waited for was cancelled with us
+    except BaseException:
+        return
+
+
+def _always() -> bool:
+    return True
+
+
+def _cancellations() -> int:
+    return asyncio.current_task().cancelling()  # type: ignore[union-attr]
+
+
+@types.coroutine
+def mortal(coroutine: Any, let_go: Callable[[], bool], error: BaseException | None = None) -> Generator[Any, Any, Any]:
+    """Await a coroutine that is sure to end when its task is cancelled, once nobody waits for it any more.
+
+    `asyncio.run` cancels what is left at the end and waits for it. What was let go is asked once more then; if it goes
+    on all the same it is closed a second later, so that it cannot keep the event loop from closing. A cancellation that
+    it takes back was its own (a timeout), and asks for nothing. `error` is raised in it first.
+    """
+    ends: asyncio.TimerHandle | None = None
+    asked = 0
+    while True:
+        try:
+            waiting = coroutine.send(None) if error is None else coroutine.throw(error)
+        except StopIteration as stop:
+            return stop.value
+        if ends is not None and _cancellations() < asked:
+            ends.cancel()
+            ends = None
+        error = None
+        try:
+            yield waiting
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+            task: Any = asyncio.current_task()
+            if task.cancelling() and let_go():
+                loop = task.get_loop()
+                if ends is None:
+                    asked, ends = task.cancelling(), loop.call_later(MAX_PATIENCE, task.cancel)
+                elif loop.time() + 0.01 >= ends.when():
+                    coroutine.close()
+                    raise
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as failed:
+            error = failed
