@@ -22,6 +22,7 @@ venv: .venv/.stamp ## create .venv with the pinned development set and glidepath
 
 demo: venv ## an agent on the embedded model: no key, no account
 	@$(BIN)/glidepath demo
+	@echo "Here glidepath is $(BIN)/glidepath."
 
 test: venv lint ## lint, then the whole suite under coverage, then the coverage bars
 	@sh scripts/install_test_programs.sh

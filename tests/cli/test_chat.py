@@ -116,6 +116,36 @@ def test_what_is_typed_during_a_turn_is_sent_after_it(tmp_path):
     play(tmp_path, script, "shell")
 
 
+def test_what_waits_is_shown_and_comes_back_to_the_line_when_the_turn_is_interrupted(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "hi", lambda app: app.talk.status.phase == "writing")
+        await say(app, pilot, "and then?", lambda app: app._waiting)
+        await say(app, pilot, "and after that?", lambda app: len(app._waiting) == 2)
+        assert "and then?" in shown(app)
+        await pilot.press("escape")
+        for _ in range(200):
+            await pilot.pause(0.01)
+            if not app.talk.busy:
+                break
+        assert users(app) == ["hi"]
+        assert app.query_one("#prompt").text() == "and then?\nand after that?"
+        assert "not sent" in shown(app)
+
+    play(tmp_path, script, "waits")
+
+
+def test_what_waited_does_not_take_the_place_of_what_is_being_typed(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "hi", lambda app: app.talk.status.phase == "writing")
+        await say(app, pilot, "and then?", lambda app: app._waiting)
+        app.query_one("#prompt").value = "half a sen"
+        await pilot.press("escape")
+        await pilot.pause(0.01)
+        assert app.query_one("#prompt").text() == "and then?\nhalf a sen"
+
+    play(tmp_path, script, "waits")
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -256,3 +256,39 @@ def test_a_key_is_not_sent_to_an_address_that_a_stranger_wrote(tmp_path, monkeyp
     assert glidepath("config", "check", folder=tmp_path, environ=environ).code == 0
     assert glidepath("config", "check", "--config", "glidepath.toml", folder=tmp_path, environ=environ).code == 0
     assert keys == [None, "sk-mine"]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("max_turns", "max_iterations"), ("max_budget_usd", "max_cost")],
+)
+def test_a_flag_s_name_in_a_file_is_answered_with_the_key(tmp_path, key, meant):
+    assert f"there is no setting 'limits.{key}'; did you mean 'limits.{meant}'?" in refused(
+        tmp_path, f"[limits]\n{key} = 3\n"
+    )
+    assert f"did you mean '{meant}' in [limits]?" in refused(tmp_path, f"{key} = 3\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("run", "--max-turn", "3", "go"), "there is no flag --max-turn; did you mean --max-turns?"),
+        (("run", "--max-turn=3", "go"), "there is no flag --max-turn; did you mean --max-turns?"),
+        (("config", "check", "my.toml"), "my.toml is one word too many; a file is named with --config FILE"),
+        (("runs", "list", "--stor", "x"), "there is no flag --stor; did you mean --store?"),
+        (("demo", "one", "two"), "two is one word too many"),
+        (("sim", "--zzzzzz"), "there is no flag --zzzzzz\n"),
+    ],
+)
+def test_what_a_command_does_not_know_is_answered_with_what_it_does(tmp_path, argv, said):
+    ran = glidepath(*argv, folder=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert f"`glidepath {argv[0]}" in ran.err
+
+
+def test_commands_that_fly_nothing_take_no_flags_of_a_flight(tmp_path):
+    for action in ("list", "show", "stop", "export", "import", "prune", "repair"):
+        told = glidepath("runs", action, "--help", folder=tmp_path).out
+        assert "--temperature" not in told
+        assert "--store" in told

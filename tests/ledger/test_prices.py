@@ -1,5 +1,6 @@
 """Money is exact: pico-dollars inside, Decimal outside, rounded up where it must be rounded."""
 
+import sys
 from decimal import Decimal
 
 import pytest
@@ -108,6 +109,15 @@ async def test_an_explicit_price_wins_over_that_of_the_model():
 async def test_a_model_that_knows_its_price_needs_no_other():
     model = ScriptedModel([say("done", usage=Usage(input=20, output=10))], price=(2, 4.5))
     assert (await agent(model).run("go")).cost == Decimal("0.000085")
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_g12_whoever_has_no_list_of_prices_is_told_where_one_is(monkeypatch, installed):
+    if not installed:
+        monkeypatch.setitem(sys.modules, "genai_prices", None)
+    with pytest.raises(ConfigurationError) as refused:
+        Agent(model=ScriptedModel(name="nobody-knows"), limits=Limits(max_cost=1))
+    assert ("pip install 'glidepath[prices]'" in str(refused.value)) == (not installed)
 
 
 def test_g12_a_money_limit_without_a_known_price_is_a_configuration_error():

@@ -140,6 +140,19 @@ def test_the_hole_is_gone_when_the_advice_is_followed(case):
     assert expected not in codes(_well_configured())
 
 
+def test_a_flight_that_the_simulator_ended_is_not_said_to_have_lost_its_answer():
+    """Landing and grace are at their defaults there: to leave them at their defaults would be no advice."""
+    report = simulate(_config({"limits": {"max_iterations": 100_000, "timeout": 600}}), only=["reads_forever"])
+    assert codes(report) == {"runaway_tokens"}
+
+
+def test_a_limit_that_is_far_too_high_is_not_called_missing():
+    report = simulate(_config({"limits": {"max_iterations": 100_000, "timeout": 600}}), only=["fork_bomb"])
+    (finding,) = (finding for finding in report.findings if finding.code == "runaway_calls")
+    assert "lower" in finding.advice
+    assert "Nothing bounds" not in finding.advice
+
+
 @functools.cache
 def _well_configured():
     return simulate(agent(tool_timeout=30), real_time=False)

@@ -35,7 +35,7 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
         raise ConfigurationError(
             f"a money limit (max_cost) needs a price and none is known for model {model.name!r}: "
             f"pass prices={{{model.name!r}: (input, output)}} in dollars per million tokens, "
-            "or unpriced='estimate:<model>' to count with another model's price"
+            f"or unpriced='estimate:<model>' to count with another model's price{_where_prices_are()}"
         )
     return price
 
@@ -60,6 +60,14 @@ def _cached(price: Price, model: Any) -> Price:
     if rate is None or price.cache_write is not None:
         return price
     return replace(price, cache_write=math.ceil(price.input * Decimal(rate)))
+
+
+def _where_prices_are() -> str:
+    """A hint for whoever has no list of prices, and so knows none."""
+    from importlib.util import find_spec
+
+    known = find_spec("genai_prices") is not None
+    return "" if known else "; pip install 'glidepath[prices]' brings the prices of known models"
 
 
 def _looked_up(name: str, provider: Any) -> Price | None:

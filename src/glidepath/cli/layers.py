@@ -172,7 +172,13 @@ def _unknown(key: str) -> str:
 
     names = [*BY_KEY, *BY_SEED]
     inner = {name.rpartition(".")[2]: name for name in names}  # a key outside its section
-    meant = inner.get(key) or closest(key, names) or inner.get(closest(key, inner) or "")
+    flags = {s.flag.lstrip("-").replace("-", "_"): s.key for s in SETTINGS if s.flag}
+    meant = (
+        inner.get(key)
+        or flags.get(key.rpartition(".")[2])
+        or closest(key, names)
+        or inner.get(closest(key, inner) or "")
+    )
     where = f" in [{meant.partition('.')[0]}]" if meant and meant.startswith(SECTIONS) and "." not in key else ""
     shown = meant.rpartition(".")[2] if meant and where else meant
     return f"there is no setting {key!r}" + (f"; did you mean {shown!r}{where}?" if meant else "")

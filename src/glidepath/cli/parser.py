@@ -40,23 +40,56 @@ def parse(argv: Sequence[str], world: World) -> tuple[argparse.Namespace, Execut
 
 def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
     """The parser; only the commands in `filled` are imported and know their arguments."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="glidepath",
         description="An agent runtime that always lands.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        formatter_class=_Page,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, line in COMMANDS.items():
-        sub = commands.add_parser(name, help=line, allow_abbrev=False)
+        sub = commands.add_parser(name, help=line)
         if name in filled:
             module = import_module(f"glidepath.cli.commands.{name}")
             sub.description = (module.__doc__ or name).splitlines()[0]
             sub.formatter_class = argparse.RawDescriptionHelpFormatter
             module.add_arguments(sub)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what was meant where the standard one says what it does not know. The parsers of commands are such, too."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ever, but there are no unknown ones."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.exit(2, f"{self.prog}: error: {self._about(unknown)}\n`{self.prog} --help` says what it takes.\n")
+        return found, unknown
+
+    def _about(self, unknown: Sequence[str]) -> str:
+        flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
+        if flag is None:
+            hint = "; a file is named with --config FILE" if "--config" in self._option_string_actions else ""
+            return f"{unknown[0]} is one word too many{hint}"
+        from difflib import get_close_matches
+
+        close = get_close_matches(flag, self._option_string_actions, n=1)
+        return f"there is no flag {flag}" + (f"; did you mean {close[0]}?" if close else "")
+
+
+class _Page(argparse.RawDescriptionHelpFormatter):
+    """Help whose longest command has its text beside it: the standard one forgets that commands are indented."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Leaves room for the indent."""
+        super().add_argument(action)
+        if action.nargs == argparse.PARSER:
+            self._action_max_length += self._indent_increment
 
 
 class _Version(argparse.Action):

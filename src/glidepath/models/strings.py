@@ -45,7 +45,7 @@ def _close_to(provider: str) -> str:
     from difflib import get_close_matches  # only needed when something is wrong
 
     close = get_close_matches(provider.lower(), PROVIDERS, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _guess(model: str) -> str:

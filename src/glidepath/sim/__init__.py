@@ -128,7 +128,7 @@ def _chosen(only: Sequence[str]) -> list[type[Specimen]]:
     for name in only:
         if name not in known:
             close = get_close_matches(str(name), sorted(known), n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = f"; did you mean {close[0]!r}?" if close else "; `glidepath sim --list` names them all"
             raise ConfigurationError(f"only: there is no specimen or family {name!r}{hint}")
     return [kind for kind in SPECIMENS if not only or kind.name in only or kind.family in only]
 

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from glidepath._wire import Value
 from glidepath.agent import LoopConfig
 from glidepath.sim.flight import Flight
+from glidepath.sim.world import CEILING
 
 __all__ = ["Finding", "find"]
 
 _DEFECT = "This must not happen with any configuration. Check your plugins and constraints first, then report it."
+_TOO_LATE = "No limit of yours ended the run; the simulator did, after"
 
 _ADVICE: Mapping[str, str] = {
     "over_tokens": f"More tokens were used than limits.max_tokens allows. {_DEFECT}",
@@ -18,10 +20,15 @@ _ADVICE: Mapping[str, str] = {
     "over_time": f"The run went on past limits.timeout. {_DEFECT}",
     "over_turns": f"More turns were taken than limits.max_iterations allows. {_DEFECT}",
     "over_tool_calls": f"More tools ran than limits.max_tool_calls allows. {_DEFECT}",
-    "runaway_calls": "Nothing bounds the number of model calls. Set limits.max_iterations.",
-    "runaway_tokens": "Nothing bounds the tokens. Set limits.max_tokens, or limits.max_cost with a price.",
-    "runaway_seconds": "Nothing bounds the time. Set limits.timeout, and tool_timeout for tools that may hang.",
-    "runaway_tool_calls": "Nothing bounds the number of tool calls. Set limits.max_tool_calls.",
+    "runaway_calls": f"{_TOO_LATE} {CEILING.calls:,} model calls. Set limits.max_iterations, or a lower one.",
+    "runaway_tokens": (
+        f"{_TOO_LATE} {CEILING.tokens:,} tokens. Set limits.max_tokens, or limits.max_cost with a price, or lower ones."
+    ),
+    "runaway_seconds": (
+        f"{_TOO_LATE} {CEILING.seconds:,.0f} seconds. Set limits.timeout, or a lower one, and tool_timeout for tools "
+        "that may hang."
+    ),
+    "runaway_tool_calls": f"{_TOO_LATE} {CEILING.tool_calls:,} tool calls. Set limits.max_tool_calls, or a lower one.",
     "unbounded_reply": (
         "One reply can be of any length: nothing caps the output. Set max_output_tokens, limits.max_tokens, or "
         "limits.max_cost with a price."
@@ -50,7 +57,10 @@ _ADVICE: Mapping[str, str] = {
         "This plugin can keep tools back, and in no flight did it do so. If it is a guard, it guards nothing: check "
         "what it allows. If these flights have nothing for it to deny, ignore this."
     ),
-    "cost_unknown": "No price is known for this model, so no cost is reported and max_cost cannot be used. Set prices.",
+    "cost_unknown": (
+        "The configuration has neither a price nor a money limit, so no cost is counted. Set prices, or "
+        "limits.max_cost: a limit looks the price up where the extra glidepath[prices] is installed."
+    ),
 }
 _WARNINGS = frozenset({"gate_never_denied", "cost_unknown", "no_text"})
 

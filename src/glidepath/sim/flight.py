@@ -265,7 +265,8 @@ def _told_wrong(world: World, trail: Trail, result: RunResult) -> list[str]:
         problems.append("untyped")
     if delivered and result.cause is None and not (answered or specimen.succeeds):
         problems.append("silent_success")
-    if specimen.answers and not answered and result.outcome is not LoopOutcome.PAUSED:
+    cut_short = bool(world.runaway)  # the simulator ended it, before it could land
+    if specimen.answers and not answered and not cut_short and result.outcome is not LoopOutcome.PAUSED:
         problems.append("answer_lost")
     if specimen.ends_from_outside and (result.outcome is not LoopOutcome.CANCELLED or world.asked_after_cancel):
         problems.append("went_on_after_cancel")

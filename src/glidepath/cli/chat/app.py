@@ -139,7 +139,7 @@ class ChatApp(App[int]):
             await self._command(text)
         elif text and self.talk.busy:
             self._waiting.append(text)
-            await self._note("(sent when this turn is over)")
+            await self._note(f"{text}\n(sent when this turn is over)")
         elif text:
             self._flight = asyncio.create_task(self._turns(text), name="glidepath-chat-turn")
 
@@ -161,8 +161,12 @@ class ChatApp(App[int]):
         self._draw()
 
     async def action_interrupt(self) -> None:
-        """Esc: stop the turn, keep what was said."""
-        self._waiting.clear()
+        """Esc: stop the turn, keep what was said; what waits to be sent goes back into the line."""
+        if self._waiting:
+            line = self.query_one(Prompt)
+            line.put_back(self._waiting)
+            self._waiting.clear()
+            await self._note("(not sent: it is in the line again)")
         if self.talk.interrupt("Esc") and self._asked is not None and not self._asked.done():
             self._asked.cancel()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual import events as keys
 from textual.widgets import Input
 
@@ -16,6 +18,12 @@ class Prompt(Input):
     def text(self) -> str:
         """What was typed, with its line breaks."""
         return self.value.replace(_BREAK, "\n").strip()
+
+    def put_back(self, texts: Sequence[str]) -> None:
+        """What was sent too early stands in the line again, before what is being typed."""
+        lines = "\n".join([*texts, *([self.text()] if self.text() else [])])
+        self.value = lines.replace("\n", _BREAK)
+        self.cursor_position = len(self.value)
 
     async def _on_key(self, event: keys.Key) -> None:
         # Textual passes Enter around before it acts on it; what is typed meanwhile would still get into the line.

@@ -128,7 +128,8 @@ class Talk:
 
     def _status(self, _: str) -> str:
         totals = self.session.totals
-        parts = [f"{totals.runs} turns of yours, {totals.iterations} of the model, {totals.tool_calls} tool calls"]
+        yours, calls = "turn" if totals.runs == 1 else "turns", "call" if totals.tool_calls == 1 else "calls"
+        parts = [f"{totals.runs} {yours} of yours, {totals.iterations} of the model, {totals.tool_calls} tool {calls}"]
         parts.append(
             f"{figure(totals.usage.total)} tokens" + ("" if totals.cost is None else f", {money(totals.cost)}")
         )

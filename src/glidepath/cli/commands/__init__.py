@@ -8,7 +8,7 @@ COMMANDS: dict[str, str] = {
     "run": "give an agent one task and print its answer",
     "chat": "talk with an agent in a full-screen terminal",
     "resume": "go on with a run that was stopped, limited, paused or killed",
-    "runs": "list, show, stop, export, import, prune, repair and replay runs",
+    "runs": "list, show, stop, export, import, prune, repair, replay runs",
     "worker": "fly the runs of a fleet, in this process",
     "submit": "give a fleet a run",
     "fleet": "look at a fleet, and say what it may spend and how fast",

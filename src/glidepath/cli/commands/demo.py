@@ -27,7 +27,7 @@ NEXT = """\
 Now with a model of your choice, on the folder you are in:
   export ANTHROPIC_API_KEY=...
   glidepath run --model anthropic:claude-sonnet-4-5 --max-budget-usd 0.50 "what is in this folder?"
-  glidepath chat --model openai:gpt-5
+  glidepath chat --model anthropic:claude-sonnet-4-5
 `glidepath models` lists the others, `glidepath run --help` every flag.
 """
 _MEGA = 1_000_000

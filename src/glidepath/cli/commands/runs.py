@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.cli.settings import SETTINGS
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
@@ -20,6 +21,7 @@ __all__ = ["add_arguments", "execute"]
 
 _DAY = 86_400
 _SHOWN = 60
+_OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - {"store"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pruned = actions.add_parser("prune", help="forget runs that ended long ago")
     pruned.add_argument("--days", type=float, default=30, help="older than so many days (default: 30)")
     _named(actions.add_parser("repair", help="keep what is whole of a damaged journal, and say what is not"))
-    _named(actions.add_parser("replay", help="fly a journal again, without model and tools, and compare"))
-    for action in actions.choices.values():
-        add_setting_flags(action)
+    _named(
+        actions.add_parser(
+            "replay", help="fly a journal again with the settings of its run, call no model and no tool, and compare"
+        )
+    )
+    for name, action in actions.choices.items():
+        add_setting_flags(action, leave_out=() if name == "replay" else _OF_A_FLIGHT)
         add_config_flags(action)
 
 
@@ -84,7 +90,9 @@ async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -
         turns = known.get("iterations", 0) if how else "-"  # they are counted in its journal
         how = how or _standing(entry)
         task = clip(" ".join(str(known.get("task", "")).split()), _SHOWN)
-        world.stdout.write(f"{entry.session_id}  {when}  {how:<11}  {turns:>3} turns  {task}\n")
+        world.stdout.write(
+            f"{entry.session_id}  {when}  {how:<11}  {turns:>3} {'turn ' if turns == 1 else 'turns'}  {task}\n"
+        )
     return 0
 
 
@@ -179,7 +187,7 @@ async def _prune(options: argparse.Namespace, store: Any, world: World, _: Any) 
     from glidepath.sessions.archive import prune
 
     gone = await prune(store, older_than=options.days * _DAY)
-    world.note(f"forgot {len(gone)} sessions")
+    world.note(f"forgot {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
     return 0
 
 
