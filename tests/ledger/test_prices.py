@@ -112,7 +112,7 @@ async def test_a_model_that_knows_its_price_needs_no_other():
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_g12_whoever_has_no_list_of_prices_is_told_where_one_is(monkeypatch, installed):
+def test_whoever_has_no_list_of_prices_is_told_where_one_is(monkeypatch, installed):
     if not installed:
         monkeypatch.setitem(sys.modules, "genai_prices", None)
     with pytest.raises(ConfigurationError) as refused:
