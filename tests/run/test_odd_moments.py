@@ -6,9 +6,10 @@ import contextlib
 import pytest
 
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, tool
+from glidepath.errors import RateLimitedError
 from glidepath.events import LandingStarted, RunEnded, StreamChunk
 from glidepath.messages import StreamEnd, TextDelta, Usage
-from glidepath.testing import EventRecorder, ScriptedModel, call, calls, hang, say, virtual
+from glidepath.testing import EventRecorder, ScriptedModel, call, calls, fail, hang, say, virtual
 
 LIMITS = Limits(max_iterations=3)
 
@@ -229,5 +230,72 @@ async def test_abandoned_work_can_never_cancel_whoever_called_the_run(model, mor
     result = await Agent(model=model(), tools=[deaf, deaf_group], limits=LIMITS, **more).run("go")
     assert len(result.abandoned) == 1
     assert result.elapsed < 5
+    await asyncio.sleep(100)
+    assert not asyncio.current_task().cancelling()
+
+
+# --- a run inside a run ---------------------------------------------------------------------------------------------
+
+
+@tool
+async def nap() -> str:
+    await asyncio.sleep(100)
+    return "napped"
+
+
+def inner(*turns):
+    return Agent(model=ScriptedModel(list(turns)).forever(say("went on")), tools=[nap, deaf], limits=LIMITS)
+
+
+NESTED = {
+    "in a tool": [call("nap")],
+    "in a batch": [calls(call("nap"), call("nap"))],
+    "in a stream": [hang("so far")],
+    "in a back-off": [fail(RateLimitedError("busy", retry_after=50))],
+}
+
+
+@pytest.mark.parametrize("how", ["timeout", "token", "task"])
+@pytest.mark.parametrize("scene", NESTED)
+@virtual
+async def test_a_run_inside_a_tool_stops_when_the_tool_is_asked_to(scene, how):
+    agent, token = inner(*NESTED[scene]), CancelToken()
+
+    @tool
+    async def ask_another() -> str:
+        return (await agent.run("go")).text
+
+    more = {"tool_timeout": 2} if how == "timeout" else {}
+    model = ScriptedModel([call("ask_another"), say("done")])
+    recorder = EventRecorder()
+    outer = Agent(model=model, tools=[ask_another], limits=LIMITS, plugins=[recorder.as_plugin()], **more)
+    task = asyncio.create_task(outer.run("go", cancel=token))
+    await asyncio.sleep(2)
+    if how == "token":
+        token.cancel()
+    if how == "task":
+        task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled() is (how == "task")
+    result = recorder.one(RunEnded).result
+    assert result.elapsed == 2
+    assert result.abandoned == ()
+    assert "The tool was stopped" in next(one.text for one in result.messages if one.role == "tool_result")
+    assert len(agent.config.model.requests) == 1
+
+
+@virtual
+async def test_a_run_inside_a_tool_that_is_abandoned_never_cancels_whoever_called_the_outer_run():
+    agent = inner(call("deaf"))
+
+    @tool
+    async def ask_another() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(100)
+        return (await agent.run("go")).text
+
+    model = ScriptedModel([call("ask_another"), say("done")])
+    result = await Agent(model=model, tools=[ask_another], limits=LIMITS, tool_timeout=2).run("go")
+    assert (result.text, len(result.abandoned), result.elapsed) == ("done", 1, 3)
     await asyncio.sleep(100)
     assert not asyncio.current_task().cancelling()

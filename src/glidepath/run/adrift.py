@@ -8,21 +8,49 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
-__all__ = ["MAX_PATIENCE", "drift", "mortal", "resettle"]
+__all__ = ["MAX_PATIENCE", "Settled", "drift", "is_request", "mortal", "request", "resettle"]
 
 MAX_PATIENCE = 1.0  # seconds that foreign code has to stop
 
 
-def resettle(coroutine: Any, old: asyncio.Task[Any], new: asyncio.Task[Any]) -> None:
-    """Give the timeouts and task groups that a coroutine is inside of the task in which it goes on.
+class Settled:
+    """What belongs to the task in which it was made, and can be told of another."""
 
-    They cancel the task in which they were entered: the run's, which is its caller's, whatever that does by then.
+    __slots__ = ()
+    task: asyncio.Task[Any]
+
+    def move(self, old: asyncio.Task[Any], new: asyncio.Task[Any]) -> None:
+        """Belong to `new`, if this has belonged to `old`."""
+        raise NotImplementedError
+
+
+def request(cancelled: Any) -> None:
+    """Mark a cancellation as a run's: it is taken back before foreign code sees it, and another run in there must know.
+
+    A class of its own would not do: asyncio's timeouts and task groups know no other than `CancelledError`.
     """
+    cancelled.asked_by_a_run = True
+
+
+def is_request(cancelled: BaseException | None) -> bool:
+    """True for a cancellation by which a run asks what it waits for to stop."""
+    return getattr(cancelled, "asked_by_a_run", False)
+
+
+def resettle(coroutine: Any, owner: Settled, new: asyncio.Task[Any]) -> None:
+    """Give the timeouts, task groups and runs that a coroutine is inside of the task in which it goes on.
+
+    They cancel the task in which they were entered: that of the owner, who lets go and stays. It is the task of whoever
+    called the run, and may do anything by then.
+    """
+    old = owner.task
     inside: Any = coroutine
     while inside is not None:
         held = gc.get_referents(inside)
         for one in held:
             scope = getattr(one, "__self__", None) if type(one) is types.MethodType else one
+            if isinstance(scope, Settled) and scope is not owner:
+                scope.move(old, new)
             name = _SCOPES.get(type(scope))
             if name is not None and getattr(scope, name, None) is old:
                 setattr(scope, name, new)
@@ -33,7 +61,9 @@ def _awaited(inside: Any, held: list[Any]) -> Any:
     """What a coroutine waits for, one step further in; None at the end."""
     for kind, name in _WAITING:
         if isinstance(inside, kind):
-            return getattr(inside, name)
+            awaited = getattr(inside, name)
+            if awaited is not None or kind is not types.GeneratorType:
+                return awaited  # a generator may drive a coroutine by hand: a tether does
     return next((one for one in held if isinstance(one, types.AsyncGeneratorType | types.CoroutineType)), None)
 
 
@@ -47,8 +77,10 @@ _WAITING: tuple[tuple[type, str], ...] = (
 
 async def drift(coroutine: Coroutine[Any, Any, Any]) -> None:
     """Drive an abandoned coroutine to its end and swallow whatever comes of it."""
+    cancelled = asyncio.CancelledError()  # what it waited for was cancelled with us
+    request(cancelled)
     try:
-        await mortal(coroutine, _always, asyncio.CancelledError())  # what it waited for was cancelled with us
+        await mortal(coroutine, _always, cancelled)
     except BaseException:
         return
 

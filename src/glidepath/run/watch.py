@@ -19,7 +19,7 @@ from math import inf
 from typing import Any, Protocol, TypeVar
 
 from glidepath._wire import Value
-from glidepath.run.adrift import MAX_PATIENCE, drift, resettle
+from glidepath.run.adrift import MAX_PATIENCE, Settled, drift, is_request, request, resettle
 
 __all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "tether", "tethered"]
 
@@ -97,7 +97,7 @@ def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
     return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
 
 
-class Watch:
+class Watch(Settled):
     """Deadlines and interrupts of one run."""
 
     __slots__ = (
@@ -270,10 +270,22 @@ class Watch:
             self.poked = True
             self.task.cancel()
 
-    def delivered(self) -> bool:
-        """A cancellation arrived at our wait. Take ours back; True when it was ours or the caller's."""
-        ours = self.retract()
-        return self.claim() or ours
+    def delivered(self, cancelled: BaseException | None = None) -> None:
+        """A cancellation arrived at our wait. Take ours back, and heed the caller's."""
+        self.retract()
+        self.claim()
+        if is_request(cancelled):
+            self.heed()
+
+    def asks(self, cancelled: BaseException) -> bool:
+        """A cancellation arrived for foreign code: True when it is asked to stop, by this run or by one around it."""
+        from_around = is_request(cancelled)  # this run was started inside a tool or a hook of another one
+        if from_around:
+            self.heed()
+        if self.retract():
+            request(cancelled)
+            return True
+        return from_around
 
     def retract(self) -> bool:
         """Take back a cancellation of ours; True when there was one."""
@@ -292,8 +304,18 @@ class Watch:
         if not self.in_doubt():
             return False
         self.base = self.task.cancelling()
-        self.interrupt = Interrupt(Signal.TASK, "cancel", "the task was cancelled")
+        self.heed()
         return True
+
+    def heed(self) -> None:
+        """The caller wants the run to stop."""
+        self.interrupt = Interrupt(Signal.TASK, "cancel", "the task was cancelled")
+
+    def move(self, old: asyncio.Task[Any], new: asyncio.Task[Any]) -> None:
+        """The run goes on in another task, since whoever had waited for it there has let go of it."""
+        if self.task is old:
+            self.retract()
+            self.task, self.base = new, new.cancelling()
 
     def forgive(self) -> None:
         """Foreign code had cancelled itself, and has taken it back: it may go on."""
@@ -327,8 +349,8 @@ class Watch:
         """A run that was interrupted gives way once: whoever was cancelled with it hears of it before it does more."""
         try:
             await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            self.delivered()
+        except asyncio.CancelledError as cancelled:
+            self.delivered(cancelled)
 
     async def wait(self, future: asyncio.Future[T]) -> T:
         """Await a future of our own, raced against every interrupt. Raises `CancelledError` when interrupted."""
@@ -338,8 +360,8 @@ class Watch:
             self.ring()
         try:
             return await future
-        except asyncio.CancelledError:
-            self.delivered()
+        except asyncio.CancelledError as cancelled:
+            self.delivered(cancelled)
             raise
 
     def disarm(self) -> None:
@@ -355,8 +377,8 @@ class Watch:
         if self.poked:  # asked for and never delivered, because the run did not wait again
             try:
                 await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                self.delivered()
+            except asyncio.CancelledError as cancelled:
+                self.delivered(cancelled)
             else:
                 self.delivered()
 
@@ -406,11 +428,11 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
             yield waiting
         except asyncio.CancelledError as cancelled:
             error = cancelled
-            asked = watch.retract() or asked
+            asked = watch.asks(cancelled) or asked
             doubt = watch.in_doubt()
             if patient and watch.out_of_patience():
+                resettle(coroutine, watch, watch.loop.create_task(drift(coroutine), name="glidepath-abandoned"))
                 watch.claim()
-                resettle(coroutine, watch.task, watch.loop.create_task(drift(coroutine), name="glidepath-abandoned"))
                 raise LetGo from None
             if (asked or doubt) and not patient:
                 patient = True
