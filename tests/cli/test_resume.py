@@ -38,6 +38,7 @@ def test_a_paused_run_goes_on_with_a_decision(tmp_path):
     argv = ["--model", "python:flights:shell", "--tools", "shell", "--store", "runs.db"]
     ran = glidepath("run", "go", *argv, folder=tmp_path)
     assert ran.code == 6
+    assert "nobody to ask" not in ran.err  # a person can still be, by resuming it
     denied = glidepath(*last_line(ran), "--approve", "deny", "--output-format", "json", folder=tmp_path)
     assert not (tmp_path / "made.txt").exists()
     results = [m for m in json.loads(denied.out)["messages"] if m["role"] == "tool_result"]

@@ -116,6 +116,7 @@ def test_a_shell_call_in_a_pipe_waits_for_a_person(tmp_path):
     ran = glidepath("run", "go", "--model", "python:flights:shell", "--tools", "shell", folder=tmp_path)
     assert ran.code == 6
     assert "waits for a decision about shell" in ran.err
+    assert "--approve all or --approve deny decides" in ran.err
     assert not (tmp_path / "made.txt").exists()
 
 

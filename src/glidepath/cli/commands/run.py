@@ -131,6 +131,10 @@ async def fly(
             result = await _fly_on(agent, stream, screen, settings, world, token, caught)
             screen.finish(result)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
+            if result.outcome is LoopOutcome.PAUSED and session is None and caught.number is None:
+                screen.say(
+                    "nobody to ask: --approve all or --approve deny decides, --store PATH keeps the run for a person"
+                )
         except ConfigurationError:
             ended = True  # nothing was begun
             raise
