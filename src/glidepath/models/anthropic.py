@@ -21,7 +21,7 @@ from glidepath.messages import (
 )
 from glidepath.models.checks import at_home, check_headers, check_key, check_name, check_url, leave_open, site
 from glidepath.models.clients import Clients, known_platform, patience
-from glidepath.models.content import Reply, base64_of, count, kept, merged, pieces, schema_words, strict
+from glidepath.models.content import Reply, base64_of, count, kept, merged, parsed, pieces, schema_words, strict, worded
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
@@ -313,7 +313,7 @@ class _Reader:
         self._blocks: dict[int, dict[str, Any]] = {}
 
     def read(self, name: str, data: str) -> Iterable[Delta]:
-        event = _wire.loads(data)
+        event = parsed(data)
         kind = event.get("type") or name
         if kind == "content_block_delta":
             yield from self._delta(event["index"], event["delta"])
@@ -343,7 +343,7 @@ class _Reader:
             self._reply.silent = False
             block["place"] = self._reply.calls
             self._reply.calls += 1
-            yield ToolCallDelta(index=block["place"], id=block["id"], name=block["name"])
+            yield ToolCallDelta(index=block["place"], id=worded(block.get("id") or ""), name=worded(block["name"]))
         elif block["type"] == "text" and block.get("text"):
             yield self._reply.said(block["text"])
         elif block["type"] == "thinking" and block.get("thinking"):
@@ -354,7 +354,10 @@ class _Reader:
         if kind == "text_delta":
             yield self._reply.said(delta["text"])
         elif kind == "input_json_delta":
-            yield ToolCallDelta(index=self._blocks[index]["place"], arguments=delta["partial_json"])
+            block = self._blocks[index]
+            if "place" in block:  # the provider's own tools are no calls of ours
+                block["input"] = None if delta["partial_json"] else block.get("input")
+                yield ToolCallDelta(index=block["place"], arguments=worded(delta["partial_json"]))
         elif kind == "thinking_delta":
             block = self._blocks[index]
             block["thinking"] = block.get("thinking", "") + delta["thinking"]
@@ -366,6 +369,8 @@ class _Reader:
     def _closed(self, index: int) -> Iterable[Delta]:
         block = self._blocks.pop(index, {})
         kind = block.get("type")
+        if kind == "tool_use" and block.get("input"):  # it came at once, and not in pieces
+            yield ToolCallDelta(index=block["place"], arguments=_wire.encode(block["input"]).decode())
         if kind == "redacted_thinking" or (kind == "thinking" and block.get("signature")):
             self._reply.silent = False
             yield kept(VENDOR, block, text=self._reply.text, calls=self._reply.calls)

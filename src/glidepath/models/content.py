@@ -22,6 +22,7 @@ from glidepath.messages import (
     ToolCall,
     Usage,
 )
+from glidepath.tools.text import clean
 
 __all__ = [
     "Reply",
@@ -31,10 +32,12 @@ __all__ = [
     "data_url",
     "kept",
     "merged",
+    "parsed",
     "pieces",
     "schema_name",
     "schema_words",
     "strict",
+    "worded",
 ]
 
 _log = logging.getLogger("glidepath")
@@ -162,10 +165,25 @@ def count(figures: Any, *path: str) -> int:
     return figures if type(figures) is int else 0
 
 
+def parsed(data: str) -> Any:
+    """The JSON of an event; Python's own reader takes what some servers write: NaN, and half characters."""
+    try:
+        return _wire.loads(data)
+    except _wire.WireError:
+        return json.loads(data)
+
+
+def worded(text: Any) -> str:
+    """A piece of text; what is none is a fault of the line."""
+    if isinstance(text, str):
+        return text
+    raise TypeError(f"{type(text).__name__} instead of text")
+
+
 class Reply:
     """What has come so far of one reply: how much text, how many calls, and whether anything did."""
 
-    __slots__ = ("_unknown", "calls", "ended", "silent", "text")
+    __slots__ = ("_half", "_unknown", "calls", "ended", "silent", "text")
 
     def __init__(self, unknown: set[str]) -> None:
         self.text = 0
@@ -173,21 +191,31 @@ class Reply:
         self.silent = True
         self.ended = False
         self._unknown = unknown
+        self._half = ""
 
     def said(self, text: str) -> TextDelta:
         """A piece of visible text."""
         self.silent = False
+        if self._half or not worded(text).isascii():
+            text = self._whole(text)
         self.text += len(text)
         return TextDelta(text)
 
     def thought(self, text: str) -> ThinkingDelta:
         """A piece of thinking."""
         self.silent = False
-        return ThinkingDelta(text)
+        return ThinkingDelta(clean(worded(text)))
+
+    def _whole(self, text: str) -> str:
+        """The text with the half of a character that came before it, and without the half at its end."""
+        text, self._half = self._half + worded(text), ""
+        if "\ud800" <= text[-1:] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        return clean(text)
 
     def stop(self, word: Any, reasons: Mapping[str, str]) -> str:
         """Our word for a provider's stop reason; one nobody knows is logged once per model object."""
-        known = reasons.get(word) if isinstance(word, str) else None
+        known = reasons.get(word) or reasons.get(word.lower()) if isinstance(word, str) else None
         if known is not None:
             return known
         name = str(word)[:60]

@@ -19,6 +19,7 @@ from glidepath.models.sse import Events
 
 __all__ = ["Reader", "answer", "run_out"]
 
+_MOST_PAGE = 1 << 20
 _SSE_FIELDS = (b"data", b"event", b":", b"id", b"retry")
 
 
@@ -66,7 +67,7 @@ async def _events(open_stream: Callable[[], Any], faults: Faults) -> AsyncGenera
         begun = False
         async for chunk in chunks:
             if not begun:
-                _check_kind(chunk, response, faults)
+                await _check_kind(chunk, chunks, response, faults)
                 begun = bool(chunk.strip())
             for event in events.feed(chunk):
                 yield event
@@ -81,7 +82,7 @@ async def _events(open_stream: Callable[[], Any], faults: Faults) -> AsyncGenera
         raise failure
 
 
-def _check_kind(chunk: bytes, response: Any, faults: Faults) -> None:
+async def _check_kind(chunk: bytes, rest: Any, response: Any, faults: Faults) -> None:
     """Refuse what is no event stream: a login page, a server that does not stream. The content type may be wrong."""
     head = chunk.lstrip()
     if not head or head.startswith(_SSE_FIELDS):
@@ -90,6 +91,10 @@ def _check_kind(chunk: bytes, response: Any, faults: Faults) -> None:
     if kind.startswith("text/event-stream"):
         return  # garbage between events is skipped, as the format says
     if kind.startswith("application/json"):
+        async for more in rest:
+            chunk += more
+            if len(chunk) > _MOST_PAGE:
+                break
         try:
             body = _wire.loads(chunk)
         except (_wire.WireError, ValueError):

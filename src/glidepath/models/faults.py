@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from glidepath.errors import (
     ContextOverflowError,
@@ -26,7 +26,7 @@ _SHOWN = 500
 _RATE_LIMITED, _TOO_LARGE = 429, 413
 _PASSING = frozenset({408, 409, 425, 499})
 _NEVER = frozenset({501, 505})
-_SERVER_FAULT = 500
+_CLIENT_FAULT, _SERVER_FAULT = 400, 500
 
 # Codes and error types of all providers. Where one is given, no text is read.
 _BY_CODE: Mapping[str, type[ModelError]] = {
@@ -37,6 +37,7 @@ _BY_CODE: Mapping[str, type[ModelError]] = {
     "request_too_large": ContextOverflowError,
     "rate_limit_exceeded": RateLimitedError,
     "rate_limit_error": RateLimitedError,
+    "too_many_requests": RateLimitedError,
     "resource_exhausted": RateLimitedError,
     "insufficient_quota": RejectedError,
     "billing_error": RejectedError,
@@ -66,7 +67,7 @@ _BY_CODE: Mapping[str, type[ModelError]] = {
 _OVERFLOW = re.compile(
     r"prompt is too long|maximum context length|exceeds? the (?:maximum|model's|available) .{0,40}(?:tokens|context)"
     r"|input token count .{0,40}exceeds|context (?:window|length) .{0,40}exceed"
-    r"|exceed.{0,30}context (?:window|length|size)",
+    r"|exceed.{0,30}context (?:window|length|size|limit)",
     re.IGNORECASE,
 )
 _HISTORY = re.compile(
@@ -83,6 +84,9 @@ _ADVICE = {
     403: "the key may not do this",
     404: "there is no such model or address",
 }
+_PAGE = re.compile(r"<(style|script)\b.*?</\1>|<[^<>]*>", re.IGNORECASE | re.DOTALL)
+_MOST_PAGE = 4_000
+_ASTRAY = ("TooManyRedirects", "UnsupportedProtocol", "InvalidURL")
 
 
 class Faults:
@@ -127,7 +131,8 @@ class Faults:
     def refusal(self, status: int | None, body: Any, headers: Any = (), text: str = "") -> ModelError:
         """The kind of an error answer: an HTTP status with a body, or an error event in mid-stream."""
         inner = _inner(body)
-        message = inner.get("message") if isinstance(inner.get("message"), str) else text
+        message = _message(inner) or text
+        status = _within(inner) if status is None else status
         codes = [str(inner[field]).lower() for field in ("code", "type", "status") if inner.get(field)]
         codes = [self.clean(code, 60) for code in codes if not code.isdigit()]
         details = inner.get("details")
@@ -143,6 +148,8 @@ class Faults:
             return TransientError(what, retry_after=retry_after(headers) or _delay(details))
         if kind is RejectedError and status in _ADVICE:
             return RejectedError(f"{what} ({_ADVICE[status]}; {self._advice})")
+        if status is not None and status < _CLIENT_FAULT:
+            return RejectedError(f"{what} (the server sends elsewhere: check the address, base_url)")
         return kind(what)
 
     def _transport(self, error: BaseException) -> ModelError:
@@ -152,6 +159,9 @@ class Faults:
                 return RejectedError(f"{self._who}: the server's certificate is not trusted: {self.clean(cause)}")
             if type(cause).__name__ == "ConnectTimeout":
                 return TransientError(f"{self._who}: no connection could be opened in time (connect_timeout)")
+            if type(cause).__name__ in _ASTRAY:
+                said = self.clean(cause, 200)
+                return RejectedError(f"{self._who}: the address leads nowhere: {said} (check base_url)")
         root = causes[-1]
         words = self.clean(str(root) or str(error) or "no message")
         return TransientError(f"{self._who}: {type(error).__name__}: {words}")
@@ -178,21 +188,54 @@ def _status(error: BaseException) -> int | None:
     """The HTTP status; an error in a stream that began well has none, whatever its response says."""
     for field in ("status_code", "code"):
         status = getattr(error, field, None)
-        if type(status) is int and 400 <= status < 600:  # noqa: PLR2004 - the error statuses of HTTP
+        if _is_status(status):
             return status
     return None
+
+
+def _is_status(number: Any) -> TypeGuard[int]:
+    """A status that is no success; the SDKs follow redirects, so one that is left leads nowhere."""
+    return type(number) is int and 300 <= number < 600  # noqa: PLR2004 - the statuses of HTTP
+
+
+def _within(inner: Mapping[str, Any]) -> int | None:
+    """The status that an error names in a stream that began well, as gateways do."""
+    code = inner.get("code")
+    if isinstance(code, str) and code.isdigit() and len(code) == 3:  # noqa: PLR2004 - the statuses of HTTP
+        code = int(code)
+    return code if _is_status(code) and code >= _CLIENT_FAULT else None
 
 
 def _inner(body: Any) -> Mapping[str, Any]:
     """The object that describes the error, however deep it stands."""
     if isinstance(body, list) and len(body) == 1:
         body = body[0]
+    if isinstance(body, str):
+        return {"message": body}
     if not isinstance(body, Mapping):
         return {}
     inner = body.get("error")
     if isinstance(inner, Mapping):
         return inner
     return {**body, "message": inner} if isinstance(inner, str) else body
+
+
+def _message(inner: Mapping[str, Any]) -> str:
+    """What an error says, wherever it stands; with what the provider behind a gateway said."""
+    for field in ("message", "detail", "msg"):
+        said = inner.get(field)
+        if isinstance(said, str) and said.strip():
+            break
+        if field == "detail" and said:
+            said = str(said)
+            break
+    else:
+        return ""
+    if said.lstrip().startswith("<"):  # a page for people
+        said = _PAGE.sub(" ", said[:_MOST_PAGE])
+    metadata = inner.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    return f"{said} ({raw[:_MOST_PAGE]})" if isinstance(raw, str) and raw not in said else said
 
 
 def _chain(error: BaseException) -> Iterable[BaseException]:

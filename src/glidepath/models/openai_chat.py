@@ -19,7 +19,19 @@ from glidepath.messages import (
 )
 from glidepath.models.checks import at_home, check_name
 from glidepath.models.clients import patience
-from glidepath.models.content import Reply, arguments, count, data_url, kept, merged, pieces, schema_name, strict
+from glidepath.models.content import (
+    Reply,
+    arguments,
+    count,
+    data_url,
+    kept,
+    merged,
+    parsed,
+    pieces,
+    schema_name,
+    strict,
+    worded,
+)
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
@@ -40,6 +52,14 @@ _REASONS = {
     "error": "error",
     "insufficient_system_resource": "error",
     "abort": "aborted",
+    # What stands behind a gateway is passed on in its own words.
+    "eos_token": "end_turn",
+    "stop_sequence": "end_turn",
+    "tool_use": "tool_use",
+    "max_tokens": "max_tokens",
+    "model_length": "max_tokens",
+    "safety": "refusal",
+    "refusal": "refusal",
 }
 
 
@@ -204,6 +224,28 @@ def _assistant(message: AssistantMessage, *, current: bool) -> list[dict[str, An
 # --- the reply ------------------------------------------------------------------------------------------------
 
 
+class _Call:
+    """A call that is being written."""
+
+    __slots__ = ("arguments", "id", "place")
+
+    def __init__(self, place: int, call_id: str) -> None:
+        self.place = place
+        self.id = call_id
+        self.arguments: list[str] = []
+
+    def is_over(self, call_id: str, written: str) -> bool:
+        """Whether a fragment that names a tool begins another call: it has another id, or new arguments."""
+        if call_id and self.id:
+            return call_id != self.id
+        if not written.lstrip().startswith("{"):
+            return False
+        try:
+            return type(_wire.loads("".join(self.arguments))) is dict
+        except _wire.WireError:
+            return False
+
+
 class _Reader:
     """Reads the chunks of one completion."""
 
@@ -214,16 +256,16 @@ class _Reader:
         self._usage: Usage | None = None
         self._reason: Any = None
         self._refused = False
-        self._ids: dict[Any, list[str]] = {}
-        self._indexes: dict[tuple[Any, int], int] = {}
+        self._calls: dict[Any, _Call] = {}
+        self._newest: _Call | None = None
         self._thoughts: dict[str, Any] = {}
 
     def read(self, _name: str, data: str) -> Iterable[Delta]:
         if data.startswith("[DONE]"):
             yield from self._end()
             return
-        chunk = _wire.loads(data)
-        if chunk.get("error"):
+        chunk = parsed(data)
+        if chunk.get("error") or chunk.get("object") == "error":
             raise self._faults.refusal(None, chunk)
         if chunk.get("usage"):
             self._usage = _usage(chunk["usage"])
@@ -266,22 +308,25 @@ class _Reader:
                 yield self._reply.said(part["text"])
 
     def _call(self, fragment: Mapping[str, Any]) -> ToolCallDelta:
-        """A fragment. Some servers give every call the index 0, or none: a new id is a new call."""
+        """A fragment. Some servers give every call the index 0, or none, or no id."""
         function = fragment.get("function") or {}
-        call_id, key = fragment.get("id") or "", fragment.get("index")
-        ids = self._ids.setdefault(key, [])
-        if not ids or (call_id and ids[-1] and call_id != ids[-1]):
-            ids.append(call_id)
-            self._indexes[key, len(ids)] = self._reply.calls
-            self._reply.calls += 1
-        self._reply.silent = False
-        given = function.get("arguments") or ""
-        return ToolCallDelta(
-            index=self._indexes[key, len(ids)],
-            id=call_id,
-            name=function.get("name") or "",
-            arguments=given if isinstance(given, str) else _wire.encode(given).decode(),
+        call_id, name, given = (
+            str(fragment.get("id") or ""),
+            worded(function.get("name") or ""),
+            function.get("arguments"),
         )
+        written = given if isinstance(given, str) else _wire.encode(given).decode() if given else ""
+        key = fragment.get("index")
+        call = self._calls.get(key)
+        if call is None and key is None and not name:
+            call = self._newest
+        if call is None or (name and call.is_over(call_id, written)):
+            call = self._calls[key] = _Call(self._reply.calls, call_id)
+            self._reply.calls += 1
+        self._newest = call
+        call.arguments.append(written)
+        self._reply.silent = False
+        return ToolCallDelta(index=call.place, id=call_id, name=name, arguments=written)
 
     def _end(self) -> Iterable[Delta]:
         if self._reply.ended:

@@ -41,6 +41,8 @@ class OpenAIPort:
         secrets = [first.api_key, getattr(first, "admin_api_key", None), *(headers or {}).values()]
         where = "OPENAI_API_KEY" if urlsplit(self.url).hostname == OPENAI_HOST else "api_key="
         advice = f"check the model name and the key ({where})"
+        if urlsplit(self.url).path in ("", "/"):
+            advice += "; an address mostly ends in /v1, and this one has no path"
         self.faults = Faults(f"{who} at {site(self.url)}", [key for key in secrets if key != _NO_KEY], advice)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from glidepath import _wire
 from glidepath.messages import (
     AssistantMessage,
     Delta,
@@ -19,7 +18,19 @@ from glidepath.messages import (
 )
 from glidepath.models.checks import at_home, check_name
 from glidepath.models.clients import patience
-from glidepath.models.content import Reply, arguments, count, data_url, kept, merged, pieces, schema_name, strict
+from glidepath.models.content import (
+    Reply,
+    arguments,
+    count,
+    data_url,
+    kept,
+    merged,
+    parsed,
+    pieces,
+    schema_name,
+    strict,
+    worded,
+)
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
@@ -180,22 +191,24 @@ class _Reader:
         self._refused = False
         self._written: dict[int, int] = {}
         """Characters of arguments so far, by the place of the call."""
+        self._spoken: set[Any] = set()
+        """The places whose text has come in pieces."""
 
     def read(self, _name: str, data: str) -> Iterable[Delta]:
         if data.startswith("[DONE]"):
             return
-        event = _wire.loads(data)
+        event = parsed(data)
         kind = event.get("type", "")
         if kind == "response.output_text.delta":
-            yield self._reply.said(event["delta"])
+            yield self._said(event)
         elif kind == "response.function_call_arguments.delta":
             self._written[event["output_index"]] += len(event["delta"])
-            yield ToolCallDelta(index=event["output_index"], arguments=event["delta"])
+            yield ToolCallDelta(index=event["output_index"], arguments=worded(event["delta"]))
         elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
             yield self._reply.thought(event["delta"])
         elif kind == "response.refusal.delta":
             self._refused = True
-            yield self._reply.said(event["delta"])
+            yield self._said(event)
         elif kind == "response.output_item.added":
             yield from self._opened(event["output_index"], event["item"])
         elif kind == "response.output_item.done":
@@ -204,12 +217,16 @@ class _Reader:
             yield from self._end(event["response"])
         elif kind == "response.failed":
             raise self._faults.refusal(None, event["response"].get("error") or {"message": "the response failed"})
-        elif kind == "error" or "error" in event:
+        elif kind == "error" or event.get("error"):
             raise self._faults.refusal(None, event)
 
     def finish(self) -> Iterable[Delta]:
         """Nothing: without its last event a response is not complete."""
         return ()
+
+    def _said(self, event: Mapping[str, Any]) -> Delta:
+        self._spoken.add(event.get("output_index"))
+        return self._reply.said(event["delta"])
 
     def _opened(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
         if item.get("type") != "function_call" or index in self._written:
@@ -217,7 +234,12 @@ class _Reader:
         self._reply.silent = False
         self._reply.calls += 1
         self._written[index] = len(item.get("arguments") or "")
-        yield ToolCallDelta(index=index, id=item["call_id"], name=item["name"], arguments=item.get("arguments") or "")
+        yield ToolCallDelta(
+            index=index,
+            id=worded(item["call_id"]),
+            name=worded(item["name"]),
+            arguments=worded(item.get("arguments") or ""),
+        )
 
     def _closed(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
         if item.get("type") == "reasoning":
@@ -230,9 +252,19 @@ class _Reader:
             if rest:  # it came at once, and not in pieces
                 self._written[index] += len(rest)
                 yield ToolCallDelta(index=index, arguments=rest)
+        elif item.get("type") == "message" and index not in self._spoken:
+            for part in item.get("content") or ():
+                self._spoken.add(index)
+                self._refused = self._refused or bool(part.get("refusal"))
+                yield self._reply.said(part.get("text") or part.get("refusal") or "")
 
     def _end(self, response: Mapping[str, Any]) -> Iterable[Delta]:
         usage = response.get("usage")
+        if response.get("error"):
+            raise self._faults.refusal(None, response)
+        if self._reply.silent:  # a server that does not stream sends all of it at the end
+            for index, item in enumerate(response.get("output") or ()):
+                yield from self._closed(index, item)
         stop = "end_turn"
         if response.get("status") == "incomplete" or response.get("incomplete_details"):
             reason = (response.get("incomplete_details") or {}).get("reason", "max_output_tokens")
