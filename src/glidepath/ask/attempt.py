@@ -15,7 +15,7 @@ from glidepath._wire import Record, field
 from glidepath.ask.booking import BYTES_PER_TOKEN
 from glidepath.ask.source import draw_slice
 from glidepath.ask.thinking import untagged
-from glidepath.errors import EmptyResponseError, ModelError, TransientError
+from glidepath.errors import EmptyResponseError, ModelError, TransientError, told
 from glidepath.events import StreamChunk
 from glidepath.messages import (
     AssistantMessage,
@@ -47,6 +47,7 @@ WIDEST = 4  # bytes of a character at most: text is counted in characters until 
 LEAST = 4  # bytes a delta counts for at least
 FAR_BEYOND = 16  # bytes for each token of the output cap: no reply within its cap is so long
 CALL_TOKENS = 8  # what a tool call costs beside its arguments
+CALL_BYTES = CALL_TOKENS * BYTES_PER_TOKEN
 FAILED = ("error", "aborted")  # stop reasons that are no answer
 LAST_WORDS = 1.0  # seconds a stream may take to close after its terminal event
 
@@ -69,6 +70,8 @@ class Attempt(Record, gc=False):
     """The budget ran out while it streamed."""
     capped: bool = False
     """It went on far beyond the output cap that it was sent."""
+    garbled: bool = False
+    """Some of its text was none."""
     dead: bool = False
     """The run has let go of it."""
 
@@ -103,12 +106,22 @@ class Attempt(Record, gc=False):
     def let_go(self) -> None:
         """The run waits for it no longer: what has come so far counts, nothing that comes later."""
         self.dead = True
-        self.text = clean("".join(self.parts))
+        self.gather()
         thoughts, arguments = [*self.thinking], [call[2] for call in self.calls.values()]
         self.size = max(self.size, sum([max(LEAST, len(part)) for part in (*self.parts, *thoughts, *arguments)]))
 
+    def gather(self) -> None:
+        """Join the text that has come; what is no text is left out, and `fault` says so."""
+        try:
+            self.text = clean("".join(self.parts))
+        except TypeError:
+            self.parts[:] = [part for part in self.parts if isinstance(part, str)]
+            self.text, self.garbled = clean("".join(self.parts)), True
+
     def fault(self) -> ModelError | None:
         """What is wrong with it, now that it is over; None when it is a reply."""
+        if self.garbled:
+            return ModelError("the model streamed a TextDelta whose text is no str")
         if self.end is None:
             return TransientError("the stream ended without its terminal event: a dropped connection")
         if not self.pulse():
@@ -120,9 +133,12 @@ class Attempt(Record, gc=False):
     def message(self, run: Run, usage: Usage, model: str) -> tuple[AssistantMessage, tuple[ToolCall, ...]]:
         """The reply as a message, and its calls; call ids are unique in the transcript."""
         text, calls = self.text, []
-        for index in sorted(self.calls):
-            call_id, name, arguments = self.calls[index]
-            calls.append(_tool_call(_fresh(call_id, run.call_ids), name, arguments))
+        try:
+            for index in sorted(self.calls):
+                call_id, name, arguments = self.calls[index]
+                calls.append(_tool_call(_fresh(call_id, run.call_ids), name, arguments))
+        except (AttributeError, TypeError) as error:
+            raise ModelError(f"the model streamed a tool call that is none: {told(error)}") from error
         blocks: list[Any] = [TextBlock(text), *calls] if text else calls
         if self.thinking:
             blocks = [ThinkingBlock(clean("".join(self.thinking))), *blocks]
@@ -185,8 +201,8 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
         async for delta in stream:
             if delta.__class__ is text_delta:
                 text = delta.text
-                parts.append(text)
                 length = len(text)
+                parts.append(text)
                 size += length if length > LEAST else LEAST  # noqa: FURB136 - a delta is a token at least
                 if push is not None and length:
                     if watch.fresh:  # deltas that came together have one time
@@ -210,8 +226,8 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
     finally:
-        attempt.size = size
-        attempt.text = clean("".join(attempt.parts))
+        attempt.size = size - CALL_BYTES * len(attempt.calls)  # which `metered` adds
+        attempt.gather()
     if attempt.end is None or attempt.cut or attempt.capped:
         await _close(stream)
     if attempt.cut or attempt.dead:
@@ -261,37 +277,50 @@ def _bytes(text: str) -> int:
 
 
 def _other(run: Run, attempt: Attempt, delta: Any) -> int:
-    """Everything but text: tool calls, the end, thinking, reasoning. Returns what it adds to the size."""
+    """Everything but text: tool calls, the end, thinking, reasoning. Returns what it adds to the size.
+
+    A delta with nothing in it is a token, too, and so is a call without arguments: a stream of them must end.
+    """
     kind = delta.__class__
     if kind is StreamEnd:
         attempt.end = delta
         return 0
     attempt.others += 1
     if kind is ToolCallDelta:
+        size = max(LEAST, _bytes(delta.arguments))
         call = attempt.calls.get(delta.index)
-        if call is None:
-            attempt.calls = {**attempt.calls, delta.index: [delta.id, delta.name, delta.arguments]}
-        else:
+        if call is not None:
             call[0] = call[0] or delta.id
             call[1] = call[1] or delta.name
             call[2] += delta.arguments
-        return _bytes(delta.arguments)
+            return size
+        call = [delta.id, delta.name, delta.arguments]
+        if attempt.calls:
+            attempt.calls[delta.index] = call  # type: ignore[index]
+        else:
+            attempt.calls = {delta.index: call}
+        return size + CALL_BYTES
     if isinstance(delta, ThinkingDelta):
+        size = max(LEAST, _bytes(delta.text))
         if attempt.thinking:
             attempt.thinking.append(delta.text)  # type: ignore[attr-defined]
         else:
             attempt.thinking = [delta.text]
         if run.chunks and delta.text:
             run.emit(StreamChunk, delta.text, False, True)
-        return _bytes(delta.text)
+        return size
     if isinstance(delta, ReasoningDelta):
-        attempt.reasoning = [*attempt.reasoning, ReasoningBlock(delta.text, delta.opaque, delta.vendor)]
-        return _bytes(delta.text)
+        size = max(LEAST, _bytes(delta.text))
+        if not attempt.reasoning:
+            attempt.reasoning = []
+        attempt.reasoning.append(ReasoningBlock(delta.text, delta.opaque, delta.vendor))  # type: ignore[attr-defined]
+        return size
     if isinstance(delta, TextDelta):  # a subclass
+        size = max(LEAST, _bytes(delta.text))
         attempt.parts.append(delta.text)
         if run.chunks and delta.text:
             run.emit(StreamChunk, delta.text)
-        return _bytes(delta.text)
+        return size
     raise ModelError(f"the model streamed a {type(delta).__name__}, which is no delta of glidepath.models")
 
 
