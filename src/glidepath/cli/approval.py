@@ -30,7 +30,7 @@ async def decide(
     elif settings["approve"] == "ask":
         return None
     return await decisions_about(
-        [(pending, "The agent") for pending in result.pending], settings["approve"], world, caught
+        [(pending.call.id, pending, "The agent") for pending in result.pending], settings["approve"], world, caught
     )
 
 
@@ -40,24 +40,24 @@ def somebody(world: World) -> bool:
 
 
 async def decisions_about(
-    asked: Sequence[tuple[PendingCall, str]], policy: str, world: World, caught: Caught
+    asked: Sequence[tuple[str, PendingCall, str]], policy: str, world: World, caught: Caught
 ) -> dict[str, Any] | None:
-    """A decision for every call and whoever wants it, as the policy or a person says; None when the person left."""
+    """A decision for every name, call and who wants it, as the policy or a person says; None when the person left."""
     if policy == "all":
-        return {pending.call.id: approve() for pending, _ in asked}
+        return {name: approve() for name, _, _ in asked}
     if policy == "deny":
-        return {pending.call.id: deny("calls that need approval are denied here") for pending, _ in asked}
+        return {name: deny("calls that need approval are denied here") for name, _, _ in asked}
     decisions = {}
-    for pending, who in asked:
+    for name, pending, who in asked:
         world.note(question(pending, who))
         line = await _ask("allow it? [y]es, [n]o, or say why not: ", world, caught)
         if line is None:
             return None
         word = line.strip()
         if word.lower() in ("y", "yes"):
-            decisions[pending.call.id] = approve()
+            decisions[name] = approve()
         else:
-            decisions[pending.call.id] = deny("" if word.lower() in ("", "n", "no") else word)
+            decisions[name] = deny("" if word.lower() in ("", "n", "no") else word)
     return decisions
 
 

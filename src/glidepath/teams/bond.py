@@ -26,7 +26,7 @@ from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamExecution
 if TYPE_CHECKING:
     from glidepath.teams.team import Team
 
-__all__ = ["Bond", "Channel", "check_decisions", "linked", "newly_spent"]
+__all__ = ["Bond", "Channel", "check_decisions", "decided_key", "linked", "newly_spent"]
 
 _OBSERVER_PATIENCE = 5.0
 _LEAST_TIME = 0.001
@@ -221,12 +221,40 @@ def check_decisions(decisions: Any, past: Past) -> Mapping[str, Decision]:
         return {}
     if not isinstance(decisions, Mapping) or not all(isinstance(said, Decision) for said in decisions.values()):
         raise ConfigurationError("decisions must map call ids to approve(), deny(reason) or answer(text)")
-    paused = [step.paused for step in past.steps.values() if step.paused is not None]
-    waiting = [pending.call.id for run in paused for pending in run.pending]
-    for call_id in decisions:
-        if call_id not in waiting:
-            raise ConfigurationError(f"decisions: there is no pending call {call_id!r:.80}; pending are {waiting}")
-    return dict(decisions)
+    waiting, plain = _waiting(past)
+    found: dict[str, Decision] = {}
+    for name, decision in decisions.items():
+        places = waiting.get(name, plain.get(name, ()))
+        if not places:
+            raise ConfigurationError(
+                f"decisions: there is no pending call {name!r:.80}; pending are {', '.join(plain) or 'none'}"
+            )
+        if len(places) > 1:
+            which = ", ".join(key for key, place in waiting.items() if place[0] in places)
+            raise ConfigurationError(f"decisions: call {name!r:.80} waits in more than one step; say which: {which}")
+        if places[0] in found:
+            raise ConfigurationError(f"decisions: there are two about the same call, {name!r:.80}")
+        found[places[0]] = decision
+    return found
+
+
+def _waiting(past: Past) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The calls that wait, each as `decided_key`: by step and call id, and by call id alone."""
+    finished = {outcome.step_id for outcome in past.outcomes}
+    exact: dict[str, list[str]] = {}
+    plain: dict[str, list[str]] = {}
+    for step_id, step in past.steps.items():
+        if step.paused is not None and step_id not in finished:
+            for pending in step.paused.pending:
+                key = decided_key(step.paused, pending.call.id)
+                exact.setdefault(f"{step_id}/{pending.call.id}", []).append(key)
+                plain.setdefault(pending.call.id, []).append(key)
+    return exact, plain
+
+
+def decided_key(run: RunResult, call_id: str) -> str:
+    """The name of a call among all runs of a team: call ids are the models', and need not be unique."""
+    return f"{run.run_id}/{call_id}"
 
 
 def _nothing() -> None:

@@ -17,7 +17,7 @@ from glidepath.teams.bond import linked, newly_spent
 from glidepath.teams.events import PlanReady, StepAssigned, StepAttempted, StepCompleted, TeamStarted, ending
 from glidepath.teams.journal import less
 from glidepath.teams.mailbox import Mailboxes
-from glidepath.teams.planner import PlanningFailed, candidates, make_plan
+from glidepath.teams.planner import PlanningFailed, candidates, check_going_on, make_plan
 from glidepath.teams.prompts import step_prompt
 from glidepath.teams.seat import Seat
 from glidepath.teams.supervise import wait_for_all
@@ -49,6 +49,7 @@ async def conduct(
     """Carry out an execution; lets go of the team when it was bound here. With `mailboxes` its steps can be steered."""
     bound = await team.bound(request)
     try:
+        check_going_on(bound)
         execution = Execution(request, bound, name, mailboxes)
         return await execution.conduct(start(execution))
     finally:
@@ -295,7 +296,8 @@ class Execution:
         able = candidates(step, self.team.members)
         seat = self.seat(step)
         if not seat.begun:
-            return able
+            same = [member for member in able if seat.paused is not None and member.name == seat.paused_by]
+            return same or able
         same = [member for member in able if member.name == seat.begun_by]
         if not same:
             cut = f"attempt {seat.begun} was cut off"
@@ -356,16 +358,17 @@ class Execution:
         senior = agent is not None
         upstream = [board.outcomes[name] for name in step.depends_on if name in board.outcomes]
         prompt = step_prompt(self.request, step, upstream, seat.verdicts, seat.artifact or seat.best, seat.notes)
-        seat.inbox.clear()  # the prompt has it
-        seat.attempts += 1
+        seat.attempts, seat.senior = seat.attempts + 1, senior
         attempt = seat.attempts
         team.emit(StepAssigned(step_id=step.id, attempt=attempt, member=member.name, senior=senior))
         worker = member.agent if agent is None else agent
         if self._mailboxes is not None:
             worker = self._mailboxes.steerable(worker)
-        paused = seat.paused if not senior else None
+        paused = seat.paused if senior is seat.paused_senior else None
         session = attempt_session(self.request.id, step.id, attempt, member.name, senior=senior)
         begun, seat.begun = seat.begun == attempt, 0
+        if paused is None:
+            seat.inbox.clear()  # the prompt has it
         result = await team.ask(worker, prompt, cancel=seat.token, paused=paused, session=session, begun=begun)
         usage, cost = newly_spent(result, paused)
         artifact = seat.take(result, usage, cost)
@@ -394,7 +397,7 @@ class Execution:
         if self.closing is not None and result is not None and not seat.artifact.strip():
             return seat.outcome(StepState.CANCELLED, self.closing[1])
         if result is not None and result.outcome is LoopOutcome.PAUSED:
-            return seat.outcome(StepState.WAITING, "waits for a person", result.text)
+            return seat.outcome(StepState.WAITING, "waits for a person", seat.best or result.text)
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from glidepath._wire import replace
 from glidepath.agent import Agent
 from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError
@@ -176,6 +177,9 @@ class _Expert:
         seat.notes.append(text)
         seat.inbox.append(text)
         self._say(seat, "steer", text)
+        board = self._execution.board
+        if board is not None and board.states[seat.step.id] is StepState.WAITING:
+            board.outcomes[seat.step.id] = replace(board.outcomes[seat.step.id], notes=tuple(seat.notes))
 
     def stop(self, seat: Seat, reason: str) -> None:
         self._say(seat, "stop", reason)
@@ -192,7 +196,8 @@ class _Expert:
         rounds = self._execution.config.max_feedback_rounds
         if seat.accepted:
             return seat.outcome(StepState.COMPLETED, output=seat.artifact)
-        while seat.unreviewed or (seat.attempts < rounds and not (seat.senior_asked or seat.begun_senior)):
+        with_senior = seat.senior_asked or seat.begun_senior or seat.paused_senior
+        while seat.unreviewed or (seat.attempts < rounds and not with_senior):
             answer = await self._round(seat)
             if isinstance(answer, StepOutcome):
                 return answer
@@ -221,10 +226,6 @@ class _Expert:
             if cut is not None:
                 return cut
             verdict = reviewed.verdict
-            if reviewed.interrupted or seat.expired:
-                verdict = refused("the step's time is up", exceeded=True)
-            elif verdict.passed and seat.inbox and seat.attempts < execution.config.max_feedback_rounds:
-                verdict = refused("it passed, but the person in charge has said something since: see the notes")
         seat.judged(verdict)
         return verdict
 
@@ -255,6 +256,8 @@ class _Expert:
             )
         finally:
             let_go()
+        if not arbiter:
+            found = self._taken(seat, found)
         seat.usage, seat.cost = seat.usage + found.usage, add_cost(seat.cost, found.cost)
         if found.warning is not None:
             seat.warnings.append(found.warning)
@@ -269,6 +272,17 @@ class _Expert:
                 cost=found.cost,
             )
         )
+        return found
+
+    def _taken(self, seat: Seat, found: Review) -> Review:
+        """The review as it counts: out of time is no pass, and a person who spoke meanwhile is to be heard."""
+        verdict = found.verdict
+        if seat.expired and seat.stopped is None and self._execution.halted is None:
+            return replace(found, verdict=refused("the step's time is up", exceeded=True), warning=None)
+        if verdict.passed and seat.inbox and seat.attempts < self._execution.config.max_feedback_rounds:
+            said = "it passed, but the person in charge has said something since: see the notes"
+            revise = replace(verdict, outcome=VerdictOutcome.REVISE, feedback=said)
+            return replace(found, verdict=revise, warning=None)
         return found
 
     # --- the ladder ---------------------------------------------------------------------------------------------
@@ -288,6 +302,8 @@ class _Expert:
                 return seat.outcome(StepState.COMPLETED, output=seat.artifact)
             self._move(seat, StepState.ESCALATED)
             reason = answer.feedback
+        if seat.paused_senior:
+            seat.warnings.append("the senior's attempt waits for a person, and no senior is there to go on with it")
         arbiter = parts.arbiter if seat.best.strip() else None
         self._hand_off(seat, "person" if arbiter is None else "arbiter", reason)
         if arbiter is not None:

@@ -154,9 +154,13 @@ class StepPast(Record):
     usage: Usage = Usage()
     cost: Decimal | None = None
     paused: RunResult | None = None
-    """The run that waits for a person."""
+    """The run that waits for a person; whose it is, and whether the senior's."""
+    paused_by: str = ""
+    paused_senior: bool = False
     best: str = ""
     best_score: float = -1.0
+    arbiter: bool = False
+    """The arbiter has accepted the best attempt."""
     landed: bool = False
     """The last artifact was delivered at a limit."""
     begun: int = 0
@@ -195,15 +199,7 @@ class Past(Value, frozen=True, kw_only=True):
         """What a result says about its own past."""
         done = tuple(outcome for outcome in result.step_outcomes if outcome.state.terminal)
         waiting = {
-            outcome.step_id: StepPast(
-                attempts=max(0, outcome.attempts - 1),  # the one that waits does not count
-                verdicts=list(outcome.verdicts),
-                usage=outcome.usage,
-                cost=outcome.cost,
-                paused=outcome.paused,
-            )
-            for outcome in result.step_outcomes
-            if outcome.state is StepState.WAITING
+            outcome.step_id: _waiting(outcome) for outcome in result.step_outcomes if outcome.state is StepState.WAITING
         }
         return cls(
             request=result.request,
@@ -216,6 +212,24 @@ class Past(Value, frozen=True, kw_only=True):
             sequence=result.sequence,
             result=result,
         )
+
+
+def _waiting(outcome: StepOutcome) -> StepPast:
+    """What a result says about a step that waits for a person."""
+    paused = outcome.paused
+    best = outcome.output if paused is None or outcome.output != paused.text else ""
+    return StepPast(
+        attempts=max(0, outcome.attempts - 1),  # the one that waits does not count
+        verdicts=list(outcome.verdicts),
+        notes=list(outcome.notes),
+        usage=outcome.usage,
+        cost=outcome.cost,
+        paused=paused,
+        paused_by=outcome.member or "",
+        paused_senior=outcome.senior,
+        best=best,
+        best_score=max((verdict.score for verdict in outcome.verdicts), default=-1.0) if best else -1.0,
+    )
 
 
 def past_of(records: list[bytes]) -> Past | None:
@@ -271,7 +285,9 @@ class _Fold:
             self.result = result = event.result  # type: ignore[attr-defined]
             for outcome in result.step_outcomes:
                 if outcome.state is StepState.WAITING:  # until it goes on, whatever dies meanwhile
-                    self.steps[outcome.step_id].paused = outcome.paused
+                    step = self.steps[outcome.step_id]
+                    step.paused, step.paused_by = outcome.paused, outcome.member or ""
+                    step.paused_senior = outcome.senior
         elif event.step_id is not None:
             self._step(self.steps[event.step_id], event)
 
@@ -280,9 +296,9 @@ class _Fold:
             step.begun, step.begun_by, step.begun_senior = event.attempt or 0, event.member, event.senior
         elif isinstance(event, StepAttempted):
             step.begun, step.begun_by, step.begun_senior, step.paused = 0, "", False, None
-            attempt = event.attempt or 0
-            step.attempts = max(step.attempts, attempt - (event.outcome == LoopOutcome.PAUSED.name))
-            step.senior = step.senior or event.senior
+            attempt, waits = event.attempt or 0, event.outcome == LoopOutcome.PAUSED.name
+            step.attempts = max(step.attempts, attempt - waits)
+            step.senior = step.senior or (event.senior and not waits)
             step.landed = event.state != AgentState.COMPLETED.name
             step.artifact, step.unreviewed = event.artifact or step.artifact, bool(event.artifact.strip())
             step.usage, step.cost = step.usage + event.usage, add_cost(step.cost, event.cost)
@@ -290,7 +306,7 @@ class _Fold:
             step.verdicts.append(event.verdict)
             if not event.arbiter and event.verdict.score >= step.best_score:
                 step.best, step.best_score = step.artifact, event.verdict.score
-            step.unreviewed = False
+            step.unreviewed, step.arbiter = False, event.arbiter and event.verdict.passed
             step.usage, step.cost = step.usage + event.usage, add_cost(step.cost, event.cost)
         elif isinstance(event, StepSteered) and event.action == "steer":
             step.notes.append(event.text)

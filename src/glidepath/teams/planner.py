@@ -20,7 +20,15 @@ from glidepath.teams.values import (
 if TYPE_CHECKING:
     from glidepath.teams.team import Member, Team
 
-__all__ = ["PlanningFailed", "candidates", "check_plan", "deterministic_plan", "make_plan", "read_plan"]
+__all__ = [
+    "PlanningFailed",
+    "candidates",
+    "check_going_on",
+    "check_plan",
+    "deterministic_plan",
+    "make_plan",
+    "read_plan",
+]
 
 MAX_STEPS = 40
 
@@ -124,6 +132,29 @@ def check_plan(plan: TeamExecutionPlan, team: Team) -> None:
     for step in plan.steps:
         if not candidates(step, team.members):
             raise PlanningFailed(f"step {step.id!r}: {_nobody(step, team)}")
+
+
+def check_going_on(team: Team) -> None:
+    """Raise `ConfigurationError` when a step that is left over from before cannot go on with these members."""
+    past = team.past
+    if past is None or past.plan is None or (past.result is not None and past.result.plan != past.plan):
+        return  # there is none, or it is new and will be checked as any other
+    finished = {outcome.step_id for outcome in past.outcomes}
+    names = {member.name for member in team.members}
+    for step in past.plan.steps:
+        if step.id in finished:
+            continue
+        if not candidates(step, team.members):
+            raise ConfigurationError(
+                f"step {step.id!r} cannot go on: {_nobody(step, team)}; resume it with a team that can"
+            )
+        before = past.steps.get(step.id)
+        waits = before is not None and before.paused is not None and not before.paused_senior
+        if before is not None and waits and before.paused_by not in ("", *names):
+            raise ConfigurationError(
+                f"step {step.id!r} cannot go on: its run waits for a person, and its member {before.paused_by!r} is "
+                "not in this team; resume it with a team that has it"
+            )
 
 
 def _nobody(step: TeamStep, team: Team) -> str:

@@ -41,16 +41,20 @@ class Seat:
         self.begun_senior = past.begun_senior
         self.best = past.best or past.artifact
         self.best_score = past.best_score
+        if past.arbiter:
+            self.artifact = self.best
         judged = bool(past.verdicts) and not past.unreviewed
-        self.accepted = judged and past.verdicts[-1].passed and bool(past.artifact.strip())
+        self.accepted = judged and past.verdicts[-1].passed and bool(self.artifact.strip())
         """An earlier process died between the verdict and the end of the step."""
         self.landed = past.landed
         self.senior_asked = past.senior
         self.notes: list[str] = list(past.notes)
         """What a person said, for the prompts of all further attempts."""
-        self.inbox: list[str] = []
+        self.inbox: list[str] = _unheard(past)
         """What a person said that no attempt has heard."""
         self.warnings: list[str] = []
+        if self.accepted and (past.arbiter or past.senior):
+            self.warnings.append("accepted by the arbiter" if past.arbiter else "accepted only from the senior")
         self.usage: Usage = past.usage
         self.cost: Decimal | None = past.cost
         self.expired = False
@@ -59,7 +63,11 @@ class Seat:
         self.stopped: str | None = None
         self.pending: tuple[PendingCall, ...] = ()
         self.paused: RunResult | None = past.paused
-        """The run that waits for a person, or did."""
+        """The run that waits for a person, or did; whose it is, and whether the senior's."""
+        self.paused_by = past.paused_by
+        self.paused_senior = past.paused_senior
+        self.senior = past.paused_senior
+        """The last attempt was the senior's."""
         self.interrupted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deadline: float | None = None
         self._timers: list[asyncio.TimerHandle] = []
@@ -113,14 +121,15 @@ class Seat:
         delivered = result.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) and result.stop_reason != "refusal"
         self.artifact = result.text if delivered else ""
         self.unreviewed = bool(self.artifact.strip())
-        if self.best_score < 0 and (self.unreviewed or _said_something(result)):
+        waits = result.outcome is LoopOutcome.PAUSED
+        if self.best_score < 0 and (self.unreviewed or (_said_something(result) and not waits)):
             self.best = result.text
         source = result.cause.source if result.cause is not None else ""
         self.broke = not result.iterations and source in _BUDGET
         if result.unknown_effects:
             names = ", ".join(call.name for call in result.unknown_effects)
             self.warnings.append(f"it is not known whether these calls took effect: {names}")
-        self.paused = result if result.outcome is LoopOutcome.PAUSED else None
+        self.paused, self.paused_senior = (result, self.senior) if waits else (None, False)
         self.pending = result.pending
         return self.artifact
 
@@ -147,7 +156,15 @@ class Seat:
             stopped=self.stopped is not None,
             pending=self.pending if state is StepState.WAITING else (),
             paused=self.paused if state is StepState.WAITING else None,
+            senior=self.senior,
+            notes=tuple(self.notes),
         )
+
+
+def _unheard(past: StepPast) -> list[str]:
+    """The notes that the run which waits has not heard."""
+    run = past.paused
+    return [] if run is None else [note for note in past.notes if not any(note in said.text for said in run.messages)]
 
 
 def _said_something(result: RunResult) -> bool:

@@ -18,7 +18,7 @@ from glidepath.run import CancelToken, Decision
 from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
-from glidepath.teams.bond import Bond, Channel, check_decisions, newly_spent
+from glidepath.teams.bond import Bond, Channel, check_decisions, decided_key, newly_spent
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import Past, Pen, add_cost
 from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
@@ -299,7 +299,8 @@ class Team:
     ) -> TeamResult:
         """Go on with a request: a paused result, or the id of one in the store. Finished steps are not run again.
 
-        What has ended is returned as it ended. `decisions` say what becomes of the calls that wait for a person.
+        What has ended is returned as it ended. `decisions` say what becomes of the calls that wait for a person, by
+        call id, or by `STEP/CALL` where two steps wait for calls of the same id.
         `plan` replaces the plan of a request that was only planned. Raises also `StoreError`, of kind `busy` while
         another process has the request.
         """
@@ -417,15 +418,15 @@ async def _gone_on(agent: Agent, session: str, bond: Bond, cancel: CancelToken) 
         result = await agent.resume(session, parent=bond.budget, cancel=cancel)
     except ConfigurationError:
         return None  # there is no session, or no run in it
-    if any(waiting.call.id in bond.decisions for waiting in result.pending):
+    if any(decided_key(result, waiting.call.id) in bond.decisions for waiting in result.pending):
         result = await _decided(agent, result, bond, cancel)
     return result
 
 
 async def _decided(agent: Agent, paused: RunResult, bond: Bond, cancel: CancelToken) -> RunResult:
     """Go on with a run that waits, with what a person has decided about its calls."""
-    pending = {waiting.call.id for waiting in paused.pending}
-    decisions = {call: said for call, said in bond.decisions.items() if call in pending}
+    pending = {decided_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
+    decisions = {pending[key]: said for key, said in bond.decisions.items() if key in pending}
     return await agent.resume(paused, decisions=decisions, parent=bond.budget, cancel=cancel)
 
 

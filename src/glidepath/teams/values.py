@@ -432,6 +432,10 @@ class StepOutcome(Value, frozen=True, kw_only=True):
     """WAITING: what a person must decide."""
     paused: RunResult | None = None
     """WAITING: the run that waits, so that it can go on."""
+    senior: bool = False
+    """The last attempt was the senior's, not the member's."""
+    notes: tuple[str, ...] = ()
+    """What a person said to this step."""
 
     def __post_init__(self) -> None:
         check_name("StepOutcome.step_id", self.step_id)

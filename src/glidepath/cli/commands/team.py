@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from glidepath.cli.signals import Caught
     from glidepath.cli.world import World
     from glidepath.run import CancelToken
-    from glidepath.teams import Team, TeamExecutionPlan, TeamResult
+    from glidepath.teams import StepOutcome, Team, TeamExecutionPlan, TeamResult
 
 __all__ = ["add_arguments", "execute"]
 
@@ -114,12 +114,19 @@ async def _decided(
         if not waiting or nobody:
             break
         screen.close()
-        asked = [(pending, f"{outcome.member} (step {outcome.step_id})") for pending, outcome in waiting]
+        asked = [
+            (f"{outcome.step_id}/{pending.call.id}", pending, f"{_who(outcome)} (step {outcome.step_id})")
+            for pending, outcome in waiting
+        ]
         decisions = await decisions_about(asked, options.approve, world, caught)
         if decisions is None:
             break
         result = await team.resume(result, decisions=decisions, cancel=token)
     return result
+
+
+def _who(outcome: StepOutcome) -> str:
+    return f"The senior of {outcome.member}" if outcome.senior else str(outcome.member)
 
 
 def _screen(world: World) -> TeamScreen:
