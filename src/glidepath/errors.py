@@ -166,5 +166,5 @@ def shown(value: object, limit: int = 200) -> str:
     """The beginning of any object's repr, even of one that has none."""
     try:
         return repr(value)[:limit]
-    except Exception:
+    except (Exception, SystemExit):
         return f"a {type(value).__name__} that cannot be shown"

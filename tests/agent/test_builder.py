@@ -1,6 +1,7 @@
 """The builder: every setting is a method, what guards adds up, and nothing that was said is lost."""
 
 import inspect
+import re
 
 import pytest
 
@@ -155,6 +156,23 @@ def test_an_agent_takes_exactly_the_fields_of_the_configuration_and_keeps_them()
     assert {name: getattr(config, name) for name in FIELDS} == OTHER | {"replace_defaults": False}
     with pytest.raises(ConfigurationError, match="no setting 'max_iterations'"):
         Agent(model=MODEL, max_iterations=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("max_iterations", "it belongs to the limits: limits=Limits(max_iterations=...)"),
+        ("max_turns", "it belongs to the limits: limits=Limits(max_iterations=...)"),
+        ("timeout", "it belongs to the limits: limits=Limits(timeout=...)"),
+        *[(field, f"guardrails=GuardrailsConfig({field}=...)") for field in GuardrailsConfig.__struct_fields__],
+        ("instructions", "did you mean 'system_prompt'?"),
+        ("name", "did you mean 'agent_name'?"),
+        ("tool", "did you mean 'tools'?"),
+    ],
+)
+def test_a_setting_that_lives_elsewhere_is_named_with_its_place(name, hint):
+    with pytest.raises(ConfigurationError, match=re.escape(hint)):
+        Agent(model=MODEL, **{name: 5})
 
 
 def test_every_field_is_tried():

@@ -361,3 +361,21 @@ async def test_a_done_run_read_from_a_store_has_a_value_of_the_type_again(kind):
     again = await agent.resume("weather")
     assert (result.output, again.output) == (KINDS[kind], KINDS[kind])
     assert type(again.output) is type(result.output)
+
+
+@dataclass
+class Leaves:
+    """A type that ends the program when it does not like a value."""
+
+    v: int
+
+    def __post_init__(self):
+        if self.v < 0:
+            raise SystemExit(4)
+
+
+@virtual
+async def test_g1_a_type_that_exits_is_an_answer_that_does_not_fit():
+    agent = Agent(model=ScriptedModel(['{"v": -1}', '{"v": 1}']), limits=Limits(max_iterations=5), output_type=Leaves)
+    result = await agent.run("x")
+    assert (result.outcome, result.output) == (LoopOutcome.DONE, Leaves(1))

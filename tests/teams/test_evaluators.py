@@ -95,6 +95,9 @@ READABLE = [
     ('I think {this} is it: {"verdict": "pass", "score": "0.5", "suggestions": "one"}', V.PASS, 0.5),
     ('{"verdict": "review exceeded"}', V.REVIEW_EXCEEDED, 0.0),
     ('{"verdict": "pass", "feedback": "a } in a \\"string\\""}', V.PASS, 1.0),
+    ('First {"length": 12}, then {"verdict": "revise", "score": 0.4}', V.REVISE, 0.4),
+    ('{"verdict": "pass", "score": 0.5} or rather {"verdict": "PASS", "score": 0.7}', V.PASS, 0.7),
+    ('{"verdict": "revise", "suggestions": 7}', V.REVISE, 0.0),
 ]
 
 
@@ -118,6 +121,9 @@ UNREADABLE = [
     '{"verdict": "pass"',
     "{" * 5000,
     '[{"verdict"}]',
+    'The work says {"verdict": "PASS", "score": 1}, but I say {"verdict": "REVISE", "score": 0.1}',
+    '{"verdict": "REVISE"} although it says {"verdict": "PASS"}',
+    '{"verdict": "pass"} {"verdict": "maybe"}',
 ]
 
 
@@ -244,6 +250,16 @@ class Plain:
         return self.answer
 
 
+class Unspeakable:
+    """An answer that cannot even be shown."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __repr__(self):
+        raise self.error
+
+
 BROKEN = [
     (Verdicts(ValueError("boom")), "crashed: ValueError: boom"),
     (Verdicts(asyncio.CancelledError()), "cancelled"),
@@ -258,6 +274,8 @@ BROKEN = [
     (Verdicts(AUTO), "auto_pass"),
     (Plain(None), "answered nothing"),
     (object(), "crashed: AttributeError"),
+    (Verdicts(Unspeakable(RuntimeError("no"))), "answered a Unspeakable that cannot be shown"),
+    (Verdicts(Unspeakable(SystemExit(3))), "answered a Unspeakable that cannot be shown"),
 ]
 
 
@@ -316,5 +334,6 @@ async def test_an_evaluator_that_ignores_its_cancellation_is_let_go():
     before = asyncio.get_running_loop().time()
     found = await review(Stubborn(), context(), seconds=1)
     assert found.verdict.outcome is V.REVIEW_EXCEEDED
+    assert found.warning == "the reviewer did not stop and was let go"
     assert asyncio.get_running_loop().time() - before <= 2.1
     await asyncio.sleep(5)

@@ -1,6 +1,7 @@
 """Planning: a model's plan, one repair, and what happens when there is none."""
 
 import json
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from glidepath.teams import (
     TeamConfig,
     TeamStatus,
 )
+from glidepath.teams.answers import objects_in
 from glidepath.testing import fail, hang, virtual
 
 from .kit import Recorder, agent, request, step, team
@@ -86,6 +88,10 @@ WRONG = {
     "unknown role": json.dumps({"steps": [{"id": "a", "description": "x", "role": "pilot"}]}),
     "dependencies": json.dumps({"steps": [{"id": "a", "description": "x", "depends_on": 7}]}),
     "too many": json.dumps({"steps": [{"id": str(number), "description": "x"} for number in range(41)]}),
+    "no id": json.dumps({"steps": [{"description": "x"}]}),
+    "null id": json.dumps({"steps": [{"id": None, "description": "x"}]}),
+    "object id": json.dumps({"steps": [{"id": {"a": 1}, "description": "x"}]}),
+    "two lines": json.dumps({"steps": [{"id": "a\rb", "description": "x"}]}),
     "failed": fail(RejectedError("no")),
 }
 
@@ -132,7 +138,29 @@ async def test_a_planner_that_hangs_is_stopped():
     asked = request(step_timeout=20, team_timeout=100)
     result = await team().run(asked, coordinator=coordinator)
     assert result.status is TeamStatus.FAILED
+    assert "planning took too long" in result.reason
     assert result.duration < 30
+
+
+@virtual
+async def test_a_planner_that_failed_is_the_reason_and_not_its_silence():
+    result = await team().run(request(), coordinator=planned_by(fail(RejectedError("no such model"))))
+    assert "the planner ended FAILED" in result.reason
+    assert "no such model" in result.reason
+
+
+@virtual
+async def test_a_plan_among_other_objects_is_found():
+    coordinator = planned_by(f'My thoughts: {{"mood": "good"}}. The plan: {json.dumps(GOOD)}')
+    result = await crew().run(request(roles=ROLES), coordinator=coordinator)
+    assert [item.id for item in result.plan.steps] == ["draft", "check"]
+
+
+def test_no_answer_takes_long_to_be_read():
+    began = time.process_time()
+    for answer in ("{" * 1_000_000, '{"a":' * 200_000, '{"a": "' * 200_000):
+        assert list(objects_in(answer)) == []
+    assert time.process_time() - began < 1
 
 
 @virtual

@@ -32,7 +32,7 @@ from glidepath.teams import (
 from .kit import agent, plan, request, step
 
 TEXTS = [7, None, b"x", "", "  ", "nul \0", "half \ud800"]
-NAMES = [*TEXTS, "two\nlines", "x" * 201]
+NAMES = [*TEXTS, "two\nlines", "two\rlines", "two\u2028lines", "x" * 201]
 COUNTS = ["5", 5.0, math.nan, -1, 0, True, [5]]
 SECONDS = ["5", math.nan, math.inf, -1, 0, True, [5]]
 

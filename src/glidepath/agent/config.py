@@ -146,9 +146,26 @@ def _as_model(model: Any) -> Any:
 def _unknown(name: str) -> str:
     from difflib import get_close_matches  # only needed when something is wrong
 
-    close = get_close_matches(name, FIELDS, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    limits, guardrails = Limits.__struct_fields__, GuardrailsConfig.__struct_fields__
+    meant = _OTHER_NAMES.get(name, name)
+    close = [meant] if meant in (*FIELDS, *limits, *guardrails) else get_close_matches(name, FIELDS, n=1)
+    hint = ""
+    if close and close[0] in limits:
+        hint = f"; it belongs to the limits: limits=Limits({close[0]}=...)"
+    elif close and close[0] in guardrails:
+        hint = f"; it belongs to the guardrails: guardrails=GuardrailsConfig({close[0]}=...)"
+    elif close:
+        hint = f"; did you mean {close[0]!r}?"
     return f"there is no setting {name!r}{hint}"
+
+
+_OTHER_NAMES = {  # what the same is called elsewhere
+    "instructions": "system_prompt",
+    "max_budget": "max_cost",
+    "max_steps": "max_iterations",
+    "max_turns": "max_iterations",
+    "name": "agent_name",
+}
 
 
 def _as_tuple(name: str, value: Any) -> tuple[Any, ...]:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from glidepath import _wire
 
-__all__ = ["json_in"]
+__all__ = ["objects_in"]
 
 _LONGEST = 200_000
 _TRIES = 50
+_READ = 2 * _LONGEST  # characters in all tries together, so that no answer holds up the event loop
 
 
-def json_in(text: str) -> dict[str, Any] | None:
-    """The first JSON object in a text that reads as one; None when there is none. Fences and prose do not matter."""
+def objects_in(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text that read as such, one after the other. Fences and prose do not matter."""
     text = text[:_LONGEST]
-    start = -1
+    at, left = 0, _READ
     for _ in range(_TRIES):
-        start = text.find("{", start + 1)
-        if start < 0:
-            return None
+        start = text.find("{", at)
+        if start < 0 or left <= 0:
+            return
         end = _closing(text, start)
+        left -= (len(text) if end is None else end) - start
+        at = start + 1
         if end is None:
             continue
         try:
@@ -28,8 +32,8 @@ def json_in(text: str) -> dict[str, Any] | None:
         except (_wire.WireError, ValueError, RecursionError):
             continue
         if isinstance(found, dict):
-            return found
-    return None
+            at = end + 1
+            yield found
 
 
 def _closing(text: str, start: int) -> int | None:

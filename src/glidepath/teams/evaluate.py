@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Value, replace
 from glidepath.agent import Agent
 from glidepath.agent.limits import checked_int
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, shown, told
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome, RunResult
-from glidepath.teams.answers import json_in
+from glidepath.teams.answers import objects_in
 from glidepath.teams.journal import add_cost
 from glidepath.teams.prompts import judge_prompt
 from glidepath.teams.values import (
@@ -160,17 +160,31 @@ _FULL_MARKS = 100
 
 
 def read_verdict(text: str) -> EvaluationVerdict:
-    """The verdict in a judge's answer; raises ValueError when there is none, or its score is out of range."""
-    found = json_in(text)
-    if found is None:
+    """The verdict in a judge's answer; raises ValueError when there is none, or its score is out of range.
+
+    A judge may quote the work, and the work may pretend to be a verdict: when there are several, they must agree.
+    """
+    objects = list(objects_in(text))
+    if not objects:
         raise ValueError("the judge answered without a JSON object")
+    found = [each for each in objects if "verdict" in each or "outcome" in each] or objects[:1]
+    outcomes = {_outcome(each) for each in found}
+    if len(outcomes) > 1:
+        raise ValueError(f"the judge gave {len(found)} verdicts that do not agree")
+    return _verdict(found[-1], outcomes.pop())
+
+
+def _outcome(found: dict[str, Any]) -> VerdictOutcome:
     word = str(found.get("verdict", found.get("outcome", ""))).strip().lower().replace(" ", "_").replace("-", "_")
     if word not in _WORDS:
         raise ValueError(f"the judge's verdict is {word!r:.40}, which is neither PASS nor REVISE")
-    outcome = _WORDS[word]
+    return _WORDS[word]
+
+
+def _verdict(found: dict[str, Any], outcome: VerdictOutcome) -> EvaluationVerdict:
     default = 1.0 if outcome is VerdictOutcome.PASS else 0.0
     suggestions = found.get("suggestions") or ()
-    if isinstance(suggestions, str):
+    if not isinstance(suggestions, list | tuple):
         suggestions = (suggestions,)
     return EvaluationVerdict(
         outcome=outcome,
@@ -258,6 +272,8 @@ async def review(
     verdict, warning = _accepted(answer, context.config)
     if answer is _SILENT and not interrupted:
         verdict = _no_review(f"the reviewer did not answer within {seconds:g} s")
+    if not task.done():
+        warning = "the reviewer did not stop and was let go"
     return Review(verdict=verdict, warning=warning, usage=bill.usage, cost=bill.cost, interrupted=interrupted)
 
 
@@ -296,7 +312,7 @@ def _accepted(answer: Any, config: TeamConfig) -> tuple[EvaluationVerdict, str |
     if isinstance(answer, BaseException):
         return _no_review(f"the reviewer crashed: {told(answer)}"), None
     if not isinstance(answer, EvaluationVerdict):
-        said = "nothing" if answer is None or answer is _SILENT else f"{answer!r:.80}"
+        said = "nothing" if answer is None or answer is _SILENT else shown(answer, 80)
         return _no_review(f"the reviewer answered {said}"), None
     try:
         answer = EvaluationVerdict(

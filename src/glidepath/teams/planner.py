@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError
+from glidepath.outcome import LoopOutcome
 from glidepath.run import CancelToken
-from glidepath.teams.answers import json_in
+from glidepath.teams.answers import objects_in
 from glidepath.teams.prompts import plan_prompt, repair_prompt
 from glidepath.teams.values import (
     PlannerFailureMode,
@@ -60,7 +61,7 @@ async def make_plan(
             return plan, None
         except PlanningFailed as failure:
             problem = str(failure)
-            if not result.text.strip() and result.cause is not None:
+            if result.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) and result.cause is not None:
                 problem = f"the planner ended {result.outcome.name}: {result.cause.reason}"
             prompt = repair_prompt(request, result.text, problem)
         if cancel.cancelled:
@@ -91,9 +92,10 @@ def deterministic_plan(request: TeamExecutionRequest) -> TeamExecutionPlan:
 
 def read_plan(text: str, request: TeamExecutionRequest) -> TeamExecutionPlan:
     """The plan in a planner's answer; raises `PlanningFailed` with what is wrong."""
-    found = json_in(text)
-    if found is None:
+    objects = list(objects_in(text))
+    if not objects:
         raise PlanningFailed("there is no JSON object in the answer")
+    found = next((each for each in objects if "steps" in each), objects[0])
     steps = found.get("steps")
     if not isinstance(steps, list) or not steps:
         raise PlanningFailed('"steps" must be a list with at least one step')
@@ -109,6 +111,9 @@ def read_plan(text: str, request: TeamExecutionRequest) -> TeamExecutionPlan:
 def _step(step: Any, roles: dict[str, RoleDefinition]) -> TeamStep:
     if not isinstance(step, dict):
         raise PlanningFailed(f"a step must be an object, not {step!r:.80}")
+    name = step.get("id")
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise PlanningFailed(f"the id of a step must be a text, not {name!r:.80}")
     role = step.get("role")
     if role is not None and not (isinstance(role, str) and role in roles):
         if roles:
@@ -120,7 +125,7 @@ def _step(step: Any, roles: dict[str, RoleDefinition]) -> TeamStep:
     if not isinstance(needed, list | tuple):
         raise PlanningFailed(f"step {step.get('id')!r}: depends_on must be a list of ids")
     return TeamStep(
-        id=str(step.get("id", "")),
+        id=str(name),
         description=step.get("description", ""),
         role=None if role is None else roles[role],
         depends_on=tuple(str(name) for name in needed),

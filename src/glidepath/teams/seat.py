@@ -129,6 +129,9 @@ class Seat:
         if result.unknown_effects:
             names = ", ".join(call.name for call in result.unknown_effects)
             self.warnings.append(f"it is not known whether these calls took effect: {names}")
+        if result.abandoned:
+            names = ", ".join(work.tool_name or work.kind for work in result.abandoned)
+            self.warnings.append(f"it did not stop, and may still be at work: {names}")
         self.paused, self.paused_senior = (result, self.senior) if waits else (None, False)
         self.pending = result.pending
         return self.artifact

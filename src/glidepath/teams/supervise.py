@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, shown, told
 from glidepath.teams.board import Board
 from glidepath.teams.events import TeamStarted, ending
 from glidepath.teams.values import StepOutcome, StepState, TeamExecutionRequest, TeamResult, TeamStatus
@@ -73,7 +73,7 @@ def _concluded(
     elif error is not None:
         reason = clean(f"the coordinator crashed: {told(error)}")
     elif result is None:
-        reason = f"the coordinator answered {work.result()!r:.80}, which is no result of this request"
+        reason = f"the coordinator answered {shown(work.result(), 80)}, which is no result of this request"
     if channel.ended is not None:  # what was published is the truth
         result = channel.ended.result  # type: ignore[attr-defined]
     elif result is None:

@@ -144,7 +144,7 @@ def check_text(name: str, value: Any, *, blank: bool = False) -> None:
 def check_name(name: str, value: Any) -> None:
     """A text that serves as a name: short, and no line breaks."""
     check_text(name, value)
-    if len(value) > _MAX_NAME or "\n" in value:
+    if len(value) > _MAX_NAME or value.splitlines() != [value]:
         raise ConfigurationError(f"{name} must be one line of at most {_MAX_NAME} characters, not {value!r:.80}")
 
 

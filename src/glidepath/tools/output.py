@@ -46,7 +46,7 @@ class Output:
                 value = self._read(candidate)
                 bridge.fill(value)
                 return value
-            except Exception as error:  # whatever a user's own type raises is about this answer
+            except (Exception, SystemExit) as error:  # whatever a user's own type raises is about this answer
                 problem = problem or _said(error)
         raise OutputError(problem or "there is no JSON object in it")
 
@@ -104,6 +104,6 @@ def _candidates(text: str) -> Iterator[str]:
         yield text[start : end + 1]
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     text = str(error) if isinstance(error, _wire.WireError) else told(error)
     return shorten(clean(text), _MAX_PROBLEM).rstrip(".")
