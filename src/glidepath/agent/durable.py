@@ -14,11 +14,13 @@ from glidepath.messages import ToolCall, UnknownMessage
 from glidepath.outcome import AgentState, Charge, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Decision, Ending, Resumption, restore_meter, snapshot_of
 from glidepath.sessions import Session
+from glidepath.sessions.answer import heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import abandon, charged, known_results, open_calls, verdicts
 from glidepath.sessions.scribe import Scribe
+from glidepath.spi.sessions import Lease
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
@@ -117,7 +119,7 @@ async def claimed(
 
 async def _claim(config: LoopConfig, opening: Opening, store: Any, parent: dict[str, str] | None) -> None:
     home = opening.home
-    lease = await store.claim(home.id, this_owner())
+    lease = _lease(await heard(store.claim(home.id, this_owner())))
     scribe = Scribe(store, lease, durability=config.durability, parent=parent)
     try:
         if lease.head:
@@ -128,8 +130,14 @@ async def _claim(config: LoopConfig, opening: Opening, store: Any, parent: dict[
     opening.scribe = scribe
 
 
+def _lease(lease: Any) -> Lease:
+    if not isinstance(lease, Lease):
+        raise StoreError(f"the session store failed: claim answered with {type(lease).__name__}, not with a Lease")
+    return lease
+
+
 async def _folded(store: Any, session_id: str) -> Folded:
-    return (await read_journal(store, session_id)).folded
+    return (await heard(read_journal(store, session_id))).folded
 
 
 def _move_in(home: Session, folded: Folded, scribe: Scribe, opening: Opening) -> None:
@@ -162,7 +170,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
     store, session_id = scribe.store, f"{parent.session_id}/{place}"
     link = {"session_id": parent.session_id, "run_id": parent.run_id, "call": place}
     try:
-        known = bool((await store.load(session_id))[1])
+        known = bool((await heard(store.load(session_id)))[1])
     except StoreError:
         known = False
     if not known:
@@ -209,7 +217,7 @@ async def _reopen(
     config: LoopConfig, opening: Opening, store: Any, decisions: Any, tools: Mapping[str, Any], run_id: str | None
 ) -> None:
     session_id = opening.home.id
-    lease = await store.claim(session_id, this_owner(), create=False)
+    lease = _lease(await heard(store.claim(session_id, this_owner(), create=False)))
     scribe = Scribe(store, lease, durability=config.durability)
     try:
         folded = await _folded(store, session_id)

@@ -18,6 +18,7 @@ from glidepath.events import SessionSaved
 from glidepath.messages import Message, ToolResultMessage, UnknownMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Signal, Touchdown, Verdict
+from glidepath.sessions.answer import as_store_error, heard
 from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved
@@ -30,6 +31,8 @@ __all__ = ["BEAT", "Scribe"]
 
 BEAT = 0.5  # seconds between two looks at the stop flag
 RENEW = 6  # beats between two renewals of the lease
+FAREWELL = 10.0  # seconds to give the lease back in: it runs out by then
+ON_DISK = ("sync", "full")  # what is given to the store is written by then
 Items = list[tuple[str, Any]]
 
 
@@ -195,8 +198,8 @@ class Scribe:
                 raise
 
     async def _give_back(self) -> None:
-        with suppress(StoreError):
-            await self.store.release(self.lease)
+        with suppress(Exception):
+            await heard(self.store.release(self.lease), FAREWELL)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -218,7 +221,10 @@ class Scribe:
             items += last_items
             commit = _linked(self.hash, self.number + 1, self.sequence + 1, self._now(), items)
             later = self._append(commit, summary, last=last)
-        except Exception as error:
+        except KeyboardInterrupt as error:
+            self._break(error)  # nobody knows whether it was written
+            raise run.interrupted_by_hand() from None
+        except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError) as error:  # nobody has cancelled the run
             self._break(error)
         else:
             self.number, self.hash = commit.number, commit.hash
@@ -229,7 +235,7 @@ class Scribe:
                 await self._see_through(task)
         if self.broken is not None:
             raise _down(self.broken)
-        if run.listening and not last:
+        if run.listening and not last and self.durability in ON_DISK:
             run.emit(SessionSaved, run.session_id, self.sequence)
 
     def _now(self) -> float:
@@ -247,17 +253,13 @@ class Scribe:
 
     def _break(self, error: BaseException) -> None:
         """The store failed: nothing more is written, and the run comes down."""
-        if not isinstance(error, StoreError):  # which it must not; its run must not fall for it
-            broken = StoreError(f"the session store failed: {told(error)}")
-            broken.__cause__ = error
-            error = broken
-        self.broken = error
+        self.broken = as_store_error(error)
 
     async def _land(self, later: Awaitable[None]) -> None:
         """Wait for the store, in a task that no interrupt of the run reaches."""
         try:
-            await later
-        except (Exception, asyncio.CancelledError) as error:
+            await (later if self.durability == "exit" else heard(later))  # at the exit each commit has its own time
+        except BaseException as error:
             self._break(error)
         finally:
             self._flying = None
@@ -267,7 +269,7 @@ class Scribe:
         for commit, summary in held:
             later = self.store.append(self.lease, commit, summary=summary, durability="sync")
             if later is not None:
-                await later
+                await heard(later)
 
     async def _see_through(self, task: asyncio.Task[None]) -> None:
         """Wait until it is written, whoever interrupts the run meanwhile: half a commit is no use to anybody."""
@@ -342,15 +344,14 @@ class Scribe:
             if self.number != seen:
                 beats, seen = 0, self.number  # a commit renews it as well
             try:
-                signs = await self.store.beat([self.lease], renew=beats % RENEW == RENEW - 1)
+                for sign in await heard(self.store.beat([self.lease], renew=beats % RENEW == RENEW - 1)):
+                    if sign.lost:
+                        watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", "another owner has taken the session"))
+                    elif sign.stop is not None:
+                        reason = sign.stop or "a stop was asked for in the store"
+                        watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
             except Exception:  # noqa: S112 - the next commit will say what is wrong with the store
                 continue
-            for sign in signs:
-                if sign.lost:
-                    watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", "another owner has taken the session"))
-                elif sign.stop is not None:
-                    reason = sign.stop or "a stop was asked for in the store"
-                    watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
 
 
 def _linked(before: bytes, number: int, first: int, now: float, items: Items) -> Commit:

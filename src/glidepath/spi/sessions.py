@@ -73,7 +73,8 @@ class SessionStore(Protocol):
     lease. A store may be used from several event loops and threads, and after a fork; it keeps no task, thread or
     connection alive for a loop on which no lease is held.
 
-    What happens when it crashes: a run whose store fails ends ERROR/FAILED with the cause `store`; its text is kept.
+    What happens when it crashes: a run whose store fails, or does not answer for 30 seconds, ends ERROR/FAILED with the
+    cause `store`; its text is kept. What waits is asked to stop then; a commit may have been written all the same.
     """
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:

@@ -1,0 +1,60 @@
+"""The answer of a store, within a time limit. A store that is silent must not hold its run for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.run import mortal
+
+__all__ = ["SILENCE", "as_store_error", "heard"]
+
+T = TypeVar("T")
+SILENCE = 30.0  # seconds a store may take for one answer: longer than a PostgresStore waits for a statement
+LAST_WORDS = 1.5  # seconds it has to stop, when nobody waits for it any more; what ignores that is closed by then
+
+
+def as_store_error(error: BaseException) -> StoreError:
+    """What a store raised, as the error it should have raised."""
+    if isinstance(error, StoreError):
+        return error
+    broken = StoreError(f"the session store failed: {told(error)}")
+    broken.__cause__ = error
+    return broken
+
+
+async def heard(later: Awaitable[T], seconds: float = SILENCE) -> T:
+    """What a store answers; raises `StoreError` for whatever it raises, and when it is silent for so long.
+
+    What is still at work then is asked to stop, and closed if it does not: nothing of it is left.
+    """
+    over = False
+    work = asyncio.get_running_loop().create_task(_contained(later, lambda: over), name="glidepath-store")
+    try:
+        if not (await asyncio.wait([work], timeout=seconds))[0]:
+            raise StoreError(f"the session store has not answered within {seconds:g} s")
+    except BaseException:  # it is silent, or whoever waits for it was cancelled
+        over = True
+        work.cancel()
+        await asyncio.wait([work], timeout=LAST_WORDS)
+        raise
+    answer, error = work.result()
+    if error is None:
+        return answer  # type: ignore[no-any-return]
+    if isinstance(error, ConfigurationError):
+        raise error
+    raise as_store_error(error)
+
+
+async def _contained(later: Any, over: Any) -> tuple[Any, BaseException | None]:
+    """The answer, or what was raised: SystemExit and KeyboardInterrupt, too, stay in here."""
+    try:
+        return await mortal(_awaited(later), over), None
+    except BaseException as error:
+        return None, error
+
+
+async def _awaited(later: Any) -> Any:
+    return await later
