@@ -109,6 +109,14 @@ class PostgresStore:
         self._ready = True
 
     @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Any]:
+        """One in which rows are locked: whoever stands still in it holds them no longer than `timeout`."""
+        async with self._connection() as connection, connection.transaction():
+            most = max(1, int(self._timeout * 1000))
+            await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {most}")
+            yield connection
+
+    @asynccontextmanager
     async def _errors(self) -> AsyncIterator[None]:
         asyncpg = _driver()
         try:
@@ -126,7 +134,7 @@ class PostgresStore:
         """Become the owner."""
         line = await self._hold()
         try:
-            async with self._connection() as connection, connection.transaction():
+            async with self._transaction() as connection:
                 if create:
                     await connection.execute(
                         f"INSERT INTO glidepath_sessions(id, updated) VALUES($1, {_NOW}) ON CONFLICT (id) DO NOTHING",
@@ -139,18 +147,23 @@ class PostgresStore:
                 now = await connection.fetchval(f"SELECT {_NOW}")
                 if entry.owner is not None and now < entry.expires and alive(entry.owner):
                     raise busy(entry)
-                expires = now + self._lease
+                expires, flag = now + self._lease, self._kept_flag(entry)
                 await connection.execute(
-                    "UPDATE glidepath_sessions SET token = $2, owner = $3, expires = $4, flag = NULL WHERE key = $1",
+                    "UPDATE glidepath_sessions SET token = $2, owner = $3, expires = $4, flag = $5 WHERE key = $1",
                     row["key"],
                     entry.token + 1,
                     owner,
                     expires,
+                    flag,
                 )
         except BaseException:
             await self._let_go(line)
             raise
         return Lease(session_id, entry.token + 1, owner, expires, entry.head, entry.hash, row["key"])
+
+    def _kept_flag(self, entry: Entry) -> str | None:  # noqa: ARG002 - for the store of a fleet
+        """The stop that still holds for whoever claims this entry; raises `StoreError` when it may not be claimed."""
+        return None
 
     async def _hold(self) -> _Line:
         line = self._line()
@@ -302,7 +315,7 @@ class PostgresStore:
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
         line = self._line()
-        async with self._connection() as connection, connection.transaction():
+        async with self._transaction() as connection:
             status = await connection.execute(
                 "UPDATE glidepath_sessions SET head = $3, hash = $4, token = token + 1, owner = NULL, expires = $5 "
                 "WHERE key = $1 AND token = $2",
@@ -322,7 +335,7 @@ class PostgresStore:
 
     async def remove(self, session_id: str) -> None:
         """Forget a session."""
-        async with self._connection() as connection, connection.transaction():
+        async with self._transaction() as connection:
             row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1 FOR UPDATE", session_id)
             if row is None:
                 raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")

@@ -22,6 +22,7 @@ __all__ = ["FleetBudget"]
 
 SPARE = 4  # times what is asked for is drawn with it, where there is plenty: most runs draw once or twice
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
+PATIENCE = 30.0  # seconds to wait for what is held by runs that nobody flies
 _PLENTY = 1 << 60
 
 
@@ -65,7 +66,7 @@ class FleetBudget(Budget):
                 await self.ledger.open(self.session, leg, self.worker)
                 self.leg = leg
                 self.meter.tokens, self.meter.money = run.meter.tokens, run.meter.money
-            wait = FIRST_WAIT
+            wait, since = FIRST_WAIT, asyncio.get_running_loop().time()
             while not self._has(asked):
                 drawn = await self._draw(asked, least)
                 if drawn.verdict == "refused":
@@ -75,6 +76,8 @@ class FleetBudget(Budget):
                     break
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
+                if asyncio.get_running_loop().time() - since >= PATIENCE:
+                    await self.ledger.write_off(PATIENCE)
             self.refused = None
         except StoreError as error:
             raise _down(error) from error

@@ -194,6 +194,8 @@ class Fleet:
             "serialization_type": serialization,
         }
         with self._engine.begin() as connection:
+            most = max(1, int(self._timeout * 1000))  # one that stands still in here holds up the whole fleet
+            connection.execute(sqlalchemy.text(f"SET LOCAL idle_in_transaction_session_timeout = {most}"))
             moment = self.ledger._now()  # noqa: SLF001
             shown = task[:_SHOWN].replace("\x00", " ")
             query = "SELECT glidepath_admit(:session, :agent, :tenant, :task, :moment)"

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.budget import FleetBudget
+from glidepath.engines.dbos.store import SEEN
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.ledger import Amount
 from glidepath.outcome import LoopOutcome, RunResult
@@ -22,8 +23,8 @@ __all__ = ["HANDED_OVER", "Flight"]
 
 _log = logging.getLogger("glidepath")
 HANDED_OVER = "handed over to another worker"
-PASSING = frozenset({"busy", "unavailable", "locked", "full", "read_only"})
-"""Failures of the store that may be over the next time."""
+LASTING = frozenset({"conflict", "missing", "damaged", "schema"})
+"""Failures of the store that will not be over the next time. One that is another's now may be ours again."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 MOST_WORKERS = 20  # a run that took so many workers down with it is not tried again
 
@@ -39,15 +40,17 @@ class Flight:
         self.token = CancelToken()
         self.done = asyncio.Event()
         self.legs = 0
+        self.doomed: str | None = None  # why it can never go on
 
     def hand_over(self) -> None:
         """Stop where it is, so that another worker can go on."""
         self.token.cancel(HANDED_OVER)
 
     async def fly(self) -> str:
-        """Fly to the end, and return the outcome. Raises `CancelledError` when the run is no longer ours.
+        """Fly to the end, and return the outcome. Raises `CancelledError` when the run is handed over.
 
         DBOS writes nothing down for a workflow that was cancelled: it stays pending, and whoever takes over flies on.
+        So nothing else gives up here: while another has the run, this one waits until it has ended, or is free.
         """
         wait = FIRST_WAIT
         try:
@@ -57,9 +60,12 @@ class Flight:
                     if outcome is not None:
                         return outcome
                 except StoreError as error:
-                    if error.kind not in PASSING:
-                        return await self._failed(error)
+                    if error.kind in LASTING:
+                        self.doomed = str(error)
                     _log.warning("run %s: %s; trying again", self.session, error)
+                except Exception as error:  # ours, and no reason to leave the run without an outcome
+                    _log.exception("run %s failed", self.session)
+                    self.doomed = told(error)
                 if self.token.cancelled:
                     raise asyncio.CancelledError(HANDED_OVER)
                 await asyncio.sleep(wait)
@@ -70,10 +76,11 @@ class Flight:
     async def _leg(self) -> str | None:
         """One leg. The outcome when the run has ended; None when it must be tried again."""
         look = await self.worker.ledger.look(self.session, taken=not self.legs)
-        if look is None:
-            return "unknown"  # somebody has forgotten it: there is nobody to fly for
-        if look.outcome is not None:
-            return look.outcome  # it ended, and only that was not written down
+        if look is None or look.outcome is not None:  # forgotten by somebody, or ended and only that not written down
+            return "unknown" if look is None else look.outcome
+        if self.doomed is not None:
+            await self.worker.ledger.fail(self.session, self.doomed)
+            return "failed"
         if self.token.cancelled:
             return None
         self.legs += 1
@@ -100,35 +107,24 @@ class Flight:
             return await self._settled(budget, "failed", told(error), spent)
         if _goes_on(result):
             kind = result.cause.metrics.get("kind")
-            if kind == "fenced":
-                raise asyncio.CancelledError("another worker has the run")
-            if result.cause.source != "store" or kind in PASSING:
+            if kind not in LASTING:
                 return None
         return await self._settled(budget, result.outcome.value, _why(result), spent)
 
     async def _journal(self) -> tuple[Folded | None, str | None]:
         """What is in the journal; None when the run has not begun. And why it must stop, if somebody asked for that."""
-        try:
-            journal = await read_journal(self.worker.store, self.session)
-        except StoreError as error:
-            if error.kind != "missing":
-                raise
-            return None, None
+        journal = await read_journal(self.worker.store, self.session)
+        SEEN.set((self.session, journal.entry.token))
         begun = journal.entry.head > 0 and journal.folded.snapshot is not None
         return (journal.folded if begun else None), journal.entry.flag
 
     def _budget(self, look: Look) -> FleetBudget:
         return FleetBudget(self.worker.ledger, self.session, self.worker.id, look, lambda: self.worker.rated)
 
-    async def _settled(self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount) -> str:
-        if not await budget.settle(outcome, error, spent=None if budget.leg is not None else spent):
-            raise asyncio.CancelledError("another worker has the run")
-        return outcome
-
-    async def _failed(self, error: StoreError) -> str:
-        """The journal cannot be read, and that will not pass."""
-        await self.worker.ledger.fail(self.session, str(error))
-        return "failed"
+    async def _settled(self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount) -> str | None:
+        """The outcome; None when it is another's to say, or was said."""
+        settled = await budget.settle(outcome, error, spent=None if budget.leg is not None else spent)
+        return outcome if settled else None
 
 
 def _stopped(reason: str) -> CancelToken:

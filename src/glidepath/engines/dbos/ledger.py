@@ -12,6 +12,7 @@ from typing import Any
 
 from glidepath._wire import Value
 from glidepath.agent.limits import checked_int, checked_seconds
+from glidepath.engines.dbos.contain import WORKFLOW
 from glidepath.engines.dbos.needs import needed
 from glidepath.engines.dbos.tables import ADVISORY, FLEET, LAYOUT, SCHEMA
 from glidepath.errors import ConfigurationError, StoreError, told
@@ -202,7 +203,9 @@ class FleetLedger:
                 return
             await connection.execute(
                 "INSERT INTO glidepath_rates(model, requests, tokens, per, burst) VALUES($1, $2, $3, $4, $5) "
-                "ON CONFLICT (model) DO UPDATE SET requests = $2, tokens = $3, per = $4, burst = $5",
+                "ON CONFLICT (model) DO UPDATE SET requests = $2, tokens = $3, per = $4, burst = $5, "
+                f"next_request = least(glidepath_rates.next_request, {_NOW} + $4 / $2::float8), "
+                f"next_tokens = least(glidepath_rates.next_tokens, {_NOW} + $4)",
                 model,
                 requests,
                 tokens,
@@ -319,12 +322,13 @@ class FleetLedger:
     async def fail(self, session: str, error: str) -> None:
         """A run can never go on: it ends here, and keeps what it has drawn, because nobody knows what it spent."""
         async with self._connection() as connection:
-            await connection.execute(
-                f"UPDATE glidepath_fleet_runs SET outcome = 'failed', error = $2, ended = {_NOW} "  # noqa: S608
-                "WHERE session = $1 AND outcome IS NULL",
-                session,
-                error,
-            )
+            await connection.fetchval("SELECT glidepath_firm($1, NULL, $2)", session, error)
+
+    async def write_off(self, silent: float) -> None:
+        """What is held by runs that nobody has flown for `silent` seconds counts as spent until somebody does."""
+        async with self._connection() as connection:
+            while await connection.fetchval("SELECT glidepath_firm(NULL, $1, NULL)", float(silent)):
+                pass
 
     async def slot(self, model: str, tokens: int) -> float:
         """Take the next slot of a model; how many seconds it is away."""
@@ -358,6 +362,32 @@ class FleetLedger:
         others = [row["id"] for row in workers if not row["late"] and row["id"] != worker]
         rated = frozenset(row["id"] for row in rows if not row["worker"])
         return any(row["id"] == worker for row in workers), late, others, rated
+
+    async def strays(self, worker: str, flown: Sequence[str]) -> list[tuple[str, str]]:
+        """Runs that were taken from a queue and are flown by nobody who is heard of, and by whom they were taken.
+
+        `flown` are those that this worker flies.
+        """
+        async with self._connection() as connection:
+            rows = await connection.fetch(
+                "SELECT workflow_uuid, executor_id FROM dbos.workflow_status WHERE status = 'PENDING' AND name = $1 "
+                "AND CASE WHEN executor_id = $2 THEN workflow_uuid <> ALL($3::text[]) "
+                "ELSE NOT EXISTS (SELECT 1 FROM glidepath_workers WHERE id = executor_id) END",
+                WORKFLOW,
+                worker,
+                list(flown),
+            )
+        return [(row["workflow_uuid"], row["executor_id"] or "") for row in rows]
+
+    async def put_back(self, worker: str, sessions: Sequence[str]) -> None:
+        """Back into their queues with these runs, as DBOS does it with all those of a worker."""
+        async with self._connection() as connection:
+            await connection.execute(
+                "UPDATE dbos.workflow_status SET status = 'ENQUEUED', owner_xid = NULL, started_at_epoch_ms = NULL "
+                "WHERE workflow_uuid = ANY($1) AND status = 'PENDING' AND executor_id = $2",
+                list(sessions),
+                worker,
+            )
 
     async def dismiss(self, workers: Sequence[str], *, late: bool) -> None:
         """Forget workers whose runs were given to others; `late`: only if their lease is still over."""

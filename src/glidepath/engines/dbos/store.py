@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextvars import ContextVar
 from math import inf
 
+from glidepath.errors import StoreError
 from glidepath.sessions import PostgresStore
-from glidepath.spi.sessions import Lease, Sign
+from glidepath.spi.sessions import Entry, Lease, Sign
 
-__all__ = ["FleetStore"]
+__all__ = ["SEEN", "FleetStore"]
+
+SEEN: ContextVar[tuple[str, int] | None] = ContextVar("glidepath_seen", default=None)
+"""The session that is about to be claimed and its token as it was read: decided on that, it holds for that alone."""
 
 GATHER = 0.05  # seconds in which the heartbeats of other runs may join
 
@@ -23,6 +28,15 @@ class FleetStore(PostgresStore):
         self._renewed = -inf
         self._asked: dict[str, Lease] = {}
         self._answer: asyncio.Task[dict[str, Sign]] | None = None
+
+    def _kept_flag(self, entry: Entry) -> str | None:
+        """A stop holds for the run, whoever flies it. A session that was another's meanwhile is to be read again."""
+        seen = SEEN.get()
+        if seen is None or seen[0] != entry.session_id:
+            return None
+        if seen[1] != entry.token:
+            raise StoreError(f"session {entry.session_id!r} was another worker's meanwhile", kind="fenced")
+        return entry.flag
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases, together with whatever else asks just now."""

@@ -29,6 +29,7 @@ CREATE TABLE IF NOT EXISTS glidepath_fleet_runs(
   tokens bigint NOT NULL DEFAULT 0, money bigint NOT NULL DEFAULT 0,
   firm_tokens bigint NOT NULL DEFAULT 0, firm_money bigint NOT NULL DEFAULT 0,
   taken int NOT NULL DEFAULT 0, worker text, outcome text, error text, ended float8) WITH (fillfactor = 70);
+CREATE INDEX IF NOT EXISTS glidepath_fleet_runs_open ON glidepath_fleet_runs(session) WHERE outcome IS NULL;
 CREATE TABLE IF NOT EXISTS glidepath_rates(
   model text PRIMARY KEY, requests float8, tokens float8, per float8 NOT NULL, burst int NOT NULL DEFAULT 1,
   next_request float8 NOT NULL DEFAULT 0, next_tokens float8 NOT NULL DEFAULT 0) WITH (fillfactor = 50);
@@ -193,7 +194,7 @@ DECLARE
   r glidepath_fleet_runs; n text; spent_t bigint; spent_m bigint;
 BEGIN
   SELECT * INTO r FROM glidepath_fleet_runs WHERE session = p_session FOR UPDATE;
-  IF NOT FOUND OR r.leg <> p_leg THEN RETURN false; END IF;
+  IF NOT FOUND OR r.leg <> p_leg OR r.outcome IS NOT NULL THEN RETURN false; END IF;
   spent_t := greatest(0, p_spent_tokens - r.base_tokens); spent_m := greatest(0, p_spent_money - r.base_money);
   IF r.line = '{}' THEN spent_t := 0; spent_m := 0; END IF;
   FOREACH n IN ARRAY r.line LOOP
@@ -205,6 +206,32 @@ BEGIN
     outcome = p_outcome, error = p_error,
     ended = CASE WHEN p_outcome IS NULL THEN NULL ELSE extract(epoch FROM clock_timestamp())::float8 END
   WHERE session = p_session;
+  RETURN true;
+END $$;
+"""
+
+# A run that cannot go on, or that nobody has flown for a while, may have spent all that it holds: nobody waits for it.
+_FIRM = """
+CREATE OR REPLACE FUNCTION glidepath_firm(p_session text, p_silent float8, p_error text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+  r glidepath_fleet_runs; n text; now_ float8 := extract(epoch FROM clock_timestamp())::float8;
+BEGIN
+  IF p_session IS NULL THEN
+    SELECT f.* INTO r FROM glidepath_fleet_runs f JOIN glidepath_sessions s ON s.id = f.session
+      WHERE f.outcome IS NULL AND (f.tokens > f.firm_tokens OR f.money > f.firm_money)
+        AND greatest(s.expires, s.updated) < now_ - p_silent LIMIT 1 FOR UPDATE OF f SKIP LOCKED;
+  ELSE
+    SELECT * INTO r FROM glidepath_fleet_runs WHERE session = p_session AND outcome IS NULL FOR UPDATE;
+  END IF;
+  IF NOT FOUND THEN RETURN false; END IF;
+  FOREACH n IN ARRAY r.line LOOP
+    UPDATE glidepath_budgets SET firm_tokens = firm_tokens + r.tokens - r.firm_tokens,
+      firm_money = firm_money + r.money - r.firm_money WHERE name = n;
+  END LOOP;
+  UPDATE glidepath_fleet_runs SET firm_tokens = tokens, firm_money = money,
+    outcome = CASE WHEN p_error IS NOT NULL THEN 'failed' END, error = p_error,
+    ended = CASE WHEN p_error IS NOT NULL THEN now_ END WHERE session = r.session;
   RETURN true;
 END $$;
 """
@@ -233,4 +260,4 @@ BEGIN
 END $$;
 """
 
-SCHEMA = (_TABLES, _LINE, _ADMIT, _OPEN, _DRAW, _CLOSE, _SLOT)
+SCHEMA = (_TABLES, _LINE, _ADMIT, _OPEN, _DRAW, _CLOSE, _FIRM, _SLOT)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -27,6 +29,7 @@ __all__ = ["Worker"]
 
 _log = logging.getLogger("glidepath")
 BEATS = 4  # heartbeats in a lease
+JOIN = 2.0  # seconds to wait for a look into the queues that has begun
 LAUNCH = 30.0  # seconds for DBOS to make its tables and start, in which nothing is heard of a worker
 
 
@@ -65,7 +68,7 @@ class Worker:
         self.agents = find_agents(agents, self.store)
         self.rated: frozenset[str] = frozenset()
         self.id = ""
-        self.flights: dict[str, Flight] = {}
+        self.flights: set[Flight] = set()
         self.cut_off = False  # it has not heard from its database the last time it asked
         self._concurrency = concurrency
         self._lease = lease
@@ -75,6 +78,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._started = asyncio.Event()
+        self._stray: set[str] = set()  # runs of ours without a flight, the last time somebody looked
 
     # --- from outside -----------------------------------------------------------------------------------------
 
@@ -120,7 +124,7 @@ class Worker:
             if not lost:
                 await self._come_down()
         finally:
-            await self._quit(dbos, lost=lost)
+            await self._quit(dbos)
 
     async def _launch(self, dbos: Any) -> None:
         config = {
@@ -154,19 +158,18 @@ class Worker:
     def _workflow(self) -> Any:
         async def fly(session: str, agent: str, task: str) -> str:
             flight = Flight(self, session, agent, task)
-            self.flights[session] = flight
+            self.flights.add(flight)
             try:
                 return await flight.fly()
             finally:
-                if self.flights.get(session) is flight:
-                    del self.flights[session]
+                self.flights.discard(flight)
 
         return fly
 
     async def _beat_until_stopped(self, dbos: Any) -> bool:
         """Renew the lease, and take over from those who did not. True when this worker itself was given up."""
         loop = asyncio.get_running_loop()
-        heard, patience = loop.time(), 0.0
+        heard, patience, next_search = loop.time(), 0.0, 0.0
         while not self._stop.is_set():
             try:
                 known, late, others, self.rated = await self.ledger.beat(self.id, self._lease)
@@ -178,6 +181,9 @@ class Worker:
                     _log.warning("worker %s was silent for too long: its runs are flown by others", self.id)
                     return True
                 dead = [one for one in others if not alive(one)]
+                if now >= next_search:
+                    next_search = now + self._lease
+                    dead += await self._search()
                 if dead or (late and now >= patience):
                     await self._take_over(dbos, late if now >= patience else [], dead)
                 self.cut_off = False
@@ -188,16 +194,34 @@ class Worker:
                 await asyncio.wait_for(self._stop.wait(), self._lease / BEATS)
         return False
 
+    async def _search(self) -> list[str]:
+        """Who has runs and is no worker: one that was taken for dead, woke up, took runs, and died.
+
+        A run that DBOS gave to this worker, and that has no flight, is put back when it is seen for the second time.
+        """
+        flown = [flight.session for flight in self.flights]
+        strays = await self.ledger.strays(self.id, flown)
+        mine = {session for session, owner in strays if owner == self.id}
+        again, self._stray = mine & self._stray, mine
+        if again:
+            _log.warning("worker %s puts back what it never flew: %s", self.id, ", ".join(sorted(again)))
+            await self.ledger.put_back(self.id, sorted(again))
+        return sorted({owner for _, owner in strays if owner != self.id})
+
     async def _take_over(self, dbos: Any, late: list[str], dead: list[str]) -> None:
         """Put the runs of these workers back into their queues; forget the workers only after that."""
-        await asyncio.to_thread(dbos.DBOS._recover_pending_workflows, [*late, *dead])  # noqa: SLF001 - see the ADR
+        try:
+            await asyncio.to_thread(dbos.DBOS._recover_pending_workflows, [*late, *dead])  # noqa: SLF001 - see the ADR
+        except Exception as error:
+            raise StoreError(f"the runs of others could not be put back: {told(error)}") from error
         await self.ledger.dismiss(late, late=True)
         await self.ledger.dismiss(dead, late=False)
 
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def _come_down(self) -> None:
-        """Let the runs in flight end, for a while."""
+        """Take no more runs, and let those in flight end, for a while."""
+        _close_queues()
         deadline = asyncio.get_running_loop().time() + self._drain
         while self.flights and not self._hurry.is_set():
             left = deadline - asyncio.get_running_loop().time()
@@ -208,9 +232,10 @@ class Worker:
             with suppress(StoreError):
                 await self.ledger.beat(self.id, self._lease)
 
-    async def _quit(self, dbos: Any, *, lost: bool) -> None:
-        """Hand over what is still in flight, and take DBOS down."""
-        flights = list(self.flights.values())
+    async def _quit(self, dbos: Any) -> None:
+        """Hand over what is still in flight, and take DBOS down. What was put back is not taken again."""
+        await asyncio.to_thread(_wait_for, _close_queues())
+        flights = list(self.flights)
         for flight in flights:
             flight.hand_over()
         if flights:
@@ -220,9 +245,25 @@ class Worker:
         if instance is None:
             return
         try:
-            if not lost and instance._launched:  # noqa: SLF001
+            if instance._launched:  # noqa: SLF001
                 with suppress(StoreError):  # then whoever finds our lease to be over does it
                     await self.ledger.beat(self.id, self._lease)  # DBOS would wait for its database for ever
                     await self._take_over(dbos, [], [self.id])
         finally:
             await asyncio.to_thread(dbos.DBOS.destroy, destroy_registry=True)
+
+
+def _close_queues() -> list[threading.Thread]:
+    """DBOS takes nothing more from its queues, as when it ends; returns the threads that may still be at it."""
+    instance = getattr(needed("dbos._dbos"), "_dbos_global_instance", None)
+    if instance is None:
+        return []
+    for event in instance.background_thread_stop_events:
+        event.set()
+    return [thread for thread in threading.enumerate() if thread.name.startswith("queue-worker-")]
+
+
+def _wait_for(threads: list[threading.Thread]) -> None:
+    limit = time.monotonic() + JOIN
+    for thread in threads:
+        thread.join(max(0.0, limit - time.monotonic()))
