@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Record
-from glidepath.errors import told
+from glidepath._wire import Record, encode, loads
+from glidepath.errors import shown, told
 from glidepath.events import ConstraintViolated, HookFailed
 from glidepath.ledger import dollars
-from glidepath.outcome import AgentState, LoopOutcome, ResourceAction, ResourceValidation, StopCause, ValidationRecord
+from glidepath.outcome import (
+    ENDINGS,
+    AgentState,
+    LoopOutcome,
+    ResourceAction,
+    ResourceValidation,
+    StopCause,
+    ValidationRecord,
+)
 from glidepath.run import Stopped, Touchdown, Verdict, tethered
 from glidepath.spi import ResourceConstraint, ResourceContext
+from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -25,6 +35,9 @@ __all__ = ["AFTER_MODEL", "AFTER_TOOLS", "PRE_FLIGHT", "judge", "last_validation
 
 _log = logging.getLogger("glidepath")
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
+_OK = ResourceValidation.ok()
+_SCALARS = (int, float, bool, type(None), Decimal)
+_LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutcome.WRAPPED_UP) - {AgentState.COMPLETED}
 
 
 def smooth(run: Run, checkpoint: str) -> bool:
@@ -92,7 +105,7 @@ async def _walk(run: Run) -> Verdict | None:
     chain = run.plan.constraints[run.plan.built_in :] if quiet else run.plan.constraints
     for position, constraint in enumerate(chain):
         answer = _begin(constraint, context)
-        if answer.__class__ is ResourceValidation and not answer.violated:
+        if answer.__class__ is ResourceValidation and answer.violated is False:
             passing.append((constraint.name, answer))
             continue
         validation, action, state = await _conclude(run, constraint, answer)
@@ -162,11 +175,15 @@ async def _conclude(
             validation = await tethered(answer.work, run.watch, run.plan.times.constraint, answer.waiting)
         if type(validation) is not ResourceValidation:
             raise TypeError(f"validate returned {type(validation).__name__}, not ResourceValidation")
-        if not validation.violated:
-            return validation, ResourceAction.ALLOW, constraint.state
-        action = constraint.on_violation(validation)
+        if validation.violated is False:
+            return validation, ResourceAction.ALLOW, AgentState.RUNNING
+        _check(validation)
+        action, state = constraint.on_violation(validation), constraint.state
         if type(action) is not ResourceAction:
             raise TypeError(f"on_violation returned {type(action).__name__}, not ResourceAction")
+        if type(state) is not AgentState or state not in _LIMITED:
+            raise TypeError(f"its state is {shown(state)}, which no limit ends a run in")
+        validation = plain(validation)
     except Stopped as stopped:
         if stopped.why == "interrupt":
             raise run.interrupted() from None
@@ -178,9 +195,46 @@ async def _conclude(
             raise
         reason = f"{constraint.name} failed: {told(error)}"
     else:
-        return validation, action, constraint.state
+        return validation, action, state
     run.emit(HookFailed, constraint.name, "validate", reason, "the run lands")
     return ResourceValidation.violation(reason), ResourceAction.GRACEFUL_EXIT, AgentState.ERROR
+
+
+def _check(validation: ResourceValidation) -> None:
+    """Refuse a validation with fields that are not what they should be: it may mean anything."""
+    for field, kind in (("violated", bool), ("reason", str), ("notice", str | None)):
+        value = getattr(validation, field)
+        if not isinstance(value, kind):
+            raise TypeError(f"validate returned a ResourceValidation whose {field} is {shown(value)}")
+
+
+def plain(validation: ResourceValidation) -> ResourceValidation:
+    """A validation as it can be kept, sent and written, whatever a constraint has put in; its figures are copied."""
+    reason: Any = validation.reason
+    notice: Any = validation.notice
+    return ResourceValidation(
+        validation.violated,
+        clean(reason if isinstance(reason, str) else shown(reason)),
+        _figures(validation.metrics),
+        clean(notice) if isinstance(notice, str) else None,
+    )
+
+
+def _figures(metrics: Any) -> dict[str, Any]:
+    try:
+        return {clean(key if isinstance(key, str) else shown(key)): _figure(value) for key, value in metrics.items()}
+    except Exception:  # no mapping at all
+        return {} if metrics is None else {"metrics": clean(shown(metrics))}
+
+
+def _figure(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    try:
+        written = encode(value)
+    except Exception:
+        return clean(shown(value))
+    return value if type(value) in _SCALARS else loads(written)
 
 
 def _skipped(name: str, by: ValidationRecord) -> ValidationRecord:
@@ -265,6 +319,7 @@ def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
     if run.passing is None and fine:  # nearly always
         return tuple([_passed(constraint.name, run) for constraint in plan.constraints[: plan.built_in]])
     context, quiet, passing = run.passing or (context_of(run), True, [])
+    passing = [(name, validation if validation is _OK else plain(validation)) for name, validation in passing]
     if not quiet:
         return tuple([_record(name, context, ResourceAction.ALLOW, validation) for name, validation in passing])
     answers: list[tuple[str, ResourceValidation]] = []

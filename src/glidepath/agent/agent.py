@@ -312,7 +312,8 @@ class Agent:
         return known
 
     def _plan_under(self, parent: Plan, config: LoopConfig) -> Plan:
-        constraints = [constraint for constraint in parent.custom if constraint not in config.constraints]
+        own = {id(constraint) for constraint in config.constraints}  # whatever they think about being equal
+        constraints = [constraint for constraint in parent.custom if id(constraint) not in own]
         config = replace(config, constraints=(*config.constraints, *constraints))
         return assemble(config, parent.lineup.inheritable())
 

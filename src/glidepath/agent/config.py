@@ -265,18 +265,27 @@ def _check_types(config: LoopConfig) -> None:
     _check_temperature(config.temperature)
     _check_parts(config)
     for constraint in config.constraints:
-        if not isinstance(constraint, ResourceConstraint):
-            raise ConfigurationError(f"constraints must be ResourceConstraint objects, not {constraint!r:.100}")
-        state: Any = constraint.state
-        limit_state = isinstance(state, AgentState) and state is not AgentState.COMPLETED
-        if not limit_state or (state, LoopOutcome.WRAPPED_UP) not in ENDINGS:
-            raise ConfigurationError(
-                f"{type(constraint).__name__}.state must be a state that a limit can end a run in, such as "
-                f"AgentState.BUDGET_EXCEEDED; got {state!r:.100}"
-            )
+        _check_constraint(constraint)
     for field in ("event_sink", "graceful_turn_limit_message_provider", "graceful_turn_limit_grace_provider"):
         if getattr(config, field) is not None and not callable(getattr(config, field)):
             raise ConfigurationError(f"{field} must be callable, not {getattr(config, field)!r:.100}")
+
+
+def _check_constraint(constraint: Any) -> None:
+    if not isinstance(constraint, ResourceConstraint):
+        raise ConfigurationError(f"constraints must be ResourceConstraint objects, not {constraint!r:.100}")
+    name: Any = constraint.name
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(
+            f"{type(constraint).__name__}.name must be a str that is not empty, not {type(name).__name__}"
+        )
+    state: Any = constraint.state
+    limit_state = isinstance(state, AgentState) and state is not AgentState.COMPLETED
+    if not limit_state or (state, LoopOutcome.WRAPPED_UP) not in ENDINGS:
+        raise ConfigurationError(
+            f"{type(constraint).__name__}.state must be a state that a limit can end a run in, such as "
+            f"AgentState.BUDGET_EXCEEDED; got {state!r:.100}"
+        )
 
 
 def _check_parts(config: LoopConfig) -> None:

@@ -387,7 +387,7 @@ def _thrown(switch: Callable[[], bool]) -> bool:
     """A switch that cannot be read counts as thrown: a guard that crashes stops what it guards."""
     try:
         return bool(switch())
-    except Exception:
+    except BaseException:  # it is asked by a timer: SystemExit would end the event loop
         return True
 
 
