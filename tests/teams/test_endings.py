@@ -22,6 +22,7 @@ from glidepath.teams import (
     StepSteered,
     TeamCompleted,
     TeamFailed,
+    TeamPaused,
     TeamResult,
     TeamStarted,
     TeamStatus,
@@ -225,6 +226,23 @@ async def test_g1_a_coordinator_that_forgets_its_events_gets_them():
     result, seen = await contained(silent)
     assert seen.kinds() == ["TEAM_STARTED", "TEAM_COMPLETED"]
     assert result.status is TeamStatus.COMPLETED
+
+
+@virtual
+async def test_the_result_knows_the_number_of_the_last_event_whatever_its_coordinator_wrote():
+    class Uncounted:
+        async def execute(self, request, team):
+            team.emit(TeamStarted(request=request))
+            result = TeamResult(request=request, team=team.name, status=TeamStatus.PAUSED)
+            team.emit(TeamPaused(result=result))
+            return result
+
+    seen = Recorder()
+    crew = team(recorder=seen)
+    paused = await crew.run(request(), coordinator=Uncounted())
+    assert (paused.sequence, seen.events[-1].result.sequence) == (2, 2)
+    seen.events.clear()
+    seen.check(await crew.resume(paused, coordinator=Uncounted()), after=2)
 
 
 @virtual

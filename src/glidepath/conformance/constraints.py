@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from glidepath import _wire
-from glidepath.conformance.contract import Contract
+from glidepath.conformance.contract import Contract, missing
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
 from glidepath.spi import ResourceConstraint, ResourceContext
 
@@ -29,11 +29,11 @@ class ResourceConstraintContract(Contract):
 
     def make_constraint(self) -> ResourceConstraint:
         """The constraint as its users would make it."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_constraint"))
 
     def violating(self, constraint: ResourceConstraint) -> ResourceContext:
         """A context in which the limit is violated."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "violating"))
 
     def calm(self, constraint: ResourceConstraint) -> ResourceContext:  # noqa: ARG002 - for switches
         """A context in which it holds; the first moment of a run unless overridden."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from glidepath.conformance.contract import Contract
+from glidepath.conformance.contract import Contract, missing
 from glidepath.conformance.transcripts import long_talk, torn_calls
 from glidepath.context import CharEstimator, message_size
 from glidepath.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage
@@ -22,7 +22,7 @@ class ContextStrategyContract(Contract):
 
     def make_strategy(self) -> ContextStrategy:
         """The strategy as its users would make it."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_strategy"))
 
     def _views(self) -> Iterator[tuple[list[Message], list[int], int, Shaped]]:
         """Views of several transcripts within several budgets, the first message and a later one pinned."""

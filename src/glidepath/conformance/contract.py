@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from glidepath._wire import Value
 
-__all__ = ["Clause", "Contract", "clauses_of"]
+__all__ = ["Clause", "Contract", "clauses_of", "missing"]
 
 T = TypeVar("T")
 _NUMBERED = re.compile(r"([A-Z]+)-(\d+): (.+)", re.DOTALL)
@@ -33,6 +33,12 @@ class Contract:
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run one clause to its end, each on an event loop of its own; override it for another kind of loop."""
         return asyncio.run(main)
+
+
+def missing(test: Contract, name: str) -> str:
+    """What to say where a contract asks for something that the test class does not give."""
+    asked = (inspect.getdoc(getattr(test, name)) or "").partition("\n")[0]
+    return f"{type(test).__name__} must have a method {name}: {asked}"
 
 
 def clauses_of(contract: type[Contract]) -> tuple[Clause, ...]:

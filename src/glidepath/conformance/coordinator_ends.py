@@ -7,8 +7,8 @@ from typing import Any
 
 from glidepath.agent import Limits
 from glidepath.conformance.coordinator_steps import DIAMOND, CoordinatorContract
-from glidepath.conformance.stage import Stage, artifact
-from glidepath.errors import RejectedError
+from glidepath.conformance.stage import Stage, artifact, begun
+from glidepath.errors import ConfigurationError, RejectedError
 from glidepath.run import approve
 from glidepath.teams.events import StepCompleted, TeamCancelled, TeamEvent, TeamStarted
 from glidepath.teams.journal import Past
@@ -128,7 +128,7 @@ class EndingClauses(CoordinatorContract):
         async def clause() -> None:
             stage = Stage({"a": (), "b": ()}, {"b": hang("b has begun")})
             team = await stage.bound()
-            task = asyncio.ensure_future(self.make_coordinator().execute(stage.request, team))
+            task = asyncio.ensure_future(begun(self.make_coordinator(), stage.request, team))
             await asyncio.sleep(30)
             task.cancel()
             await asyncio.wait({task}, timeout=30)
@@ -249,10 +249,13 @@ class EndingClauses(CoordinatorContract):
 
         async def clause() -> None:
             stage = Stage(DIAMOND)
-            result = await self.make_coordinator().execute(stage.request, stage.team)
+            result = await begun(self.make_coordinator(), stage.request, stage.team)
             assert result.status is TeamStatus.COMPLETED
             assert isinstance(stage.published[0], TeamStarted)
-            team = await stage.team.bound(stage.request)  # raises while it is in flight
+            try:
+                team = await stage.team.bound(stage.request)
+            except ConfigurationError as error:
+                raise AssertionError("a team that it has bound itself must be closed: await team.close()") from error
             await team.close()
 
         self.run(clause())

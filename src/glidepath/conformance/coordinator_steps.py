@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
-from glidepath.conformance.contract import Contract
+from glidepath.conformance.contract import Contract, missing
 from glidepath.conformance.stage import Stage, artifact
 from glidepath.errors import RejectedError
 from glidepath.teams.board import STEP_TRANSITIONS
@@ -47,7 +47,7 @@ class CoordinatorContract(Contract):
 
     def make_coordinator(self) -> TeamCoordinator:
         """A coordinator as its users would make it."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_coordinator"))
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run one clause in virtual time."""
@@ -183,11 +183,13 @@ class StepClauses(CoordinatorContract):
             delivered: set[str | None] = set()
             for event in stage.said:
                 if isinstance(event, StepAssigned):
-                    missing = set(graph[str(event.step_id)]) - delivered
-                    assert not missing, f"{event.step_id} began before {missing} had ended: {stage.kinds()}"
+                    assert event.step_id in graph, f"there is no step {event.step_id!r} in the plan: {stage.kinds()}"
+                    early = set(graph[event.step_id]) - delivered
+                    assert not early, f"{event.step_id} began before {early} had ended: {stage.kinds()}"
                 elif isinstance(event, StepCompleted):
                     delivered.add(event.step_id)
             done = {asked.agent.config.agent_name: asked for asked in stage.asked}
+            assert set(done) == set(graph), "each step is pinned to the member of its name: all of them must be asked"
             for name, needed in graph.items():
                 for before in needed:
                     assert (done[before].ended or 0) <= done[name].began, f"{name} was asked before {before} was done"
@@ -266,6 +268,7 @@ class StepClauses(CoordinatorContract):
                     state = _state_told(event)
                     if state is None or event.step_id is None:
                         continue
+                    assert event.step_id in states, f"there is no step {event.step_id!r} in the plan: {stage.kinds()}"
                     before = states[event.step_id]
                     again = state is before and not state.terminal  # another attempt
                     assert again or state in STEP_TRANSITIONS[before], f"{event.step_id}: {before} -> {state}"

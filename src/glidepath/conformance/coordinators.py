@@ -7,6 +7,7 @@ from typing import Any
 
 from glidepath._wire import settle_field
 from glidepath.agent import Agent, Limits
+from glidepath.conformance.contract import missing
 from glidepath.conformance.coordinator_ends import EndingClauses
 from glidepath.conformance.coordinator_steps import CoordinatorContract, StepClauses
 from glidepath.conformance.stage import Stage, artifact
@@ -87,7 +88,7 @@ class ReviewingCoordinatorContract(CoordinatorContract):
 
     def make_reviewing(self, evaluator: EvaluationStrategy) -> TeamCoordinator:
         """A coordinator that asks this reviewer about every artifact."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_reviewing"))
 
     async def _reviewed(self, reviewer: EvaluationStrategy, **config: Any) -> tuple[Stage, Any]:
         stage = Stage({"a": ()}, **config)
@@ -249,7 +250,7 @@ class PlanningCoordinatorContract(CoordinatorContract):
 
     def make_planning(self, planner: Agent) -> TeamCoordinator:
         """A coordinator whose plans come from this agent."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_planning"))
 
     async def _planned(self, *answers: Any, **config: Any) -> tuple[Stage, Any, ScriptedModel]:
         script = [say(answer) if isinstance(answer, str) else answer for answer in answers]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from glidepath.conformance.contract import Contract
+from glidepath.conformance.contract import Contract, missing
 from glidepath.spi import TokenEstimator
 
 __all__ = ["TokenEstimatorContract"]
@@ -21,7 +21,7 @@ class TokenEstimatorContract(Contract):
 
     def make_estimator(self) -> TokenEstimator:
         """The estimator as its users would make it."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_estimator"))
 
     def test_est_1_it_counts_any_text(self) -> None:
         """EST-1: any text has a whole number of tokens, at least one unless it is empty; nothing makes it raise."""

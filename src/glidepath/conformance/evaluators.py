@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from glidepath._wire import replace
 from glidepath.agent import Agent
-from glidepath.conformance.contract import Contract
+from glidepath.conformance.contract import Contract, missing
 from glidepath.conformance.coordinators import NO_REVIEW, PASS, REVISE, UNSEEN, Reviewer
 from glidepath.outcome import RunResult
 from glidepath.teams.evaluate import Review, review
@@ -53,7 +53,7 @@ class EvaluationStrategyContract(Contract):
 
     def make_strategy(self) -> EvaluationStrategy:
         """The strategy as its users would make it."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_strategy"))
 
     async def make_review(self, strategy: EvaluationStrategy, context: EvaluationContext, seconds: float) -> Review:
         """Ask a strategy as a coordinator does."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from glidepath._wire import Value
-from glidepath.conformance.contract import Contract
+from glidepath.conformance.contract import Contract, missing
 from glidepath.messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage
 from glidepath.spi import CallGuard, GuardVerdict, Recovery, Step, Stop, StopGuard
 
@@ -32,7 +32,7 @@ class CallGuardContract(Contract):
 
     def make_guard(self, state: dict[str, Any]) -> CallGuard:
         """The guard of one run, with its state in this dict."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_guard"))
 
     def provoking(self, number: int) -> Batch:
         """What the guard is against, again."""
@@ -155,7 +155,7 @@ class StopGuardContract(Contract):
 
     def make_guard(self, state: dict[str, Any]) -> StopGuard:
         """The guard of one run, with its state in this dict."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_guard"))
 
     def test_stop_1_it_says_who_it_is(self) -> None:
         """STOP-1: `name` is a text that is not empty."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from glidepath.conformance.contract import Contract
+from glidepath.conformance.contract import Contract, missing
 from glidepath.conformance.transcripts import every_kind
 from glidepath.errors import ModelError
 from glidepath.messages import (
@@ -50,7 +50,7 @@ class ModelContract(Contract):
 
     def playing(self, scene: str) -> AbstractAsyncContextManager[Model]:
         """A model in this scene, as often as it is asked."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "playing"))
 
     def open_requests(self, model: Model) -> int:  # noqa: ARG002 - for those who can tell
         """How many requests are still open at the provider; override it where you can see that."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from glidepath.agent import Agent, Limits
-from glidepath.conformance.contract import Contract
+from glidepath.conformance.contract import Contract, missing
 from glidepath.conformance.transcripts import TASK, torn_calls
 from glidepath.events import HookFailed
 from glidepath.messages import (
@@ -37,7 +37,7 @@ class HookContract(Contract):
 
     def make_plugin(self) -> Plugin:
         """The plugin as its users would make it."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_plugin"))
 
     def test_plugin_1_the_hook_is_found(self) -> None:
         """PLUGIN-1: a configuration takes the plugin, and lists its name under the hook."""

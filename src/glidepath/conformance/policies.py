@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from glidepath import _wire
-from glidepath.conformance.contract import Contract
+from glidepath.conformance.contract import Contract, missing
 from glidepath.messages import ToolCall
 from glidepath.spi import ProtocolPolicy
 
@@ -22,7 +22,7 @@ class ProtocolPolicyContract(Contract):
 
     def make_policy(self) -> ProtocolPolicy:
         """The policy as its users would make it."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_policy"))
 
     def test_policy_1_terminal_tools_are_names(self) -> None:
         """POLICY-1: `terminal_tool_names` is a frozenset of names, the same at each look."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -101,7 +102,7 @@ class Stage:
         """Let a coordinator execute the request, with nobody around it to contain what it does."""
         team = await self.bound(past)
         try:
-            return await self._within_reason(coordinator.execute(self.request, team))
+            return await self._within_reason(begun(coordinator, self.request, team))
         finally:
             await team.close()
 
@@ -188,3 +189,10 @@ def _overlap(spans: Sequence[tuple[float, float | None]]) -> int:
         now += change
         most = max(most, now)
     return most
+
+
+def begun(coordinator: TeamCoordinator, request: TeamExecutionRequest, team: Team) -> Any:
+    """The work of a coordinator on a request, to be awaited."""
+    work: Any = coordinator.execute(request, team)
+    assert inspect.isawaitable(work), f"execute() must be async: it answered {work!r:.80}, which cannot be awaited"
+    return work

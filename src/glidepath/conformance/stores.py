@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from glidepath.conformance.contract import Contract
+from glidepath.conformance.contract import Contract, missing
 from glidepath.errors import StoreError
 from glidepath.sessions.chain import link, verified
 from glidepath.sessions.owner import this_owner
@@ -27,7 +27,7 @@ class SessionStoreContract(Contract):
 
     def make_store(self, *, lease: float = 10.0) -> SessionStore:
         """An empty store whose leases last so many seconds."""
-        raise NotImplementedError
+        raise NotImplementedError(missing(self, "make_store"))
 
     def again(self, store: SessionStore) -> SessionStore:
         """Another store on the same data; the same object where nothing is shared outside it."""

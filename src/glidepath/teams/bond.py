@@ -149,7 +149,7 @@ class Channel:
         event = replace(event, run_id=self._request.id, team=self._team, sequence=self.sequence + 1, time=self._now())
         self.sequence = event.sequence
         if isinstance(event, TERMINAL):
-            self.ended = event
+            self.ended = event = _numbered(event)
         elif isinstance(event, PlanReady):
             self.plan = event.plan
         elif isinstance(event, StepCompleted):
@@ -193,6 +193,13 @@ class Channel:
             if self._pen is not None:
                 await self.flush()
                 await self._pen.close()
+
+
+def _numbered(event: Any) -> TeamEvent:
+    """The terminal event, whose result knows its number: a team that goes on counts on from there."""
+    result = replace(event.result, sequence=event.sequence)
+    numbered: TeamEvent = replace(event, result=result)
+    return numbered
 
 
 def linked(parent: CancelToken | None) -> tuple[CancelToken, Callable[[], None]]:

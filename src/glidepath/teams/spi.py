@@ -23,7 +23,8 @@ class TeamCoordinator(Protocol):
     1.  It returns a `TeamResult` for everything that can happen. It raises only `ConfigurationError`, before its first
         event, and re-raises the cancellation of its own task, after its last one.
     2.  It begins with `team = await team.bound(request)`: a bound team has the budget, the cancel token, the clock and
-        the journal of this execution. A team that is bound already is returned as it is.
+        the journal of this execution. A team that is bound already is returned as it is; one that it has bound itself
+        it closes at the end (`await team.close()`).
     3.  Events are published only through `team.emit`. The first is `TeamStarted`; the last is exactly one terminal
         event, whose result is the one that is returned. TEAM_COMPLETED goes with COMPLETED and DEGRADED, TEAM_FAILED
         with FAILED, TEAM_TIMEOUT with TIMEOUT, TEAM_CANCELLED with CANCELLED, TEAM_PAUSED with PAUSED.

@@ -491,4 +491,5 @@ class TeamResult(Value, frozen=True, kw_only=True):
         for outcome in self.step_outcomes:
             if outcome.step_id == step_id:
                 return outcome
-        raise KeyError(step_id)
+        known = ", ".join(outcome.step_id for outcome in self.step_outcomes) or "none"
+        raise KeyError(f"there is no outcome of a step {step_id!r}; there are: {known}")
