@@ -43,8 +43,8 @@ class _BuiltIn(ResourceConstraint):
 
 def _positive(value: Any, field: str) -> None:
     number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not value > 0:
-        raise ConfigurationError(f"{field} must be a number greater than 0, not {value!r}")
+    if not number or (not isinstance(value, int) and not math.isfinite(value)) or not value > 0:
+        raise ConfigurationError(f"{field} must be a number greater than 0, not {value!r:.100}")
 
 
 class MaxIterationConstraint(_BuiltIn):
@@ -192,6 +192,8 @@ class DefaultResourceConstraint(_BuiltIn):
     """All limits of a `Limits` value as one constraint; what a run has when nothing else is said."""
 
     def __init__(self, limits: Any, *, landing_seconds: float = 0.0) -> None:
+        if not hasattr(limits, "max_iterations"):
+            raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
         self.parts: tuple[_BuiltIn, ...] = built_in(limits, landing_seconds=landing_seconds)
 
     def check(self, context: ResourceContext) -> ResourceValidation:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Amount", "Caps", "Meter", "Price", "Refusal", "Reservation", "Waiting", "dollars", "pico"]
 
 PICO = 10**12
+MOST = 10**15  # dollars: more is a slip, and beyond what can be counted exactly
 
 
 def pico(amount: Decimal | str | float, *, field: str) -> int:
@@ -39,8 +40,8 @@ def pico(amount: Decimal | str | float, *, field: str) -> int:
         value = Decimal(str(amount) if isinstance(amount, float) else amount)
     except (ArithmeticError, TypeError, ValueError):
         raise ConfigurationError(f"{field} must be an amount in dollars such as '0.50', not {amount!r}") from None
-    if not value.is_finite() or value < 0:
-        raise ConfigurationError(f"{field} must be a finite amount of at least 0 dollars, not {amount!r}")
+    if not value.is_finite() or not 0 <= value < MOST:
+        raise ConfigurationError(f"{field} must be a finite amount of at least 0 dollars, not {amount!r:.100}")
     return int((value * PICO).to_integral_value(ROUND_CEILING))
 
 
@@ -62,6 +63,9 @@ class Price(Value, frozen=True, gc=False):
             return given
         if isinstance(given, str) or not hasattr(given, "__len__") or len(given) not in (2, 4):
             raise ConfigurationError(f"{field} must be (input, output) in dollars per million tokens, not {given!r}")
+        given = list(given)
+        if given[0] is None or given[1] is None:
+            raise ConfigurationError(f"{field} must say what input and output cost, not {given!r:.100}")
         return cls(*[None if part is None else -(-pico(part, field=field) // 10**6) for part in given])  # type: ignore[arg-type]
 
     @property

@@ -8,6 +8,8 @@ import pytest
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, Usage, tool
 from glidepath.ask.attempt import Attempt
 from glidepath.messages import ReasoningDelta, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
+from glidepath.sessions import MemoryStore
+from glidepath.sessions.archive import read_journal
 from glidepath.testing import no_leftovers, transcript_errors, virtual
 
 STEPS = 200_000  # far more than any budget here pays for
@@ -111,7 +113,12 @@ WRONG = {
     "text int": TextDelta(7),
     "text bytes": TextDelta(b"x"),
     "thinking None": ThinkingDelta(None),
+    "thinking bytes": ThinkingDelta(b"x"),
     "reasoning None": ReasoningDelta(None, "", "x"),
+    "opaque dict": ReasoningDelta("x", {"a": 1}, "x"),
+    "opaque bytes": ReasoningDelta("x", b"x", "x"),
+    "opaque surrogate": ReasoningDelta("\ud800", "\ud800", "x"),
+    "vendor None": ReasoningDelta("x", "", None),
     "arguments None": ToolCallDelta(0, "c", "act", None),
     "arguments dict": ToolCallDelta(0, "c", "act", {"n": 1}),
     "name None": ToolCallDelta(0, "c", None, "{}"),
@@ -138,11 +145,49 @@ async def test_a_delta_that_holds_something_else_is_the_models_fault_and_is_char
             yield WRONG[kind]
             yield StreamEnd("end_turn", usage=Usage(100, 50))
 
-    agent = Agent(model=Wrong(), tools=[act], limits=Limits(max_iterations=3, max_tokens=50_000), max_retries=1)
+    store, limits = MemoryStore(), Limits(max_iterations=3, max_tokens=50_000)
+    agent = Agent(model=Wrong(), tools=[act], limits=limits, max_retries=1, store=store)
     async with no_leftovers():
         result = await agent.run("go")
-    assert result.cause is None or result.cause.source != "internal", result.cause
+    assert result.cause is None or result.cause.source not in ("internal", "store"), result.cause
     assert transcript_errors(result.messages) == []
+    assert (await read_journal(store, result.session_id)).folded.result == result
+
+
+class Thorn:
+    """Raises whatever is done to it."""
+
+    def __bool__(self):
+        raise ZeroDivisionError
+
+    __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __add__ = __int__ = __index__ = __bool__
+    __hash__ = None
+
+
+@pytest.mark.parametrize("part", ["input", "output", "cache_read", "cache_write", "reasoning", "estimated"])
+@pytest.mark.parametrize(
+    "figure",
+    [None, True, False, 0.0, "", "7", -1, 1.5, float("inf"), float("nan"), 10**400, -(10**400), [], Thorn()],
+    ids=repr,
+)
+@virtual
+async def test_g12_figures_of_any_type_are_charged_and_written(figure, part):
+    class Lies:
+        name = "lies"
+
+        async def stream(self, request):
+            yield TextDelta("some text that is a little longer than a word")
+            figures = {"input": 50, "output": 12, part: figure}
+            yield StreamEnd("end_turn", usage=Usage(**figures))
+
+    store, limits = MemoryStore(), Limits(max_iterations=3, max_tokens=5_000, max_cost="1")
+    agent = Agent(model=Lies(), limits=limits, store=store, prices={"lies": ("1", "2")})
+    result = await agent.run("go")
+    assert result.outcome is LoopOutcome.DONE
+    assert all(type(count) is int and 0 <= count < 1_000 for count in (result.usage.input, result.usage.output))
+    assert type(result.usage.estimated) is bool
+    assert result.usage.total > 0
+    assert (await read_journal(store, result.session_id)).folded.result == result
 
 
 def test_an_attempt_that_was_let_go_of_counts_what_has_come():

@@ -173,3 +173,11 @@ async def test_the_breakdown_adds_up_to_the_cost():
     result = await agent(model, tools=[look]).run("go")
     assert sum(spend.cost or 0 for spend in result.breakdown) == result.cost > 0
     assert sum(spend.usage.total for spend in result.breakdown) == result.usage.total
+
+
+@pytest.mark.parametrize(
+    "given", [(None, 1), (1, None), (None, None, 1, 1), {"input": 1, "output": 2}, ("1e999999999", 1)]
+)
+def test_a_price_without_its_figures_is_a_configuration_error(given):
+    with pytest.raises(ConfigurationError, match=r"prices\['m'\]"):
+        Price.per_million(given, field="prices['m']")

@@ -14,6 +14,8 @@ from glidepath.spi import Remaining
 
 __all__ = ["Budget", "Limits", "checked_int", "checked_seconds"]
 
+FOREVER = 1e300  # seconds: what no clock can count
+
 
 def checked_int(field: str, value: Any, *, least: int = 1) -> None:
     """Raise `ConfigurationError` unless `value` is None or a whole number of at least `least`."""
@@ -26,9 +28,9 @@ def checked_int(field: str, value: Any, *, least: int = 1) -> None:
 def checked_seconds(field: str, value: Any) -> None:
     """Raise `ConfigurationError` unless `value` is None or a positive, finite number of seconds."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and (not number or not math.isfinite(value) or value <= 0):
+    if value is not None and (not number or not 0 < value < FOREVER):  # NaN is not, either
         raise ConfigurationError(
-            f"{field} must be a number of seconds greater than 0, or None for no limit; got {value!r}"
+            f"{field} must be a number of seconds greater than 0, or None for no limit; got {value!r:.100}"
         )
 
 

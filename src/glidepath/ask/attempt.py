@@ -273,6 +273,8 @@ async def _grown(run: Run, booking: Booking, size: int) -> bool:
 
 
 def _bytes(text: str) -> int:
+    if text.__class__ is not str and not isinstance(text, str):
+        raise ModelError(f"the model streamed a delta with a {type(text).__name__} where a text belongs")
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
@@ -313,7 +315,7 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
         size = max(LEAST, _bytes(delta.text))
         if not attempt.reasoning:
             attempt.reasoning = []
-        attempt.reasoning.append(ReasoningBlock(delta.text, delta.opaque, delta.vendor))  # type: ignore[attr-defined]
+        attempt.reasoning.append(_reasoning(delta))  # type: ignore[attr-defined]
         return size
     if isinstance(delta, TextDelta):  # a subclass
         size = max(LEAST, _bytes(delta.text))
@@ -322,6 +324,14 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
             run.emit(StreamChunk, delta.text)
         return size
     raise ModelError(f"the model streamed a {type(delta).__name__}, which is no delta of glidepath.models")
+
+
+def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:
+    """The block of a reasoning item, which can be written and sent."""
+    parts = (delta.text, delta.opaque, delta.vendor)
+    for part in parts:
+        _bytes(part)
+    return ReasoningBlock(*map(clean, parts))
 
 
 async def _close(stream: Any) -> None:

@@ -29,6 +29,7 @@ _ABSURD = 16
 _ABSURD_SLACK = 100_000
 _CHARS_PER_TOKEN = 4
 _CALL_TOKENS = 8  # what a tool call costs beside its arguments
+_NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
 _SIXTEENTH = 16  # our worst case is more than a call: of the call itself this is less than a tenth
 
 
@@ -40,7 +41,13 @@ def settled(reported: Usage | None, estimate: int, charge: int, attempt: Attempt
     if not isinstance(reported, Usage):  # none at all, or nothing that can be read
         return Usage(charge, attempt.metered(), estimated=True)
     given, written, size = reported.input, reported.output, attempt.size
-    if reported.cache_read or reported.cache_write or reported.reasoning or given.__class__ is not int:
+    if (
+        reported.cache_read is not _NONE
+        or reported.cache_write is not _NONE
+        or reported.reasoning is not _NONE
+        or given.__class__ is not int
+        or reported.estimated.__class__ is not bool
+    ):
         return _examined(reported, estimate, charge, attempt)
     input_ok = _LEAST_SHARE * estimate - _SLACK <= given <= _ABSURD * estimate + _ABSURD_SLACK and given > 0
     output_ok = written.__class__ is int and size <= (written + 4) * _BYTES_PER_TOKEN_AT_MOST and (written or not size)
@@ -60,7 +67,7 @@ def _examined(reported: Usage, estimate: int, charge: int, attempt: Attempt) -> 
         _within(reported.cache_write, whole_input),
         _within(reported.reasoning, whole_output),
     )
-    known = None not in (given, written, *parts)
+    known = type(reported.estimated) is bool and all(part is not None for part in (given, written, *parts))
     if known and given is reported.input and written is reported.output:
         return reported
     read, write, reasoning = [part or 0 for part in parts]
