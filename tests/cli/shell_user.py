@@ -16,7 +16,8 @@ DRIVER = HERE / "driver.py"
 
 def environment(**more):
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("COV", "GLIDEPATH", "NO_COLOR"))}
-    return {**kept, "PYTHONPATH": str(HERE), "LC_ALL": "C.UTF-8", **more}
+    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**kept, "PYTHONPATH": path, "LC_ALL": "C.UTF-8", **more}
 
 
 class Ran:

@@ -292,3 +292,32 @@ def test_commands_that_fly_nothing_take_no_flags_of_a_flight(tmp_path):
         told = glidepath("runs", action, "--help", folder=tmp_path).out
         assert "--temperature" not in told
         assert "--store" in told
+
+
+def test_a_key_in_a_file_is_sent_to_the_environment_and_not_shown(tmp_path):
+    err = refused(tmp_path, "api_key = 'sk-planted-0123456789'")
+    assert "environment" in err
+    assert "planted" not in err
+
+
+@pytest.mark.parametrize("written", ["1.5", "5.0", "2020-01-01"])
+def test_a_wrong_figure_is_shown_as_it_was_written(tmp_path, written):
+    assert f"got {written}\n" in refused(tmp_path, f"[limits]\nmax_iterations = {written}")
+
+
+def test_a_config_flag_without_a_name_is_refused(tmp_path):
+    ran = glidepath("config", "show", "--config", "", folder=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--config" in ran.err
+
+
+def test_the_ending_of_a_file_may_be_in_capitals(tmp_path):
+    (tmp_path / "GLIDE.JSON").write_text('{"model": "a:b"}')
+    assert shown(tmp_path, "--config", "GLIDE.JSON")["model"] == ("a:b", str(tmp_path / "GLIDE.JSON"))
+
+
+@pytest.mark.parametrize("setting", ["workspace", "store"])
+def test_a_path_that_is_none_is_refused(tmp_path, setting):
+    (tmp_path / "glidepath.toml").write_text(f'model = "openai-compatible:m@http://h/v1"\n{setting} = "a\\u0000b"')
+    ran = glidepath("run", "hi", folder=tmp_path)
+    assert (ran.code, ran.out) == (2, ""), ran

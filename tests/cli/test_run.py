@@ -313,6 +313,19 @@ class Model:
         await ignore()
         yield StreamEnd("end_turn", Usage(1, 1))
 
+class Sleeper:
+    name = "sleeper"
+    max_output_tokens = 100
+    async def stream(self, request):
+        yield TextDelta("What I have so far.")
+        print("here", flush=True)
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                pass
+        yield StreamEnd("end_turn", Usage(1, 1))
+
 def caller():
     return ScriptedModel([call("work")])
 
@@ -324,7 +337,7 @@ async def work() -> str:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("who", ["Model", "caller"])
+@pytest.mark.parametrize("who", ["Model", "Sleeper", "caller"])
 def test_sigterm_ends_a_process_whose_code_ignores_being_cancelled(tmp_path, who):
     (tmp_path / "deaf.py").write_text(DEAF)
     argv = ["--model", f"python:deaf:{who}", "--tools", "python:deaf:work", "--store", "runs.db"]
@@ -516,3 +529,18 @@ def test_models_says_whether_the_embedded_model_is_here(tmp_path, monkeypatch):
     with path.open("wb") as file:
         file.truncate(KNOWN["smollm2"].size)
     assert "models pull" not in glidepath("models", folder=tmp_path).out
+
+
+@pytest.mark.process
+def test_bytes_that_are_no_text_are_refused_in_any_locale(tmp_path):
+    for locale in ("C", "C.UTF-8"):
+        ran = subprocess.run(
+            [sys.executable, "-m", "glidepath", "run", *HELLO],
+            cwd=tmp_path,
+            env=environment(LC_ALL=locale),
+            input=b"h\xe9llo",
+            capture_output=True,
+            check=False,
+        )
+        assert (ran.returncode, ran.stdout) == (2, b"")
+        assert b"standard input is not UTF-8 text" in ran.stderr

@@ -67,6 +67,12 @@ def test_two_calls_make_two_models():
         ("openai-compatible:@http://x", "NAME@ADDRESS"),
         ("openai-compatible:m@http://", "base_url"),
         ("anthropic:a\0b", "printable"),
+        ("openai-compatible:m@http://localhost:99999/v1", "base_url"),
+        ("openai-compatible:m@http://[::1/v1", "base_url"),
+        ("ollama:qwen3:8b", "'openai-compatible:qwen3:8b@http://127.0.0.1:11434/v1'"),
+        ("deepseek:chat", "'openai-compatible:chat@https://api.deepseek.com/v1'"),
+        ("gemini:pro", "did you mean 'google'"),
+        ("openai/gpt-5", "did you mean 'openai:gpt-5'"),
     ],
 )
 def test_a_wrong_string_says_what_to_write(string, said):

@@ -126,7 +126,10 @@ def find_object(name: str, world: World) -> Any:
 
 def workspace_folder(settings: Settings, world: World) -> Path:
     """The folder the tools work in."""
-    folder = (world.folder / Path(settings.get("workspace") or ".").expanduser()).resolve()
+    try:
+        folder = (world.folder / Path(settings.get("workspace") or ".").expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(f"workspace: {settings['workspace']!r:.80} is no path ({error})") from None
     if not folder.is_dir():
         raise ConfigurationError(f"workspace: {folder} is not a folder")
     return folder

@@ -17,6 +17,7 @@ __all__ = ["Known", "Settings", "gather", "load"]
 NAMES = ("glidepath.toml", "glidepath.json")
 _MOST_BYTES = 1_000_000
 _META = ("$schema",)
+_KEYS = ("api_key", "apikey", "api-key")
 _ZERO_IS_OFF = frozenset({"max_steps", "timeout", "token_budget", "cost_limit"})
 
 
@@ -76,7 +77,10 @@ def gather(options: Namespace, world: World) -> Settings:
 def _file(options: Namespace, world: World) -> tuple[Path | None, bool]:
     if getattr(options, "no_config", False):
         return None, False
-    named = getattr(options, "config", None) or world.environ.get("GLIDEPATH_CONFIG")
+    named = getattr(options, "config", None)
+    if named == "":
+        raise ConfigurationError("--config: the name of the file is empty")
+    named = named or world.environ.get("GLIDEPATH_CONFIG")
     if named:
         return world.folder / named, False
     here = [world.folder / name for name in NAMES if (world.folder / name).is_file()]
@@ -131,9 +135,9 @@ def _parse(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not UTF-8 at byte {error.start}") from None
     try:
-        found = _toml(text) if path.suffix != ".json" else _json(text)
+        found = _json(text) if path.suffix.lower() == ".json" else _toml(text)
     except (ValueError, RecursionError, ArithmeticError) as error:
-        kind = "JSON" if path.suffix == ".json" else "TOML"
+        kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
         raise ConfigurationError(f"{path}: not valid {kind}: {str(error)[:200]}") from None
     if not isinstance(found, dict):
         raise ConfigurationError(f"{path}: expected an object with settings, got {type(found).__name__}")
@@ -170,6 +174,10 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _unknown(key: str) -> str:
     from glidepath.tools.advice import closest
 
+    if key.rpartition(".")[2].lower() in _KEYS:
+        return (
+            f"there is no setting {key!r}: a key belongs into the environment (`glidepath models` says which variable)"
+        )
     names = [*BY_KEY, *BY_SEED]
     inner = {name.rpartition(".")[2]: name for name in names}  # a key outside its section
     flags = {s.flag.lstrip("-").replace("-", "_"): s.key for s in SETTINGS if s.flag}

@@ -12,7 +12,8 @@ from glidepath.run import CancelToken
 __all__ = ["FINISHING", "Caught", "catching", "let_go"]
 
 FINISHING = "finishing up; Ctrl-C again to stop now"
-_PATIENCE = 1.0  # seconds for what is still running when the run has ended
+_PATIENCE = 1.2  # seconds for what is still running when the run has ended: what was let go is closed after one
+_ROUNDS = 3  # what is stopped may leave something to be closed
 _STOPS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -60,13 +61,25 @@ def catching(token: CancelToken, say: Callable[[str], None]) -> Iterator[Caught]
 
 async def let_go() -> None:
     """Leave no task behind that the process would wait for: the run is over, and has given up what ignores a cancel."""
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    if not rest:
-        return
-    for task in rest:
-        task.cancel()
-    _, deaf = await asyncio.wait(rest, timeout=_PATIENCE)
-    if deaf:
-        asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of things that will never be finished
+    loop = asyncio.get_running_loop()
+    deaf: set[asyncio.Task[object]] = set()
+
+    def hold(*_: object) -> object:
+        """Nobody asks any more how it ends; what is deaf is held until then, so that nothing begins to close it."""
+        return deaf
+
+    for _ in range(_ROUNDS):
+        await asyncio.sleep(
+            0
+        )  # a generator that was dropped is closed in a task, which must begin before it is stopped
+        await asyncio.sleep(0)
+        rest = asyncio.all_tasks() - {asyncio.current_task()} - deaf
+        if not rest:
+            break
+        loop.set_exception_handler(hold)
+        for task in rest:
+            task.cancel()
+        _, still = await asyncio.wait(rest, timeout=_PATIENCE)
+        deaf.update(still)
     for task in deaf:
         asyncio._unregister_task(task)  # noqa: SLF001 - the documented way to say that a task is over

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from datetime import date, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -62,7 +63,8 @@ def _is_off(value: Any) -> bool:
 
 
 def _wrong(where: str, expected: str, value: Any) -> ConfigurationError:
-    return ConfigurationError(f"{where}: expected {expected}, got {value!r:.80}")
+    shown = str(value) if isinstance(value, Decimal | date | time) else repr(value)
+    return ConfigurationError(f"{where}: expected {expected}, got {shown:.80}")
 
 
 def _whole(value: Any, where: str, least: int, expected: str) -> int:

@@ -34,7 +34,11 @@ def check_url(url: Any) -> None:
     """Refuse an address that is none, or that holds a password."""
     if url is None:
         return
-    parts = urlsplit(url) if isinstance(url, str) else None
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        _ = parts and parts.port  # reading it checks it
+    except ValueError:
+        parts = None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError("base_url must be an address such as http://localhost:11434/v1")
     if parts.username or parts.password:

@@ -26,7 +26,7 @@ def resolve(model: str, *, api_key: str | None = None) -> Any:
     make = PROVIDERS.get(provider.lower())
     if make is None:
         raise ConfigurationError(
-            f"model {_shown(model)}: there is no provider {provider!r:.60}{_close_to(provider)}; "
+            f"model {_shown(model)}: there is no provider {provider!r:.60}{_close_to(provider, name)}; "
             f"known are {', '.join(sorted(PROVIDERS))}"
         )
     try:
@@ -41,15 +41,21 @@ def _shown(model: str) -> str:
     return repr(f"{name}@..." if at and "@" in address else model)[:120]
 
 
-def _close_to(provider: str) -> str:
+def _close_to(provider: str, name: str) -> str:
     from difflib import get_close_matches  # only needed when something is wrong
 
-    close = get_close_matches(provider.lower(), PROVIDERS, n=1, cutoff=0.5)
+    address = _SERVERS.get(provider.lower())
+    if address is not None:
+        return f" (did you mean 'openai-compatible:{name[:60]}@{address}'?)"
+    close = get_close_matches(_COMPANIES.get(provider.lower(), provider.lower()), PROVIDERS, n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _guess(model: str) -> str:
     """A hint for a bare model name."""
+    provider, slash, name = model.partition("/")
+    if slash and name and provider.lower() in PROVIDERS:
+        return f"; did you mean '{provider.lower()}:{name[:80]}'?"
     for start, provider in (
         ("claude", "anthropic"),
         ("gpt", "openai"),
@@ -107,6 +113,18 @@ def _local(name: str, _api_key: str | None) -> Any:
     return module.LocalModel(name)
 
 
+_COMPANIES = {"gemini": "google", "claude": "anthropic", "gpt": "openai"}
+_SERVERS = {
+    "ollama": "http://127.0.0.1:11434/v1",
+    "vllm": "http://127.0.0.1:8000/v1",
+    "lmstudio": "http://127.0.0.1:1234/v1",
+    "deepseek": "https://api.deepseek.com/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "groq": "https://api.groq.com/openai/v1",
+    "mistral": "https://api.mistral.ai/v1",
+    "xai": "https://api.x.ai/v1",
+}
+"""Where those who speak like OpenAI are found; only a hint is made of it."""
 _NAMELESS = frozenset({"local"})  # these have a model that needs no name
 
 PROVIDERS: Mapping[str, Callable[[str, str | None], Any]] = {

@@ -68,8 +68,9 @@ def read_task(words: list[str], world: World) -> str:
     if "-" in words or not words:
         try:
             text = world.stdin.read(_MOST_STDIN + 1)
-        except UnicodeDecodeError as error:
-            raise ConfigurationError(f"standard input is not UTF-8 text (byte {error.start})") from None
+            text.encode()  # in the C locale bytes that are no text come as half characters
+        except (UnicodeDecodeError, UnicodeEncodeError) as error:
+            raise ConfigurationError(f"standard input is not UTF-8 text (at {error.start})") from None
         if len(text) > _MOST_STDIN:
             raise ConfigurationError(f"standard input has more than {_MOST_STDIN} characters")
         parts.append(text.rstrip("\n"))
