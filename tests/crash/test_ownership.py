@@ -12,7 +12,7 @@ import pytest
 
 from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 from glidepath.sessions.archive import read_journal, stop
 from glidepath.sessions.owner import alive, this_owner
 from glidepath.testing import ScriptedModel, call, hang, no_leftovers, say, virtual
@@ -33,6 +33,34 @@ def leg_of(place, address, name, **more):
         "width": 2,
         **more,
     }
+
+
+@pytest.mark.process
+def test_a_short_lease_lasts_for_a_long_call(tmp_path):
+    @tool
+    async def slow() -> str:
+        await asyncio.sleep(2)  # real time: the server's clock is real
+        return "done"
+
+    async def look(store, other):
+        agent = Agent(
+            model=ScriptedModel([call("slow"), say("ok")]), tools=[slow], store=store, limits=Limits(max_iterations=3)
+        )
+        flying = asyncio.create_task(agent.run("go", session="s"))
+        await asyncio.sleep(1.7)
+        with pytest.raises(StoreError) as refused:
+            await other.claim("s", this_owner())
+        return refused.value.kind, (await flying).outcome
+
+    async def go():
+        address, path = fresh_schema(), tmp_path / "short.db"
+        pairs = [
+            (PostgresStore(address, lease=1.0), PostgresStore(address)),
+            (SqliteStore(path, lease=1.0), SqliteStore(path)),
+        ]
+        return await asyncio.gather(*[look(*pair) for pair in pairs])
+
+    assert asyncio.run(go()) == [("busy", LoopOutcome.DONE)] * 2
 
 
 def race(server, place, address, number, racers):

@@ -7,9 +7,10 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["GONE", "LEASE", "alive", "free", "this_owner"]
+__all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "this_owner"]
 
 LEASE = 10.0  # seconds an owner may be silent
+SHORT = 6.0  # a lease of fewer seconds is written anew with every heartbeat, not with every sixth
 GONE = 0.0  # an `expires` that is always past
 _SEPARATOR = "|"
 

@@ -11,7 +11,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.memory import busy, conflict
-from glidepath.sessions.owner import GONE, LEASE, alive
+from glidepath.sessions.owner import GONE, LEASE, SHORT, alive
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
 __all__ = ["PostgresStore"]
@@ -201,7 +201,7 @@ class PostgresStore:
         """Look after leases."""
         keys, tokens = [lease.key for lease in leases], [lease.token for lease in leases]
         async with self._connection() as connection:
-            if renew:
+            if renew or self._lease < SHORT:
                 await connection.execute(
                     f"UPDATE glidepath_sessions s SET expires = {_NOW} + $3 "  # noqa: S608 - constants of ours
                     "FROM unnest($1::bigint[], $2::bigint[]) AS l(key, token) "

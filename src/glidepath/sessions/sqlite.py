@@ -15,7 +15,7 @@ from urllib.parse import quote
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.memory import busy, conflict
-from glidepath.sessions.owner import GONE, LEASE, free
+from glidepath.sessions.owner import GONE, LEASE, SHORT, free
 from glidepath.sessions.writer import Writer
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
@@ -274,6 +274,7 @@ class SqliteStore:
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""
+        renew = renew or self._lease < SHORT
 
         def work(connection: Any) -> list[Sign]:
             now, signs = self._clock(), []
