@@ -5,11 +5,13 @@ from collections import Counter
 
 import pytest
 
+from glidepath import deny, tool
 from glidepath.engines.dbos import Fleet, Quota
 from glidepath.engines.dbos.flight import Flight
 from glidepath.errors import StoreError
 from glidepath.ledger import Amount
 from glidepath.messages import StreamEnd, TextDelta
+from glidepath.sessions import PostgresStore
 
 from . import crew
 from .kit import fetch, fresh_database, until
@@ -203,6 +205,32 @@ def test_a_stop_that_is_asked_for_while_a_run_is_taken_up_is_heard(address):
         return outcome
 
     assert asyncio.run(go()) == "cancelled"
+
+
+def test_a_run_that_paused_and_was_gone_on_with_says_how_it_ended(address):
+    """A person goes on with it outside the fleet. Meanwhile, nobody says that it was never flown."""
+
+    async def go():
+        asked = tool(crew.send.fn, name="send", requires_approval=True)
+        one = await worker(address, lambda: crew.make(tools=[asked]))
+        await admit(one, "asks")
+        fleet = Fleet(address, ledger=one.ledger)
+        paused = await Flight(one, "asks", "small", "go").fly()
+        said = [(await fleet.result("asks")).outcome.value, await fleet.outcome("asks")]
+        gate = Gate()
+        person = crew.make(model=gate, tools=[asked], store=PostgresStore(address))
+        flying = asyncio.create_task(
+            person.resume("asks", decisions={"c0": deny("no")}, limits=crew.Limits(max_iterations=9))
+        )
+        await until(lambda: len(gate.calls) == 1)
+        said += [await fleet.result("asks"), await fleet.outcome("asks")]
+        gate.calls[0].set()
+        await flying
+        said += [(await fleet.result("asks")).outcome.value, await fleet.outcome("asks")]
+        await leave(one, fleet)
+        return paused, said
+
+    assert asyncio.run(go()) == ("paused", ["paused", "paused", None, "paused", "done", "done"])
 
 
 # --- what the dead hold ---------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ class Fleet:
                 wait = min(1.5 * wait, LONGEST_WAIT)
 
     async def result(self, session: str) -> RunResult | None:
-        """The whole result, with its messages, from the journal; None while the run has not ended.
+        """The whole result, with its messages, from the journal; None while the run has not ended, or goes on.
 
         Raises `ConfigurationError` for a run that could not be flown at all, with what was wrong.
         """
@@ -107,7 +107,9 @@ class Fleet:
         except StoreError as missing:
             if missing.kind != "missing":
                 raise
-            result = None
+            raise ConfigurationError(f"run {session!r} is {outcome}, and its journal was removed") from None
+        if result is None and outcome == "paused":
+            return None
         if result is None:
             raise ConfigurationError(f"run {session!r} was not flown: {error or outcome}")
         return result

@@ -260,10 +260,16 @@ class FleetLedger:
         )
 
     async def outcome(self, session: str) -> tuple[str | None, str | None]:
-        """How a run ended, and what was wrong with it; (None, None) while it has not."""
+        """How a run ended, and what was wrong with it; (None, None) while it has not.
+
+        One that paused for a person goes on outside the fleet: how it ended then is what its session says.
+        """
         async with self._connection() as connection:
             row = await connection.fetchrow(
-                "SELECT outcome, error FROM glidepath_fleet_runs WHERE session = $1", session
+                "SELECT CASE WHEN f.outcome = 'paused' THEN coalesce((SELECT convert_from(s.summary, 'UTF8')::json "
+                "->> 'outcome' FROM glidepath_sessions s WHERE s.id = f.session), f.outcome) ELSE f.outcome END "
+                "AS outcome, f.error FROM glidepath_fleet_runs f WHERE f.session = $1",
+                session,
             )
         if row is None:
             raise StoreError(f"no run {session!r:.80} was submitted to this fleet", kind="missing")
