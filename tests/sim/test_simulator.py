@@ -8,10 +8,19 @@ from decimal import Decimal
 
 import pytest
 
-from glidepath import Agent, ConfigurationError, GuardrailsConfig, Limits, Plugin, tool
+from glidepath import (
+    Agent,
+    ConfigurationError,
+    GuardrailsConfig,
+    Limits,
+    Plugin,
+    ResourceConstraint,
+    ResourceValidation,
+    tool,
+)
 from glidepath.sim import Report, crash, encode_report, fly, simulate
 from glidepath.sim.page import page
-from glidepath.spi import Gate, Replace
+from glidepath.spi import Block, Gate, Replace
 from glidepath.testing import ScriptedModel
 from glidepath.testing.specimens import ANSWER, SPECIMENS, Specimen
 from glidepath.testing.specimens.loops import ReadsForever, SameCall
@@ -151,6 +160,38 @@ def test_a_limit_that_is_far_too_high_is_not_called_missing():
     (finding,) = (finding for finding in report.findings if finding.code == "runaway_calls")
     assert "lower" in finding.advice
     assert "Nothing bounds" not in finding.advice
+
+
+def test_whoever_caps_the_output_as_advised_has_no_hole_for_it():
+    report = simulate(agent(max_output_tokens=1000, tool_timeout=30), real_time=False)
+    assert report.ok, report.findings
+    (finding,) = (finding for finding in report.findings if finding.code == "calls_cut")
+    assert "max_output_tokens_recovery" in finding.advice
+
+
+@pytest.mark.parametrize("answer", [Block("not here"), RuntimeError("broken")], ids=["blocks", "crashes"])
+def test_where_no_tool_may_run_nobody_is_said_to_have_gone_on_after_a_cancel(answer):
+    class Never(Plugin):
+        name = "never"
+
+        def before_tool_call(self, context):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    only = ["cancelled_in_tool", "task_cancelled", "killed_in_tool"]
+    assert codes(simulate(agent(plugins=[Never()]), only=only)) == set()
+
+
+def test_limits_that_were_dropped_on_purpose_are_not_a_defect():
+    class Loose(ResourceConstraint):
+        async def validate(self, context):
+            return ResourceValidation.ok()
+
+    config = agent(constraints=[Loose()], replace_defaults=True)
+    report = simulate(config, only=["reads_forever"])
+    assert "over_turns" in codes(report)
+    assert {"replace_defaults" in finding.advice for finding in report.findings if finding.severity == "hole"} == {True}
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from glidepath._wire import Value
+from glidepath._wire import Value, replace
 from glidepath.agent import LoopConfig
 from glidepath.sim.flight import Flight
 from glidepath.sim.world import CEILING
@@ -44,6 +44,10 @@ _ADVICE: Mapping[str, str] = {
         "The model had an answer and nobody got it. Leave landing at its default, allow one turn of grace, and keep "
         "limits.landing_tokens large enough for an answer."
     ),
+    "calls_cut": (
+        "Its calls were longer than one reply may be: they were cut, asked for again, and the run ended, as it should. "
+        "If your tools take arguments of that length, raise max_output_tokens or set max_output_tokens_recovery."
+    ),
     "unnoticed_loop": (
         "The model went in circles until a limit ended it. Turn the guards on: guardrails.max_repeated_tool_steps=3 "
         "and guardrails.max_error_streak=5."
@@ -62,7 +66,11 @@ _ADVICE: Mapping[str, str] = {
         "limits.max_cost: a limit looks the price up where the extra glidepath[prices] is installed."
     ),
 }
-_WARNINGS = frozenset({"gate_never_denied", "cost_unknown", "no_text"})
+_WARNINGS = frozenset({"calls_cut", "gate_never_denied", "cost_unknown", "no_text"})
+_DROPPED = (
+    "replace_defaults=True has dropped the constraints that hold the limits, so that their numbers bound nothing. "
+    "Leave it out: your own constraints are asked beside the built-in ones, and only between calls."
+)
 
 
 class Finding(Value, frozen=True, kw_only=True):
@@ -82,7 +90,10 @@ def find(config: LoopConfig, flights: Sequence[Flight]) -> tuple[Finding, ...]:
     found = [_refused(text, flights) for text in sorted(refusals)]
     flown = [flight for flight in flights if not flight.refused]
     codes = sorted({code for flight in flown for code in flight.problems})
-    found += [_finding(code, [flight for flight in flown if code in flight.problems]) for code in codes]
+    for code in codes:
+        finding = _finding(code, [flight for flight in flown if code in flight.problems])
+        dropped = config.replace_defaults and code.startswith(("over_", "runaway_"))
+        found.append(replace(finding, advice=_DROPPED) if dropped else finding)
     found += _idle_gates(config, flown)
     if flown and all(flight.cost is None for flight in flown) and config.limits.max_cost is None:
         found.append(_finding("cost_unknown", ()))

@@ -118,9 +118,11 @@ def fly(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
 def _fly_twice(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
     trail = Trail()
     try:
-        world, _, seconds, twice = fly_twice(config, kind, seed, trail)
+        world, result, seconds, twice = fly_twice(config, kind, seed, trail)
     except ConfigurationError as error:
         return _refused(config, kind, seed, error)
+    if trail.result is None:  # no tool was begun, so nobody killed it: the run had ended before
+        trail.result, trail.ended = result, 1
     flight = _judged(config, world, trail, seconds, raised="", left=[], seed=seed)
     problems = (*flight.problems, "repeated_effect") if twice else flight.problems
     return replace(flight, problems=problems, contained=flight.contained and not twice, journal="")
@@ -267,8 +269,10 @@ def _told_wrong(world: World, trail: Trail, result: RunResult) -> list[str]:
         problems.append("silent_success")
     cut_short = bool(world.runaway)  # the simulator ended it, before it could land
     if specimen.answers and not answered and not cut_short and result.outcome is not LoopOutcome.PAUSED:
-        problems.append("answer_lost")
-    if specimen.ends_from_outside and (result.outcome is not LoopOutcome.CANCELLED or world.asked_after_cancel):
+        cut = result.cause is not None and result.cause.source == "truncation"
+        problems.append("calls_cut" if cut else "answer_lost")
+    stopped = specimen.ends_from_outside and world.stopped  # where no tool may run, nobody stops one in the middle
+    if stopped and (result.outcome is not LoopOutcome.CANCELLED or world.asked_after_cancel):
         problems.append("went_on_after_cancel")
     if specimen.loops and not trail.noticed and result.iterations > REPEATS:
         problems.append("unnoticed_loop")

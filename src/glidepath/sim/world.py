@@ -61,7 +61,7 @@ class World:
         self.task: asyncio.Task[Any] | None = None
         self.calls = self.sent = self.written = self.largest = self.longest_reply = 0
         self.tools_started = self.tools_running = 0
-        self.asked_after_cancel = False
+        self.stopped = self.asked_after_cancel = False
         self.runaway = ""
         self.agent: Agent | None = None
         self._config = config
@@ -112,11 +112,13 @@ class World:
 
     def cancel(self) -> None:
         """Cancel the run by its token."""
+        self.stopped = True
         self.token.cancel("cancelled by the simulator")
 
     def cancel_task(self) -> None:
         """Cancel the task the run lives in."""
         if self.task is not None:
+            self.stopped = True
             self.task.cancel()
 
     def wind_down(self) -> None:
