@@ -341,7 +341,10 @@ def _wind_down(run: Run) -> None:
     if run.final_turn is not None:
         raise Touchdown(run.final_turn)
     plan = run.plan
-    soft = _soft_limit(run)
+    try:
+        soft = _soft_limit(run)
+    except KeyboardInterrupt:  # in the function that gives the grace
+        raise run.interrupted_by_hand() from None
     if soft is not None:
         verdict, single = soft
         if plan.landing == "force":
@@ -386,6 +389,8 @@ def _soft(state: AgentState, source: str, reason: str, **metrics: Any) -> Verdic
 
 def _words(run: Run) -> str:
     text, error = run.plan.notice()
+    if isinstance(error, KeyboardInterrupt):
+        raise run.interrupted_by_hand()
     if error is not None:
         run.emit(HookFailed, "graceful_turn_limit", "message_provider", told(error), "default text")
     return text

@@ -102,6 +102,7 @@ class LoopConfig(Value, frozen=True, kw_only=True):
 
 
 FIELDS: tuple[str, ...] = LoopConfig.__struct_fields__
+_TEXTS = ("system_prompt", "agent_name", "conversation_id", "model_id", "reasoning")
 _FLAGS = (
     "replace_defaults",
     "unbounded",
@@ -126,6 +127,9 @@ def make_config(**fields: Any) -> LoopConfig:
             fields[name] = with_installed(name, fields[name])
     if "tools" in fields:
         fields["tools"] = tuple(_as_tool(item) for item in fields["tools"])
+    for name in _TEXTS:
+        if isinstance(fields.get(name), str):
+            fields[name] = str.__str__(fields[name])  # of a subclass, the text
     fields["model"] = _as_model(fields["model"])
     if "fallback_models" in fields:
         fields["fallback_models"] = tuple(_as_model(item) for item in fields["fallback_models"])

@@ -23,7 +23,7 @@ def as_messages(prompt: Any) -> tuple[Message, ...]:
         if not prompt.strip():
             raise ConfigurationError("prompt is empty: say what the agent should do")
         check_sendable("prompt", prompt)
-        return (UserMessage(prompt),)
+        return (UserMessage(str.__str__(prompt)),)  # of a subclass, the text: nothing else can be written
     if getattr(prompt, "role", None) in _ROLES:
         prompt = (prompt,)
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes) or not prompt:

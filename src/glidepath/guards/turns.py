@@ -18,6 +18,8 @@ LANDING_NOTICE = (
     "what was done, what is still open, and what was found so far."
 )
 
+LONGEST_NOTICE = 20_000  # characters: a notice must fit where little is left
+
 
 class GracefulTurnLimit:
     """Tells when a run with a turn limit should be told to wrap up: `grace` turns before the limit.
@@ -47,7 +49,7 @@ class GracefulTurnLimit:
         self._message_provider = message_provider
         self._grace_provider = grace_provider
         self._soft = max_iterations - self._grace if max_iterations > 1 and self.enabled else max_iterations
-        self.grace_error: Exception | None = None
+        self.grace_error: BaseException | None = None
 
     def _in_range(self, grace: int) -> int:
         return max(1, min(grace, self.max_iterations - 1))
@@ -61,7 +63,9 @@ class GracefulTurnLimit:
             grace: Any = self._grace_provider()
             if isinstance(grace, bool) or not isinstance(grace, int):
                 raise TypeError(f"grace_provider returned {grace!r:.80}, not a whole number")
-        except Exception as error:  # the application's own estimate failed: ours is good enough
+        except BaseException as error:  # the application's own estimate failed: ours is good enough
+            if isinstance(error, KeyboardInterrupt):
+                raise
             self.grace_error = error
             return self._soft
         return self.max_iterations - self._in_range(grace) if self.max_iterations > 1 else self.max_iterations
@@ -76,9 +80,11 @@ class GracefulTurnLimit:
             return DEFAULT_NOTICE, None
         try:
             text = self._message_provider()
-            if not isinstance(text, str) or not text.strip():
+            if not isinstance(text, str) or not text.strip() or "\0" in text:
                 raise TypeError(f"message_provider returned {text!r:.80}, not a text")
             text.encode()  # half of a surrogate pair can be neither stored nor sent
-        except Exception as error:
+            if len(text) > LONGEST_NOTICE:
+                raise ValueError(f"message_provider returned {len(text)} characters, which is no notice")
+        except BaseException as error:  # SystemExit, too: it must not end the process
             return DEFAULT_NOTICE, error
-        return text, None
+        return str.__str__(text), None

@@ -55,4 +55,4 @@ def _text(field: str, text: Any) -> str:
         raise ConfigurationError(f"{field} has a lone surrogate at position {error.start}; remove it") from None
     if "\0" in text:
         raise ConfigurationError(f"{field} contains a NUL character; remove it")
-    return text
+    return str.__str__(text)

@@ -260,7 +260,7 @@ HOOKS: tuple[str, ...] = (
 def as_message(item: Any) -> Message:
     """One thing that a steering or follow-up hook gave, as a message; a str becomes a user message."""
     if isinstance(item, str):
-        return UserMessage(item)
+        return UserMessage(str.__str__(item))
     if isinstance(item, UserMessage | CustomMessage):
         return item
     raise TypeError(f"expected a str or a user message, got {type(item).__name__}")

@@ -11,6 +11,8 @@ _CHUNK = 1 << 16
 
 def clean(text: str) -> str:
     """The text without lone surrogates, which no JSON writer accepts; the same object when it has none."""
+    if text.__class__ is not str:
+        text = str.__str__(text)  # of a subclass, the text
     if text.isascii():  # a flag on the string: costs nothing, however long
         return text
     try:
