@@ -10,7 +10,7 @@ from glidepath.conformance.coordinator_steps import DIAMOND, CoordinatorContract
 from glidepath.conformance.stage import Stage, artifact, begun
 from glidepath.errors import ConfigurationError, RejectedError
 from glidepath.run import approve
-from glidepath.teams.events import StepCompleted, TeamCancelled, TeamEvent, TeamStarted
+from glidepath.teams.events import StepAssigned, StepCompleted, TeamCancelled, TeamEvent, TeamStarted
 from glidepath.teams.journal import Past
 from glidepath.teams.values import (
     RiskProfile,
@@ -19,6 +19,7 @@ from glidepath.teams.values import (
     TeamResourceConstraint,
     TeamResult,
     TeamStatus,
+    TeamStep,
 )
 from glidepath.testing import call, fail, hang, no_leftovers, say
 from glidepath.tools import tool
@@ -204,7 +205,7 @@ class EndingClauses(CoordinatorContract):
         self.run(clause())
 
     def test_coord_30_a_paused_team_goes_on(self) -> None:
-        """COORD-30: resumed with decisions, only what was not finished is done, and the team delivers."""
+        """COORD-30: resumed with decisions, only what was not finished is done, by whoever had begun it."""
 
         async def clause() -> None:
             stage = _waiting_stage()
@@ -219,7 +220,19 @@ class EndingClauses(CoordinatorContract):
             numbers = [event.sequence for event in stage.published]
             assert numbers == list(range(paused.sequence + 1, paused.sequence + 1 + len(numbers)))
 
+        async def whoever_had_begun() -> None:
+            stage = _waiting_stage_for_anybody()
+            paused = await self._fly(stage)
+            decided = {pending.call.id: approve() for pending in paused.outcome("send").pending}
+            [asker] = [event.member for event in stage.of(StepAssigned) if event.step_id == "send"]
+            before = {name: model.calls for name, model in stage.models.items()}
+            result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
+            assert result.status is TeamStatus.COMPLETED, result.reason
+            busy = [name for name, model in stage.models.items() if model.calls > before[name]]
+            assert busy == [asker], f"the run of {asker} waits, and {busy} went on with it"
+
         self.run(clause())
+        self.run(whoever_had_begun())
 
     def test_coord_31_finished_steps_are_not_run_again(self) -> None:
         """COORD-31: an execution that goes on after a crash takes over the plan and every step that had finished."""
@@ -312,6 +325,23 @@ class _Spender:
         said = len(request.system_prompt) + sum(len(message.text) for message in request.messages) + len(text)
         self.tokens += said // 4
         return say(text)
+
+
+def _waiting_stage_for_anybody() -> Stage:
+    """Two steps that either member can do; whoever has the second wants to send something."""
+
+    @tool(requires_approval=True)
+    async def send() -> str:
+        """Send it."""
+        return "ok"
+
+    def works(request: Any) -> Any:
+        if request.messages[-1].role == "tool_result":
+            return say("sent")
+        return call("send") if "Send it off." in request.messages[0].text else say("written")
+
+    steps = (TeamStep(id="write", description="Write it."), TeamStep(id="send", description="Send it off."))
+    return Stage({"a": (), "b": ()}, {"a": works, "b": works}, steps=steps, tools=[send])
 
 
 def _waiting_stage() -> Stage:

@@ -397,6 +397,20 @@ class AsksAnew(Trial):
         return await ask(agent, prompt, **{**more, "paused": None})
 
 
+@breaks("COORD-30")
+class HandsOnWhatWaits(Trial):
+    """Lets another member go on with a run that waited."""
+
+    def request(self, request, team):
+        self.agents = [member.agent for member in team.members]
+        return request
+
+    async def ask(self, ask, agent, prompt, **more):
+        if more.get("paused") is not None:
+            agent = next(other for other in self.agents if other is not agent)
+        return await ask(agent, prompt, **more)
+
+
 @breaks("COORD-31")
 class StartsOver(Trial):
     """Runs finished steps again."""
