@@ -277,7 +277,12 @@ async def _give_way(run: Run, verdict: Verdict) -> Verdict:
 
 
 def _may_call(run: Run) -> bool:
-    """Whether the landing call is paid for: on a budget above, from the first turn on; resumed, if enough is left."""
+    """Whether there is time for the landing call, and it is paid for.
+
+    On a budget above it is from the first turn on; resumed, if enough is left.
+    """
+    if run.time() >= run.watch.deadline_at:
+        return False
     paid = run.resumed is None or run.resumed.landing_paid
     return paid and (run.meter.parent is None or (run.iterations > 0 and run.boarded))
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath import AgentState, Limits, LoopOutcome, tool
+from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
 from glidepath.errors import TransientError
 from glidepath.events import NoticeSent
 from glidepath.guards import DEFAULT_NOTICE
@@ -185,3 +185,12 @@ async def test_however_short_the_timeout_the_run_ends_in_time_with_its_transcrip
     result, _ = await fly(model, Limits(timeout=seconds), tools=[slow])
     assert result.elapsed <= seconds + 0.1
     assert result.state in (TIMED, AgentState.COMPLETED)
+
+
+@pytest.mark.parametrize("seconds", [1e-300, 1e-9, 1e-7])
+def test_g7_no_call_begins_after_the_deadline_not_even_the_landing(seconds):
+    for _ in range(20):  # in real time, which goes on by itself
+        model = ScriptedModel().forever("too late")
+        result = asyncio.run(Agent(model=model, limits=Limits(timeout=seconds)).run("go"))
+        assert (result.state, result.outcome) == (TIMED, CUT)
+        assert (result.landing_calls, result.usage.total, model.requests) == (0, 0, [])
