@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import threading
-from contextlib import suppress
 
 import pytest
 
@@ -593,23 +592,3 @@ def test_g1_a_team_stopped_at_any_await_lands_and_lets_go(coordinator, stored, h
 
     for turns in range(25):
         VirtualClock().run(stopped_after(turns))
-
-
-@both
-@virtual
-async def test_g17_what_a_member_had_to_abandon_is_said(coordinator):
-    @tool(timeout=5)
-    async def stubborn() -> str:
-        """Ignore whoever wants it to stop."""
-        until = asyncio.get_running_loop().time() + 60
-        while asyncio.get_running_loop().time() < until:
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(60)
-        return "late"
-
-    result = await team(agent(call("stubborn"), say("ok"), tools=[stubborn])).run(
-        request(step("a")), coordinator=coordinator()
-    )
-    assert result.status is TeamStatus.COMPLETED
-    assert "step a: it did not stop, and may still be at work: stubborn" in result.warnings
-    await asyncio.sleep(120)

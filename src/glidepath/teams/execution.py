@@ -326,9 +326,11 @@ class Execution:
                 self._close(outcome)
         except asyncio.CancelledError:
             self._close(seat.outcome(StepState.CANCELLED, "did not stop in time"))
-        except Exception as defect:
+        except BaseException as defect:
             if not board.states[seat.step.id].terminal:
                 self._close(seat.outcome(StepState.FAILED, f"internal: {told(defect)}"))
+            if isinstance(defect, KeyboardInterrupt):
+                raise
         finally:
             if self._mailboxes is not None:
                 self._mailboxes.close()

@@ -236,7 +236,9 @@ class Team:
                 result = await _decided(keeper if known else agent, paused, bond, token)
             if result is None:
                 result = await keeper.run(prompt, session=home, parent=bond.budget, cancel=token)
-        except Exception as error:
+        except BaseException as error:
+            if _from_outside(error):
+                raise
             result = _crashed(error)
         usage, cost = newly_spent(result, paused)
         bond.usage, bond.cost = bond.usage + usage, add_cost(bond.cost, cost)
@@ -434,7 +436,14 @@ async def _knows(store: SessionStore, session: str) -> bool:
     return any(entry.session_id == session for entry in await store.entries(session))
 
 
-def _crashed(error: Exception) -> RunResult:
+def _from_outside(error: BaseException) -> bool:
+    """Whether it is not the member's: somebody at the keyboard, or whoever cancels this task."""
+    task = asyncio.current_task()
+    cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return cancelled or isinstance(error, KeyboardInterrupt)
+
+
+def _crashed(error: BaseException) -> RunResult:
     reason = clean(told(error))
     return RunResult(
         run_id="",
