@@ -204,6 +204,32 @@ def test_a_load_that_goes_wrong_is_a_typed_end_and_no_exception(what):
     assert (result.state, result.outcome, result.cause.source) == (AgentState.ERROR, LoopOutcome.FAILED, "store")
 
 
+@pytest.mark.parametrize("rounds", range(6))
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_session_is_not_left_taken_by_a_run_that_was_cancelled_while_it_was_claimed(rounds, slow):
+    class Slow(MemoryStore):
+        async def claim(self, *args, **keywords):
+            lease = await super().claim(*args, **keywords)
+            if slow:
+                await asyncio.sleep(0)
+            return lease
+
+    store = Slow()
+
+    async def flight():
+        agent, _ = make(store, [])
+        task = asyncio.get_running_loop().create_task(agent.run("go", session="s"))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return store._shelves["s"].entry.owner if "s" in store._shelves else None
+
+    owner = VirtualClock().run(flight())
+    assert owner is None or (slow and rounds)  # one that stops in the middle keeps what it has taken
+
+
 class Failing(SqliteStore):
     """Its n-th write fails, on whatever thread it is done."""
 

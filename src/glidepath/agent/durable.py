@@ -119,7 +119,7 @@ async def claimed(
 
 async def _claim(config: LoopConfig, opening: Opening, store: Any, parent: dict[str, str] | None) -> None:
     home = opening.home
-    lease = _lease(await heard(store.claim(home.id, this_owner())))
+    lease = _lease(await heard(store.claim(home.id, this_owner()), undo=store.release))
     scribe = Scribe(store, lease, durability=config.durability, parent=parent)
     try:
         if lease.head:
@@ -217,7 +217,7 @@ async def _reopen(
     config: LoopConfig, opening: Opening, store: Any, decisions: Any, tools: Mapping[str, Any], run_id: str | None
 ) -> None:
     session_id = opening.home.id
-    lease = _lease(await heard(store.claim(session_id, this_owner(), create=False)))
+    lease = _lease(await heard(store.claim(session_id, this_owner(), create=False), undo=store.release))
     scribe = Scribe(store, lease, durability=config.durability)
     try:
         folded = await _folded(store, session_id)

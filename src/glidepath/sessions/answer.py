@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.run import mortal
 
-__all__ = ["SILENCE", "as_store_error", "heard"]
+__all__ = ["FAREWELL", "SILENCE", "as_store_error", "heard"]
 
 T = TypeVar("T")
 SILENCE = 30.0  # seconds a store may take for one answer: longer than a PostgresStore waits for a statement
+FAREWELL = 10.0  # seconds to give a lease back in: it runs out by then
 LAST_WORDS = 1.5  # seconds it has to stop, when nobody waits for it any more; what ignores that is closed by then
 
 
@@ -25,10 +27,13 @@ def as_store_error(error: BaseException) -> StoreError:
     return broken
 
 
-async def heard(later: Awaitable[T], seconds: float = SILENCE) -> T:
+async def heard(
+    later: Awaitable[T], seconds: float = SILENCE, *, undo: Callable[[T], Awaitable[Any]] | None = None
+) -> T:
     """What a store answers; raises `StoreError` for whatever it raises, and when it is silent for so long.
 
-    What is still at work then is asked to stop, and closed if it does not: nothing of it is left.
+    What is still at work then is asked to stop, and closed if it does not: nothing of it is left. `undo` takes back
+    what was done all the same, when nobody waits for the answer any more.
     """
     over = False
     work = asyncio.get_running_loop().create_task(_contained(later, lambda: over), name="glidepath-store")
@@ -39,6 +44,7 @@ async def heard(later: Awaitable[T], seconds: float = SILENCE) -> T:
         over = True
         work.cancel()
         await asyncio.wait([work], timeout=LAST_WORDS)
+        await _take_back(work, later, undo)
         raise
     answer, error = work.result()
     if error is None:
@@ -46,6 +52,16 @@ async def heard(later: Awaitable[T], seconds: float = SILENCE) -> T:
     if isinstance(error, ConfigurationError):
         raise error
     raise as_store_error(error)
+
+
+async def _take_back(work: asyncio.Task[Any], later: Any, undo: Any) -> None:
+    if work.cancelled():  # before it began
+        close = getattr(later, "close", None)
+        if close is not None:
+            close()
+    elif undo is not None and work.done() and work.result()[1] is None:
+        with suppress(Exception):
+            await heard(undo(work.result()[0]), FAREWELL)
 
 
 async def _contained(later: Any, over: Any) -> tuple[Any, BaseException | None]:

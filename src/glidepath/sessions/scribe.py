@@ -18,7 +18,7 @@ from glidepath.events import SessionSaved
 from glidepath.messages import Message, ToolResultMessage, UnknownMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Signal, Touchdown, Verdict
-from glidepath.sessions.answer import as_store_error, heard
+from glidepath.sessions.answer import FAREWELL, as_store_error, heard
 from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved
@@ -31,7 +31,6 @@ __all__ = ["BEAT", "Scribe"]
 
 BEAT = 0.5  # seconds between two looks at the stop flag
 RENEW = 6  # beats between two renewals of the lease
-FAREWELL = 10.0  # seconds to give the lease back in: it runs out by then
 ON_DISK = ("sync", "full")  # what is given to the store is written by then
 Items = list[tuple[str, Any]]
 
