@@ -32,6 +32,16 @@ def main(argv: Sequence[str] | None = None, world: World | None = None) -> int:
         here.close_quietly()
         here.complain(str(error))
         return 1
+    except OSError as error:
+        here.close_quietly()
+        where = f" ({error.filename})" if error.filename else ""
+        here.complain(f"{_what(error)}: {error.strerror or error}{where}")
+        return 1
+
+
+def _what(error: OSError) -> str:
+    """A full disk or a dead terminal concerns the output: only that is written without asking."""
+    return "a file cannot be used" if error.filename else "the output cannot be written"
 
 
 def _dispatch(argv: Sequence[str], world: World) -> int:

@@ -172,6 +172,8 @@ def make_store(name: str, world: World) -> Any:
         return SqliteStore()
     if name.startswith(("postgresql://", "postgres://")):
         return PostgresStore(name)
+    if "://" in name:
+        raise ConfigurationError("store: expected the path of a file, or an address such as postgresql://host/db")
     return SqliteStore(world.folder / Path(name).expanduser())
 
 

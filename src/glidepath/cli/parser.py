@@ -29,6 +29,14 @@ def parse(argv: Sequence[str], world: World) -> tuple[argparse.Namespace, Execut
     """The options and the function that executes them; raises SystemExit for --help, --version and usage errors."""
     command = next((word for word in argv if not word.startswith("-")), None)
     parser = make_parser([command] if command in COMMANDS else [])
+    if command == "help":
+        parser.parse_args(["--help"])
+    if command is not None and command not in COMMANDS and argv[0] == command:
+        from difflib import get_close_matches
+
+        close = get_close_matches(command, COMMANDS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ": there are " + ", ".join(COMMANDS)
+        parser.exit(2, f"{parser.prog}: error: there is no command {command}{hint}\n`glidepath --help` lists them.\n")
     if not argv:
         parser.print_help(world.stderr)
         raise SystemExit(2)

@@ -87,7 +87,12 @@ class PostgresStore:
 
     async def _connect(self) -> Any:
         asyncpg = _driver()
-        connection = await asyncpg.connect(self._dsn, timeout=self._timeout, command_timeout=self._timeout)
+        try:
+            connection = await asyncpg.connect(self._dsn, timeout=self._timeout, command_timeout=self._timeout)
+        except ValueError:  # what it says may hold the password
+            raise StoreError(
+                "the address of the session store cannot be read: it must be such as postgresql://user@host:5432/db"
+            ) from None
         try:
             await self._prepare(connection)
         except BaseException:

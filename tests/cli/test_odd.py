@@ -1,0 +1,79 @@
+"""Odd words and odd places: what a command says when an address, a name or the output is none."""
+
+import asyncio
+import io
+import subprocess
+import sys
+
+import pytest
+
+from glidepath.cli import main
+from glidepath.cli.world import World
+from glidepath.sessions import SqliteStore
+
+from .shell_user import environment, glidepath
+
+
+@pytest.mark.parametrize("address", ["postgresql://u:hunter22@h:port/db", "postgresql://u:hunter22@[::1/db"])
+@pytest.mark.parametrize("argv", [("runs", "list"), ("run", "hi", "--model", "openai-compatible:m@http://h/v1")])
+def test_an_address_of_a_store_that_cannot_be_read_is_refused_and_not_shown(tmp_path, argv, address):
+    ran = glidepath(*argv, "--store", address, folder=tmp_path)
+    assert ran.code in (1, 2), ran
+    assert "address of the session store" in ran.err
+    assert "hunter22" not in ran.out + ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("address", ["mysql://u:hunter22@h/db", "sqlite:///runs.db"])
+def test_a_store_of_a_kind_that_there_is_not_is_no_file(tmp_path, address):
+    ran = glidepath("run", "hi", "--model", "openai-compatible:m@http://h/v1", "--store", address, folder=tmp_path)
+    assert ran.code == 2, ran
+    assert "postgresql://" in ran.err
+    assert "hunter22" not in ran.out + ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+class Full:
+    """A standard output on a full disk, without a buffer."""
+
+    def write(self, _text):
+        raise OSError(28, "No space left on device")
+
+    def flush(self):
+        raise OSError(28, "No space left on device")
+
+    def isatty(self):
+        return False
+
+
+def test_a_full_disk_is_said_in_words_whoever_writes(tmp_path):
+    async def begin():
+        store = SqliteStore(tmp_path / "runs.db")
+        await store.claim("session_1", "me")
+        await store.close()
+
+    asyncio.run(begin())
+    err = io.StringIO()
+    argv = ["runs", "list", "--store", "runs.db"]
+    world = World(arguments=argv, environ={}, stdin=io.StringIO(), stdout=Full(), stderr=err, folder=tmp_path)
+    assert main(argv, world) == 1
+    assert err.getvalue() == "glidepath: error: the output cannot be written: No space left on device\n"
+
+
+def test_a_command_that_is_nearly_right_is_said(tmp_path):
+    ran = glidepath("rnu", "hi", folder=tmp_path)
+    assert ran.code == 2
+    assert "there is no command rnu; did you mean run?" in ran.err
+
+
+def test_help_is_a_word_that_helps(tmp_path):
+    ran = glidepath("help", folder=tmp_path)
+    assert ran.code == 0
+    assert "give an agent one task" in ran.out
+
+
+@pytest.mark.process
+def test_the_package_is_the_command(tmp_path):
+    argv = [sys.executable, "-m", "glidepath", "--version"]
+    ran = subprocess.run(argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout.split()[0]) == (0, "glidepath")
