@@ -17,11 +17,12 @@ from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
 from glidepath.ask.usage import held_to_our_count, settled
 from glidepath.ask.view import recovered, transformed
-from glidepath.errors import ContextOverflowError, ModelError, TransientError, told
+from glidepath.errors import ContextOverflowError, ModelError, TransientError, shown, told
 from glidepath.events import (
     AttemptDiscarded,
     BudgetReserved,
     BudgetSettled,
+    HookFailed,
     OutputTokensEscalated,
     RetryScheduled,
     StreamChunk,
@@ -362,9 +363,9 @@ class _Call(Record, eq=False, gc=False):
         run, ladder = self.run, self.run.plan.escalation
         if attempt.cut or ladder is None or self.cap is None or self.landing:
             return False
-        if attempt.stop_reason() is not StopReason.MAX_TOKENS or self.escalations >= ladder.max_attempts:
+        if attempt.stop_reason() is not StopReason.MAX_TOKENS:
             return False
-        larger = ladder.next_cap(self.cap, self.escalations)
+        larger = self._larger(ladder, self.cap)
         if larger is None:
             return False
         self.escalations += 1
@@ -373,6 +374,20 @@ class _Call(Record, eq=False, gc=False):
         run.emit(OutputTokensEscalated, self.escalations, self.cap, larger)
         self.cap = larger
         return True
+
+    def _larger(self, ladder: Any, cap: int) -> int | None:
+        """The next cap of a ladder; None when it has none, or fails: the truncated reply is accepted then."""
+        try:
+            if self.escalations >= ladder.max_attempts:
+                return None
+            larger = ladder.next_cap(cap, self.escalations)
+            if larger is not None and type(larger) is not int:
+                raise TypeError(f"next_cap returned {shown(larger, 80)}, not a whole number")
+        except (Exception, SystemExit) as error:
+            name = type(ladder).__name__
+            self.run.emit(HookFailed, name, "max_output_tokens_recovery", told(error), "no larger cap")
+            return None
+        return larger if larger is not None and larger > cap else None
 
     async def shrink(self) -> None:
         """The provider's window overflowed: a smaller view, once per call; else the error stands."""
