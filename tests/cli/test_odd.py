@@ -24,6 +24,29 @@ def test_an_address_of_a_store_that_cannot_be_read_is_refused_and_not_shown(tmp_
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize("host", ["h:port", "[::1", "h:99999", "a:1,b:x"])
+def test_an_address_of_a_fleet_that_cannot_be_read_is_refused_and_not_shown(tmp_path, host):
+    ran = glidepath("submit", "agent", "hi", "--store", f"postgresql://u:hunter22@{host}/db", folder=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "address of the fleet's database" in ran.err
+    assert "hunter22" not in ran.err
+
+
+class Glass(io.StringIO):
+    """A standard output that somebody looks at."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("out", "steered"), [(Glass(), False), (io.StringIO(), True)])
+def test_a_reply_steers_no_terminal_however_plain_it_is(tmp_path, out, steered):
+    argv = ["run", "hi", "--model", "python:flights:steers", "--store", "none"]
+    world = World(environ={"TERM": "dumb"}, stdin=io.StringIO(), stdout=out, stderr=io.StringIO(), folder=tmp_path)
+    assert main(argv, world) == 0
+    assert ("\x1b" in out.getvalue()) is steered
+
+
 @pytest.mark.parametrize("address", ["mysql://u:hunter22@h/db", "sqlite:///runs.db"])
 def test_a_store_of_a_kind_that_there_is_not_is_no_file(tmp_path, address):
     ran = glidepath("run", "hi", "--model", "openai-compatible:m@http://h/v1", "--store", address, folder=tmp_path)

@@ -25,7 +25,23 @@ def fleet_address(options: argparse.Namespace, world: World) -> str:
     address = options.store or world.environ.get("GLIDEPATH_STORE")
     if not address:
         raise ConfigurationError("a fleet needs a database: pass --store postgresql://..., or set GLIDEPATH_STORE")
+    if not _readable(address):
+        raise ConfigurationError(
+            "the address of the fleet's database cannot be read: it must be such as postgresql://user@host:5432/db"
+        )
     return str(address)
+
+
+def _readable(address: str) -> bool:
+    """Whether the ports of an address are numbers; what the driver says about it may hold the password."""
+    from urllib.parse import urlsplit
+
+    try:
+        hosts = urlsplit(address).netloc.rpartition("@")[2].split(",")
+        ports = [int(port) for host in hosts if (port := host.rpartition("]")[2].partition(":")[2])]
+    except ValueError:
+        return False
+    return all(0 < port < 65536 for port in ports)  # noqa: PLR2004 - the ports there are
 
 
 def seconds(text: str) -> float:

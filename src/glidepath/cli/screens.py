@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from glidepath import _wire
-from glidepath.cli.status import clip
+from glidepath.cli.status import clip, printable
 from glidepath.cli.world import World
 from glidepath.events import Event
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
@@ -52,7 +52,9 @@ class PlainScreen:
     def finish(self, result: RunResult) -> None:
         """Print the answer, then say how it ended if that is not plain."""
         if result.text:
-            self._world.write(result.text.rstrip("\n") + "\n")
+            # In a pipe every byte is the model's; a terminal could be steered by them.
+            shown = printable(result.text) if self._world.is_terminal(self._world.stdout) else result.text
+            self._world.write(shown.rstrip("\n") + "\n")
         words = ending(result)
         if words:
             self._world.note(f"[{words}]")
