@@ -53,7 +53,7 @@ class Crew:
             self.options += ["--agent", agent]
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
         self.environment |= {
-            "PYTHONPATH": str(HERE),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH")))),
             "CREW_EFFECTS": str(self.effects_file),
             "CREW_PAUSE": str(pause),
             "GLIDEPATH_STORE": address,

@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -106,3 +108,30 @@ def test_a_worker_without_a_database_ends_with_an_error(crew):
     assert done.returncode == 1
     assert "cannot be reached" in done.stderr
     assert "hunter2" not in done.stderr
+
+
+STUCK = """
+import asyncio, io, os, signal
+from glidepath.cli.commands import worker
+from glidepath.cli.world import World
+
+class Stuck:
+    id, agents, cut_off = "here|1", {}, False
+
+    async def started(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def serve(self):
+        await asyncio.sleep(60)
+
+    def stop(self, *, now):
+        pass
+
+worker.LAST = 0.2
+here = World(environ={}, stdin=io.StringIO(), stdout=io.StringIO(), stderr=io.StringIO())
+asyncio.run(worker._serve(Stuck(), here, 0.1))
+"""
+
+
+def test_a_worker_that_cannot_hand_over_ends_nevertheless():
+    assert subprocess.run([sys.executable, "-c", STUCK], timeout=30, check=False).returncode == 143

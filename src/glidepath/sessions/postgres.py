@@ -197,10 +197,13 @@ class PostgresStore:
         line.leases -= 1
         if not line.leases:
             self._lines.pop((os.getpid(), id(asyncio.get_running_loop())), None)
-            try:
-                await asyncio.wait_for(line.pool.close(), self._timeout)
-            except (TimeoutError, OSError):
-                line.pool.terminate()
+            await self._shut(line)
+
+    async def _shut(self, line: _Line) -> None:
+        try:
+            await asyncio.wait_for(line.pool.close(), self._timeout)
+        except (TimeoutError, OSError):
+            line.pool.terminate()
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""
@@ -354,7 +357,7 @@ class PostgresStore:
         """Close the connections of this loop."""
         line = self._lines.pop((os.getpid(), id(asyncio.get_running_loop())), None)
         if line is not None:
-            await line.pool.close()
+            await self._shut(line)
 
     def __repr__(self) -> str:
         return "<PostgresStore>"

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "execute"]
 
+LAST = 30.0  # seconds to hand over; after that whatever is still silent, such as a database, is not waited for
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath worker` takes."""
@@ -63,22 +65,28 @@ def execute(options: argparse.Namespace, world: World) -> int:
         drain=options.drain,
     )
     try:
-        return asyncio.run(_serve(worker, world))
+        return asyncio.run(_serve(worker, world, options.drain))
     except StoreError as error:
         world.complain(str(error))
         return 1
 
 
-async def _serve(worker: Any, world: World) -> int:
+async def _serve(worker: Any, world: World, drain: float) -> int:
     import asyncio
     import os
     import signal
+    import threading
 
     loop = asyncio.get_running_loop()
     caught: list[int] = []
+    last: list[threading.Timer] = []
 
     def stop(number: int) -> None:
         caught.append(number)
+        timer = threading.Timer(LAST if len(caught) > 1 else drain + LAST, os._exit, [128 + caught[0]])
+        timer.daemon = True
+        timer.start()
+        last.append(timer)
         worker.stop(now=len(caught) > 1)
         if len(caught) == 1:
             world.note("no more runs are taken; those in flight may end. Again to hand them over now")
@@ -90,6 +98,8 @@ async def _serve(worker: Any, world: World) -> int:
         await worker.serve()
     finally:
         started.cancel()
+        for timer in last:
+            timer.cancel()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
     code = 128 + caught[0] if caught else 0

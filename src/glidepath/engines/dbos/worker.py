@@ -30,6 +30,7 @@ __all__ = ["Worker"]
 _log = logging.getLogger("glidepath")
 BEATS = 4  # heartbeats in a lease
 JOIN = 2.0  # seconds to wait for a look into the queues that has begun
+DESTROY = 5.0  # seconds for DBOS to end when its database is away
 LAUNCH = 30.0  # seconds for DBOS to make its tables and start, in which nothing is heard of a worker
 
 
@@ -93,8 +94,7 @@ class Worker:
                 while not self._stop.is_set():
                     await self._live(dbos)
             finally:
-                await self.ledger.close()
-                await self.store.close()
+                await asyncio.gather(self.ledger.close(), self.store.close())
 
     def stop(self, *, now: bool = False) -> None:
         """Take no more runs and end. Those in flight have `drain` seconds, or none; then others go on with them."""
@@ -229,8 +229,15 @@ class Worker:
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), min(left, 0.1))
-            with suppress(StoreError):
-                await self.ledger.beat(self.id, self._lease)
+            await self._hear()
+
+    async def _hear(self) -> None:
+        """Renew the lease; `cut_off` says whether the database answered."""
+        try:
+            await self.ledger.beat(self.id, self._lease)
+            self.cut_off = False
+        except StoreError:
+            self.cut_off = True
 
     async def _quit(self, dbos: Any) -> None:
         """Hand over what is still in flight, and take DBOS down. What was put back is not taken again."""
@@ -245,12 +252,15 @@ class Worker:
         if instance is None:
             return
         try:
-            if instance._launched:  # noqa: SLF001
+            if instance._launched and not self.cut_off:  # noqa: SLF001
+                await self._hear()  # DBOS would wait for its database for ever
+            if instance._launched and not self.cut_off:  # noqa: SLF001
                 with suppress(StoreError):  # then whoever finds our lease to be over does it
-                    await self.ledger.beat(self.id, self._lease)  # DBOS would wait for its database for ever
                     await self._take_over(dbos, [], [self.id])
         finally:
-            await asyncio.to_thread(dbos.DBOS.destroy, destroy_registry=True)
+            destroying = asyncio.to_thread(dbos.DBOS.destroy, destroy_registry=True)
+            with suppress(TimeoutError):  # its threads may wait for the database, which may be silent for ever
+                await asyncio.wait_for(destroying, DESTROY if self.cut_off else None)
 
 
 def _close_queues() -> list[threading.Thread]:
