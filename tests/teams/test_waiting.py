@@ -17,7 +17,7 @@ from glidepath.teams import (
     TeamStatus,
     VerdictOutcome,
 )
-from glidepath.testing import ScriptedModel, call, say, virtual
+from glidepath.testing import ScriptedModel, call, hang, say, virtual
 
 from .kit import PASS, REVISE, ROOMY, Recorder, Verdicts, agent, request, step, team
 from .test_journal import Sudden, cut_off
@@ -251,3 +251,76 @@ async def test_a_note_that_the_last_turn_could_not_hear_makes_another_attempt():
     asyncio.get_running_loop().call_later(5, lambda: coordinator.steer(asked.id, "a", "mention honey"))
     result = await team(member).run(asked, coordinator=coordinator)
     assert result.final_output == "with honey", result
+
+
+# --- a death while somebody waits ---------------------------------------------------------------------------------
+
+
+def charging(done):
+    """A member that does something that must not be done twice, and then wants to send."""
+
+    @tool
+    async def charge() -> str:
+        """Charge the card."""
+        done.append("charged")
+        return "charged"
+
+    @tool(requires_approval=True)
+    async def send() -> str:
+        """Send the parcel."""
+        done.append("sent")
+        return "sent"
+
+    def works(request):
+        assert sum(message.role == "user" for message in request.messages) == 1, "it must not be asked anew"
+        results = [message.text for message in request.messages if message.role == "tool_result"]
+        return say("delivered") if "sent" in results else call("send") if "charged" in results else call("charge")
+
+    return agent(works, name="clerk", tools=[charge, send])
+
+
+@both
+@pytest.mark.parametrize("deaths", [1, 2])
+@virtual
+async def test_g13_a_step_that_waits_when_the_process_dies_waits_on(coordinator, deaths):
+    store, done = Sudden(), []
+    asked = request(step("a", member="clerk"), step("b", member="slow"))
+
+    def crew(*turns):
+        return team(charging(done), agent(*turns, name="slow"), store=store)
+
+    await cut_off(store, asked, crew(hang()), coordinator())
+    for _ in range(deaths - 1):
+        work = asyncio.create_task(crew(hang()).resume(asked.id, coordinator=coordinator()))
+        await asyncio.sleep(5)
+        await store.dies()
+        work.cancel()
+        await asyncio.wait({work})
+        store.revive()
+    assert done == ["charged"]
+    paused = await crew("b").resume(asked.id, coordinator=coordinator())
+    assert (paused.status, done) == (TeamStatus.PAUSED, ["charged"])
+    [waiting] = paused.outcome("a").pending
+    result = await crew("b").resume(asked.id, decisions={waiting.call.id: approve()}, coordinator=coordinator())
+    assert (result.status, done) == (TeamStatus.COMPLETED, ["charged", "sent"])
+    assert (result.outcome("a").attempts, result.outcome("a").output) == (1, "delivered")
+    assert result.usage.total >= sum(outcome.usage.total for outcome in result.step_outcomes)
+    [entry] = [entry for entry in await store.entries(f"{asked.id}/") if "/a/" in entry.session_id]
+    assert result.outcome("a").usage.total == entry.summary["tokens"]
+
+
+@virtual
+async def test_g13_the_seniors_run_that_waits_when_the_process_dies_waits_on():
+    store, done = Sudden(), []
+    asked = request(step("a"), step("b", member="slow"), max_feedback_rounds=1)
+    coordinator = ExpertTeamCoordinator(evaluator=SimpleEvaluationStrategy(forbidden=["weak"]), senior=charging(done))
+    members = [agent("weak", name="one"), agent(hang(), name="slow")]
+    await cut_off(store, asked, team(*members, store=store), coordinator)
+    members[1] = agent("b", name="slow")
+    paused = await team(*members, store=store).resume(asked.id, coordinator=coordinator)
+    [waiting] = paused.outcome("a").pending
+    result = await team(*members, store=store).resume(
+        asked.id, decisions={waiting.call.id: approve()}, coordinator=coordinator
+    )
+    assert (result.outcome("a").output, done) == ("delivered", ["charged", "sent"])
+    assert result.outcome("a").attempts == 2

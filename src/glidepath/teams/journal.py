@@ -157,6 +157,9 @@ class StepPast(Record):
     """The run that waits for a person; whose it is, and whether the senior's."""
     paused_by: str = ""
     paused_senior: bool = False
+    waited: Usage = Usage()
+    """What the run that waits, or did, has used so far."""
+    waited_cost: Decimal | None = None
     best: str = ""
     best_score: float = -1.0
     arbiter: bool = False
@@ -285,18 +288,28 @@ class _Fold:
             self.result = result = event.result  # type: ignore[attr-defined]
             for outcome in result.step_outcomes:
                 if outcome.state is StepState.WAITING:  # until it goes on, whatever dies meanwhile
-                    step = self.steps[outcome.step_id]
-                    step.paused, step.paused_by = outcome.paused, outcome.member or ""
-                    step.paused_senior = outcome.senior
+                    self._waits(self.steps[outcome.step_id], outcome)
         elif event.step_id is not None:
             self._step(self.steps[event.step_id], event)
+
+    def _waits(self, step: StepPast, outcome: StepOutcome) -> None:
+        step.begun, step.begun_by, step.begun_senior = 0, "", False
+        step.paused, step.paused_by, step.paused_senior = outcome.paused, outcome.member or "", outcome.senior
+        step.usage, step.cost = outcome.usage, outcome.cost
+        if outcome.paused is not None:
+            step.waited, step.waited_cost = outcome.paused.usage, outcome.paused.cost
 
     def _step(self, step: StepPast, event: TeamEvent) -> None:
         if isinstance(event, StepAssigned):
             step.begun, step.begun_by, step.begun_senior = event.attempt or 0, event.member, event.senior
         elif isinstance(event, StepAttempted):
-            step.begun, step.begun_by, step.begun_senior, step.paused = 0, "", False, None
             attempt, waits = event.attempt or 0, event.outcome == LoopOutcome.PAUSED.name
+            step.paused = None
+            if waits:  # its run goes on, if the process dies before the team has paused
+                step.waited, step.waited_cost = step.waited + event.usage, add_cost(step.waited_cost, event.cost)
+            else:
+                step.begun, step.begun_by, step.begun_senior = 0, "", False
+                step.waited, step.waited_cost = Usage(), None
             step.attempts = max(step.attempts, attempt - waits)
             step.senior = step.senior or (event.senior and not waits)
             step.landed = event.state != AgentState.COMPLETED.name
@@ -316,6 +329,9 @@ class _Fold:
         assert self.request is not None  # noqa: S101 - for the type checker
         if self.result is not None and self.result.status is TeamStatus.PAUSED:
             self.usage, self.cost, self.elapsed = self.result.usage, self.result.cost, self.result.duration
+        for step in self.steps.values():
+            if step.begun and step.paused is None:  # the run that goes on will tell it all
+                step.usage, step.cost = less((step.usage, step.cost), (step.waited, step.waited_cost))
         for step_id, outcome in list(self.outcomes.items()):
             if outcome.state is StepState.CANCELLED:
                 del self.outcomes[step_id]  # it was stopped, not finished
