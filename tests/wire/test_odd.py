@@ -153,6 +153,27 @@ def test_a_response_that_is_complete_and_failed_has_failed():
     assert type(got) is RateLimitedError
 
 
+@every
+@pytest.mark.parametrize("sign", ["\u2028", "\x85", "\u2029"])
+def test_a_sign_that_only_looks_like_the_end_of_a_line_ends_none(dialect, sign):
+    wire = [chunk.replace(b"MARK", sign.encode()) for chunk in [*dialect.text("aMARKb"), *dialect.end()]]
+    assert text(told(dialect, Answer(wire))) == f"a{sign}b"
+
+
+@every
+def test_comments_and_fields_that_nobody_asked_for_are_passed_over(dialect):
+    wire = [
+        b": keep-alive\n\n",
+        *dialect.text("hi"),
+        b"id: 7\nretry: 10\n: ping {\n\n",
+        *dialect.end(),
+        event("[DONE]"),
+    ]
+    got = told(dialect, Answer(wire))
+    assert text(got) == "hi"
+    assert got[-1].stop_reason == "end_turn"
+
+
 # --- errors ---------------------------------------------------------------------------------------------------
 
 

@@ -313,6 +313,8 @@ class _Reader:
         self._blocks: dict[int, dict[str, Any]] = {}
 
     def read(self, name: str, data: str) -> Iterable[Delta]:
+        if data.startswith("[DONE]"):  # some gateways say so
+            return
         event = parsed(data)
         kind = event.get("type") or name
         if kind == "content_block_delta":

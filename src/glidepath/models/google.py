@@ -28,6 +28,7 @@ from glidepath.models.content import Reply, base64_of, count, kept, merged, piec
 from glidepath.models.exchange import run_out
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
+from glidepath.models.sse import Lines
 from glidepath.spi import ModelRequest
 
 __all__ = ["GoogleModel"]
@@ -57,6 +58,8 @@ _LEVELS = {"none": "minimal", "xhigh": "high", "max": "high"}
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
 _UNSIGNED = base64.b64encode(b"skip_thought_signature_validator").decode()
 """Google's word for a call that another model made."""
+_IDLE = re.compile(rb":|(?:event|id|retry):|data: ?\[DONE\]")
+_DATA = re.compile(rb"^data:(?! )")
 _OURS = re.compile(r"call_\d+(_\d+)?$")
 _response: ContextVar[list[Any] | None] = ContextVar("glidepath_google_response", default=None)
 
@@ -223,6 +226,23 @@ async def _remember(response: Any) -> None:
     responses = _response.get()
     if responses is not None:
         responses.append(response)
+        if str(response.headers.get("content-type", "")).startswith("text/event-stream"):
+            response.aiter_lines = lambda: _lines(response)
+
+
+async def _lines(response: Any) -> AsyncGenerator[str, None]:
+    """The lines of an event stream as the SDK can read them.
+
+    Its own reader breaks lines at signs that a text may hold, and takes every field but `data` for JSON.
+    """
+    lines = Lines()
+    async for chunk in response.aiter_bytes():
+        for line in lines.feed(chunk):
+            if not _IDLE.match(line):
+                yield _DATA.sub(b"data: ", line).decode("utf-8", "replace")
+    for line in lines.finish():
+        if not _IDLE.match(line):
+            yield _DATA.sub(b"data: ", line).decode("utf-8", "replace")
 
 
 def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> _Linked:

@@ -6,28 +6,22 @@ import re
 
 from glidepath.errors import TransientError
 
-__all__ = ["Events"]
+__all__ = ["Events", "Lines"]
 
 LARGEST = 64 * 1024 * 1024  # bytes of one event: no reply is as long, and memory is not endless
 _BREAK = re.compile(rb"\r\n|\n|\r")
 
 
-class Events:
-    """Splits a byte stream into events. `feed` returns the (name, data) pairs that are complete."""
+class Lines:
+    """Splits a byte stream into lines, at the three line ends of the format and nothing else."""
 
-    __slots__ = ("_data", "_name", "_pending", "_size")
+    __slots__ = ("_pending",)
 
     def __init__(self) -> None:
         self._pending: list[bytes] = []
-        self._size = 0
-        self._name = ""
-        self._data: list[bytes] = []
 
-    def feed(self, chunk: bytes) -> list[tuple[str, str]]:
-        """The events that are complete with this chunk; raises `TransientError` for one that never ends."""
-        self._size += len(chunk)
-        if self._size > LARGEST:
-            raise TransientError(f"the provider sent an event of more than {LARGEST} bytes")
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that are complete with this chunk."""
         # A line is joined once, when its end comes: an event of many chunks costs its length, not its square.
         self._pending.append(chunk)
         if b"\n" not in chunk and b"\r" not in chunk:
@@ -39,13 +33,36 @@ class Events:
         lines = _BREAK.split(text)
         rest = lines.pop() + held
         self._pending = [rest] if rest else []
-        return [event for line in lines if (event := self._line(line)) is not None]
+        return lines
+
+    def finish(self) -> list[bytes]:
+        """What is left when the stream has ended."""
+        tail = b"".join(self._pending)
+        self._pending = []
+        return _BREAK.split(tail)
+
+
+class Events:
+    """Splits a byte stream into events. `feed` returns the (name, data) pairs that are complete."""
+
+    __slots__ = ("_data", "_lines", "_name", "_size")
+
+    def __init__(self) -> None:
+        self._lines = Lines()
+        self._size = 0
+        self._name = ""
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[tuple[str, str]]:
+        """The events that are complete with this chunk; raises `TransientError` for one that never ends."""
+        self._size += len(chunk)
+        if self._size > LARGEST:
+            raise TransientError(f"the provider sent an event of more than {LARGEST} bytes")
+        return [event for line in self._lines.feed(chunk) if (event := self._line(line)) is not None]
 
     def finish(self) -> list[tuple[str, str]]:
         """The last event, when the stream ended without the blank line behind it."""
-        tail = b"".join(self._pending)
-        self._pending = []
-        events = [self._line(line) for line in (*_BREAK.split(tail), b"")]
+        events = [self._line(line) for line in (*self._lines.finish(), b"")]
         return [event for event in events if event is not None]
 
     def _line(self, line: bytes) -> tuple[str, str] | None:
