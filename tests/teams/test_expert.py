@@ -349,6 +349,15 @@ async def test_what_is_not_in_flight_cannot_be_reached():
 # --- plans to confirm ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("wrong", [None, ["a"], {"a": 1}, 3, ""])
+@virtual
+async def test_a_step_is_reached_by_its_name_only(wrong):
+    coordinator, asked = ExpertTeamCoordinator(), request(step("a"))
+    for reach in (coordinator.steer, coordinator.stop_step):
+        with pytest.raises(ConfigurationError, match="step_id"):
+            reach(asked.id, wrong, "x")
+
+
 @virtual
 async def test_a_plan_can_be_looked_at_before_it_is_carried_out():
     member, coordinator, seen = agent("done"), ExpertTeamCoordinator(), Recorder()

@@ -125,6 +125,7 @@ class ExpertTeamCoordinator:
 
     def _reach(self, request_id: str, step_id: str, act: Callable[[_Expert, Seat], None]) -> bool:
         check_name("request_id", request_id)
+        check_name("step_id", step_id)
         live = [expert for live_id, expert in self._live if live_id == request_id]
         return any(expert.reach(step_id, act) for expert in live)
 
