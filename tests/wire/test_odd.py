@@ -266,5 +266,10 @@ def test_an_address_without_a_path_is_pointed_out():
     run(ask)
 
 
+def test_a_server_that_wants_a_key_says_where_the_command_takes_it_from():
+    got = told(chat, error(401, {"error": {"message": "no key"}}))
+    assert "GLIDEPATH_API_KEY" in str(got)
+
+
 def test_a_huge_page_of_html_is_read_in_no_time():
     assert "x" in str(Faults("x", [], "").refusal(500, "<" * 5_000_000))

@@ -39,7 +39,8 @@ class OpenAIPort:
         first = self.clients.peek()
         self.url = str(first.base_url)
         secrets = [first.api_key, getattr(first, "admin_api_key", None), *(headers or {}).values()]
-        where = "OPENAI_API_KEY" if urlsplit(self.url).hostname == OPENAI_HOST else "api_key="
+        ours = urlsplit(self.url).hostname == OPENAI_HOST
+        where = "OPENAI_API_KEY" if ours else "api_key=, or GLIDEPATH_API_KEY on the command line"
         advice = f"check the model name and the key ({where})"
         if urlsplit(self.url).path in ("", "/"):
             advice += "; an address mostly ends in /v1, and this one has no path"
