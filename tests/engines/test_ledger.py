@@ -60,7 +60,7 @@ async def leave(*workers):
 
 
 async def admit(one, session, tenant=None):
-    query = "SELECT glidepath_admit($1, 'small', $2, 'go', $3)"
+    query = "SELECT glidepath_admit($1, 'small', $2, 'go', 'digest', $3)"
     ((answer,),) = await fetch(one.ledger.dsn, query, session, tenant, one.ledger._now())
     return answer
 
@@ -400,8 +400,8 @@ def test_g4_in_any_order_the_budget_holds_and_its_sum_is_right(address, steps, m
         async with ledger._connection() as connection:
             await connection.execute("DELETE FROM glidepath_budgets; DELETE FROM glidepath_fleet_runs")
             await connection.execute(
-                "INSERT INTO glidepath_fleet_runs(session, agent, submitted) "
-                "SELECT 'run ' || n, 'small', 0 FROM generate_series(0, 3) n"
+                "INSERT INTO glidepath_fleet_runs(session, agent, digest, submitted) "
+                "SELECT 'run ' || n, 'small', '', 0 FROM generate_series(0, 3) n"
             )
         await ledger.set_budget(Quota(tokens=most))
         runs = {number: {"leg": 0, "spent": 0, "held": 0} for number in range(4)}

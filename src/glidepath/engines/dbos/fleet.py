@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from decimal import Decimal
 from typing import Any, Self
@@ -61,10 +62,10 @@ class Fleet:
     # --- runs -------------------------------------------------------------------------------------------------
 
     async def submit(self, agent: str, task: str, *, tenant: str | None = None, session: str | None = None) -> str:
-        """Queue one run and return its session's id; a second submit of the same id is the same run.
+        """Queue one run and return its session's id; a second submit of the same id and task is the same run.
 
         Raises `QuotaError` when the fleet or the tenant has used up what it may, and `ConfigurationError` for an agent
-        that no worker has ever offered, an unknown tenant, or a session that is somebody else's.
+        that no worker has ever offered, an unknown tenant, or a session that is somebody else's or has another task.
         """
         check_name(agent)
         if not isinstance(task, str) or not task.strip():
@@ -200,11 +201,10 @@ class Fleet:
             connection.execute(sqlalchemy.text(f"SET LOCAL idle_in_transaction_session_timeout = {most}"))
             moment = self.ledger._now()  # noqa: SLF001
             shown = task[:_SHOWN].replace("\x00", " ")
-            query = "SELECT glidepath_admit(:session, :agent, :tenant, :task, :moment)"
-            refused = connection.execute(
-                sqlalchemy.text(query),
-                {"session": session, "agent": agent, "tenant": tenant, "task": shown, "moment": moment},
-            ).scalar()
+            query = "SELECT glidepath_admit(:session, :agent, :tenant, :task, :digest, :moment)"
+            digest = hashlib.sha256(task.encode()).hexdigest()
+            asked = {"session": session, "agent": agent, "tenant": tenant, "task": shown, "digest": digest}
+            refused = connection.execute(sqlalchemy.text(query), {**asked, "moment": moment}).scalar()
             if refused == "known":
                 return
             if refused:
@@ -242,6 +242,10 @@ def _check_id(session: Any) -> None:
 def _refusal(refused: str, session: str, tenant: str | None) -> Exception:
     if refused == "tenant":
         return ConfigurationError(f"there is no tenant {tenant!r}: make it with Fleet.set_tenant")
+    if refused == "other":
+        return ConfigurationError(
+            f"session {session!r} is a run of this fleet with another task, agent or tenant: take another id"
+        )
     if refused == "session":
         return ConfigurationError(
             f"session {session!r} is in the store already, and no run of this fleet: take another id"

@@ -24,7 +24,8 @@ CREATE TABLE IF NOT EXISTS glidepath_tenants(
   name text PRIMARY KEY, day_tokens bigint, day_money bigint, day_runs bigint,
   month_tokens bigint, month_money bigint, month_runs bigint);
 CREATE TABLE IF NOT EXISTS glidepath_fleet_runs(
-  session text PRIMARY KEY, agent text NOT NULL, tenant text, submitted float8 NOT NULL, leg bigint NOT NULL DEFAULT 0,
+  session text PRIMARY KEY, agent text NOT NULL, tenant text, digest text NOT NULL, submitted float8 NOT NULL,
+  leg bigint NOT NULL DEFAULT 0,
   line text[] NOT NULL DEFAULT '{{}}', base_tokens bigint NOT NULL DEFAULT 0, base_money bigint NOT NULL DEFAULT 0,
   tokens bigint NOT NULL DEFAULT 0, money bigint NOT NULL DEFAULT 0,
   firm_tokens bigint NOT NULL DEFAULT 0, firm_money bigint NOT NULL DEFAULT 0,
@@ -59,12 +60,15 @@ END $$;
 """
 
 _ADMIT = """
-CREATE OR REPLACE FUNCTION glidepath_admit(p_session text, p_agent text, p_tenant text, p_task text, p_at timestamptz)
+CREATE OR REPLACE FUNCTION glidepath_admit(
+  p_session text, p_agent text, p_tenant text, p_task text, p_digest text, p_at timestamptz)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-  line text[]; b glidepath_budgets; n text; now_ float8 := extract(epoch FROM clock_timestamp())::float8;
+  line text[]; b glidepath_budgets; n text; now_ float8 := extract(epoch FROM clock_timestamp())::float8; same boolean;
 BEGIN
-  IF EXISTS (SELECT 1 FROM glidepath_fleet_runs WHERE session = p_session) THEN RETURN 'known'; END IF;
+  SELECT (agent, coalesce(tenant, ''), digest) = (p_agent, coalesce(p_tenant, ''), p_digest) INTO same
+    FROM glidepath_fleet_runs WHERE session = p_session;
+  IF FOUND THEN RETURN CASE WHEN same THEN 'known' ELSE 'other' END; END IF;
   line := glidepath_line(p_tenant, p_at);
   IF line IS NULL THEN RETURN 'tenant'; END IF;
   FOREACH n IN ARRAY line LOOP
@@ -75,9 +79,9 @@ BEGIN
       RETURN n || ': all $' || trim_scale(b.max_money / 1000000000000.0) || ' are used';
     END IF;
   END LOOP;
-  INSERT INTO glidepath_fleet_runs(session, agent, tenant, submitted) VALUES(p_session, p_agent, p_tenant, now_)
-    ON CONFLICT DO NOTHING;
-  IF NOT FOUND THEN RETURN 'known'; END IF;
+  INSERT INTO glidepath_fleet_runs(session, agent, tenant, digest, submitted)
+    VALUES(p_session, p_agent, p_tenant, p_digest, now_) ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN RETURN glidepath_admit(p_session, p_agent, p_tenant, p_task, p_digest, p_at); END IF;
   UPDATE glidepath_budgets SET runs = runs + 1 WHERE name = ANY(line);
   INSERT INTO glidepath_sessions(id, updated, summary) VALUES(p_session, now_, convert_to(json_build_object(
     'state', 'queued', 'outcome', NULL, 'run_id', '', 'agent', p_agent, 'model', '', 'task', p_task, 'iterations', 0,
