@@ -157,6 +157,9 @@ async def test_a_delta_that_holds_something_else_is_the_models_fault_and_is_char
 class Thorn:
     """Raises whatever is done to it."""
 
+    def __repr__(self):
+        return "Thorn()"  # no address: the test has the same name in every process
+
     def __bool__(self):
         raise ZeroDivisionError
 
