@@ -1,11 +1,13 @@
 """CharEstimator and message_size."""
 
+import asyncio
 import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glidepath import Agent, Limits, LoopOutcome
 from glidepath.context import CharEstimator, message_size
 from glidepath.messages import (
     AssistantMessage,
@@ -21,6 +23,7 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.spi import TokenEstimator
+from glidepath.testing import ScriptedModel, say
 
 from .grammar import estimate, quick
 
@@ -110,3 +113,13 @@ def test_an_estimator_that_raises_is_replaced_by_the_default():
         raise OSError(text)
 
     assert message_size(UserMessage("abcdef"), broken) == 10
+
+
+@pytest.mark.parametrize("error", [SystemExit, GeneratorExit, asyncio.CancelledError, OSError])
+def test_g1_whatever_an_estimator_raises_the_run_goes_on(error):
+    class Broken:
+        def estimate(self, text):
+            raise error
+
+    agent = Agent(model=ScriptedModel([say("fine")]), token_estimator=Broken(), limits=Limits(max_tokens=9_000))
+    assert agent.run_sync("go").outcome is LoopOutcome.DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -58,7 +59,7 @@ def guarded(estimate: Estimate) -> Estimate:
     def measured(text: str) -> int:
         try:
             tokens = estimate(text)
-        except Exception:
+        except (Exception, SystemExit, GeneratorExit, CancelledError):
             return char_estimate(text)
         return tokens if type(tokens) is int and tokens >= 0 else char_estimate(text)
 
