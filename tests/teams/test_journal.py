@@ -14,7 +14,7 @@ import pytest
 
 from glidepath import ConfigurationError, approve, tool
 from glidepath._wire import replace
-from glidepath.errors import StoreError
+from glidepath.errors import RejectedError, StoreError
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.chain import read
 from glidepath.sessions.owner import this_owner
@@ -27,7 +27,7 @@ from glidepath.teams import (
     TeamStatus,
 )
 from glidepath.teams.events import TERMINAL, StepAssigned, StepAttempted, StepCompleted, TeamStarted, codec
-from glidepath.testing import call, hang, no_leftovers, say, virtual
+from glidepath.testing import call, fail, hang, no_leftovers, say, virtual
 
 from .killable import crew as killable_crew
 from .kit import EXCEEDED, PASS, REVISE, Recorder, Verdicts, agent, request, step, team
@@ -416,6 +416,26 @@ async def test_g12_a_planner_that_was_at_work_when_the_process_died_is_paid():
     assert result.status is TeamStatus.COMPLETED
     new = sum(event.usage.total for event in await events_of(store, asked.id) if hasattr(event, "usage"))
     assert result.usage.total > new + 100  # the worst case of the call that was in flight
+
+
+@pytest.mark.parametrize("coordinator", [DefaultTaskDispatchCoordinator, ExpertTeamCoordinator])
+@pytest.mark.parametrize("dies_at", [5, 6])
+@virtual
+async def test_the_next_attempt_is_told_how_the_last_one_ended_also_after_a_death(dies_at, coordinator):
+    store, asked, calls = Frail(dies_at=dies_at), request(step("a")), []
+
+    def answers(asking):
+        calls.append(asking)
+        return fail(RejectedError("no such model")) if len(calls) == 1 else say(f"told: {asking.messages[0].text}")
+
+    member = agent(answers)
+    await team(member, store=store).run(asked, coordinator=coordinator())
+    store.revive()
+    assert isinstance((await events_of(store, asked.id))[3], StepAttempted)
+    result = await team(member, store=store).resume(asked.id, coordinator=coordinator())
+    assert result.status is TeamStatus.COMPLETED
+    assert "the attempt ended ERROR/FAILED" in result.final_output
+    assert "the attempt ended ERROR/FAILED" in result.outcome("a").verdicts[0].feedback
 
 
 @virtual

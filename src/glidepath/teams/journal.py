@@ -38,6 +38,7 @@ from glidepath.teams.values import (
     TeamExecutionRequest,
     TeamResult,
     TeamStatus,
+    VerdictOutcome,
 )
 
 __all__ = ["Account", "Past", "Pen", "StepPast", "past_of", "story"]
@@ -315,6 +316,9 @@ class _Fold:
             step.landed = event.state != AgentState.COMPLETED.name
             step.artifact, step.unreviewed = event.artifact or step.artifact, bool(event.artifact.strip())
             step.usage, step.cost = step.usage + event.usage, add_cost(step.cost, event.cost)
+            if not (waits or step.unreviewed):  # a coordinator refuses it without a review, and the next one is told
+                ended = f"the attempt ended {event.state}/{event.outcome}"
+                step.verdicts.append(EvaluationVerdict(outcome=VerdictOutcome.REVISE, feedback=ended))
         elif isinstance(event, EvaluationResult):
             step.verdicts.append(event.verdict)
             if not event.arbiter and event.verdict.score >= step.best_score:
