@@ -230,7 +230,7 @@ class GateApplied(Event, frozen=True, gc=False, tag=True):
 
 
 class GateConflictResolved(Event, frozen=True, gc=False, tag=True):
-    """Advisory gates left nothing; one of them won."""
+    """Advisory gates left nothing; `winner` holds, and the overruled ones gave way."""
 
     winner: str
     overruled: tuple[str, ...]

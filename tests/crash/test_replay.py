@@ -6,7 +6,7 @@ import pytest
 
 from glidepath import Agent, CancelToken, Limits, tool
 from glidepath.agent.replay import replay
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, TransientError
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
 from glidepath.sessions import MemoryStore
 from glidepath.sessions.archive import export_journal, import_journal
@@ -177,3 +177,53 @@ def test_there_must_be_a_run_to_replay():
 
     with pytest.raises(ConfigurationError, match="no run to replay"):
         asyncio.run(look())
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_replay_of_a_run_with_children_returns_and_says_how_far_it_could_compare(width):
+    made = []
+
+    async def both():
+        store = MemoryStore()
+        limits = Limits(max_iterations=9)
+        helper = Agent(model=ScriptedModel([]).forever(say("helped")), limits=limits)
+        tools = [helper.as_tool("delegate", "Hand a task over.")]
+        turns = [calls(*[call("delegate", task=f"part {n}") for n in range(width)]), say("done")]
+        agent = Agent(model=ScriptedModel(turns), tools=tools, store=store, limits=limits)
+        result = await agent.run("go", session="s")
+        made.extend((await store.load("s"))[1])
+        return result, await replay(agent, store, "s")
+
+    result, found = VirtualClock().run(both())
+    assert found.difference == ""
+    assert (found.same, found.whole, found.until) == (True, False, "a call started a child")
+    assert 2 < found.commits < len(made)
+    assert (found.result.outcome, found.result.text) == (result.outcome, "done")
+    assert len(found.result.children) == width
+
+
+def test_a_replay_of_an_attempt_that_failed_in_mid_stream_says_that_it_cannot_be_compared():
+    class Flaky:
+        name = "flaky"
+        max_output_tokens = 1000
+        asked = 0
+
+        async def stream(self, request):
+            self.asked += 1
+            yield TextDelta("Half of ")
+            if self.asked == 1:
+                raise TransientError("the line dropped")
+            yield TextDelta("it.")
+            yield StreamEnd("end_turn", Usage(10, 2))
+
+    async def both():
+        store = MemoryStore()
+        agent = Agent(model=Flaky(), store=store, limits=Limits(max_iterations=5))
+        result = await agent.run("go", session="s")
+        return result, await replay(agent, store, "s")
+
+    result, found = VirtualClock().run(both())
+    assert result.text == "Half of it."
+    assert (found.difference, found.same, found.whole) == ("", True, False)
+    assert found.until == "an attempt failed after it had begun to stream"
+    assert found.result.text == "Half of it."

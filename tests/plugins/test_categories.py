@@ -446,8 +446,13 @@ SUPPRESSING = names("rest", required=False, priority=2, suppresses=True)
         ([names("work", required=False), names("rest", required=False)], {"work"}, "g0"),
         ([names("work", "rest", required=False), names("deliver", required=False)], {"deliver"}, "g1"),
         ([names("work", required=False), names("rest", required=False, priority=1)], {"rest"}, "g1"),
-        ([names("work", "rest"), names("deliver", required=False)], set(), "g1"),
-        ([names("work"), names("rest", required=False), names("work", required=False)], set(), "g1"),
+        ([names("work", "rest"), names("deliver", required=False)], {"work", "rest"}, "g0"),
+        ([names("deliver", required=False), names("work", "rest")], {"work", "rest"}, "g1"),
+        ([names("work", "rest"), names(required=False, priority=9)], {"work", "rest"}, "g0"),
+        ([names("work"), names("rest", required=False), names("work", required=False)], {"work"}, "g2"),
+        ([names("work"), names("work", "rest", priority=1), names("deliver", required=False)], {"work"}, "g1"),
+        ([names("work", required=False), names(required=False, priority=1)], set(), "g1"),
+        ([names(required=False)], set(), "g0"),
         ([names("work", required=False), SUPPRESSING], {"rest"}, None),
         (
             [

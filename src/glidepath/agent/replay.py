@@ -2,7 +2,8 @@
 
 No model and no tool is called. Every commit is made anew and its hash compared with the one that is recorded: where
 they differ, the runtime or the configuration has changed what a run does. A journal is replayed up to its first crash,
-pause, cancel or resumption: what comes after depends on when that was.
+pause, cancel or resumption, its first child, or its first attempt that failed in mid-stream: what comes after depends on
+something this journal does not hold.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ __all__ = ["Replayed", "replay"]
 class Replayed(Value, frozen=True, kw_only=True):
     """What a replay found: whether every commit has the hash that was recorded, and where the first one differs.
 
-    `whole` is False when the recorded run was stopped from outside, by a crash or a cancel: it is compared as far as it
-    had come, and `result` is the recorded one, where there is one.
+    `whole` is False when only the beginning could be compared, and `until` says what came next: the run was stopped
+    from outside by a crash or a cancel, or started a child, or lost an attempt in mid-stream. `result` is the recorded
+    one then, where there is one.
     """
 
     same: bool
@@ -63,6 +65,7 @@ class Replayed(Value, frozen=True, kw_only=True):
     result: RunResult
     difference: str = ""
     whole: bool = True
+    until: str = ""
 
 
 class _Tape:
@@ -164,12 +167,19 @@ class _Recorded:
         self.results: dict[str, tuple[int, ToolResultMessage]] = {}
         self.first: list[Any] = []
         self.ended: RunResult | None = None
-        folded, seen, asked = Folded(), 0, False
+        self.until = ""
+        folded, seen, asked, spent = Folded(), 0, False, 0
         for commit in commits:
             records = read(commit)
             if self.began is not None and any(one.kind == "began" for one in records):
                 break  # another leg, or another run
             folded.take(records)
+            if not self.until:
+                self.until = _out_of_reach(records, folded, spent, asked=asked)
+            if self.until:
+                self.ended = folded.result
+                continue  # only how it ended is of interest now
+            spent = folded.fields.get("tokens", 0)
             self.commits.append(commit)
             self.began = self.began or folded.began
             fresh, seen = folded.messages[seen:], len(folded.messages)
@@ -185,8 +195,11 @@ class _Recorded:
             self.ended = folded.result
             ticks = [_wire.decode(bytes(one.payload), list[Any]) for one in records if one.kind == "tick"]
             self.ticks.append((records[0].time, ticks[0] if ticks else []))
-        self.whole = self.ended is not None and self.ended.outcome is not LoopOutcome.CANCELLED
-        if self.ended is not None and not self.whole:
+        self.whole = not self.until and self.ended is not None and self.ended.outcome is not LoopOutcome.CANCELLED
+        if self.whole or self.until:
+            return
+        self.until = "the run was stopped"
+        if self.ended is not None:
             del self.commits[-1]  # how it was stopped, which nothing in the journal brings about
 
     def silenced(self, tool: Tool, checking: _Checking) -> Tool:
@@ -194,8 +207,13 @@ class _Recorded:
 
         async def answer(_values: Any, context: Any) -> ToolResult:
             due, known = self.results.get(context.call_id, (len(self.commits), _NEVER))
-            while checking.head < due and not checking.difference:  # noqa: ASYNC110 - for a moment, and rarely
+            head, idle = checking.head, 0
+            while checking.head < due and not checking.difference:  # other calls of its batch were answered first
                 await asyncio.sleep(0)
+                idle = idle + 1 if checking.head == head else 0
+                head = checking.head
+                if idle > _PATIENCE:  # nobody is left who could make that commit
+                    checking.difference = f"commit {head + 1} was recorded before {context.call_id} was answered"
             return ToolResult(
                 known.content,
                 is_error=known.is_error,
@@ -208,6 +226,18 @@ class _Recorded:
 
 
 _NEVER = ToolResultMessage("", "", "there was no result", is_error=True)
+_PATIENCE = 10_000  # turns of the event loop without a commit: every other call has long had its say
+
+
+def _out_of_reach(records: Iterable[Record], folded: Folded, spent: int, *, asked: bool) -> str:
+    """What in this commit came about by something that the journal of this run does not hold; empty when nothing."""
+    kinds = {record.kind for record in records}
+    if "child" in kinds:
+        return "a call started a child"
+    replied = kinds & {"message", "ended"}
+    if asked and not replied and folded.reserved is not None and folded.fields.get("tokens", 0) > spent:
+        return "an attempt failed after it had begun to stream"
+    return ""
 
 
 class _Copyist(Scribe):
@@ -278,6 +308,7 @@ async def replay(agent: Agent, store: SessionStore, session_id: str) -> Replayed
         result=result if recorded.whole else recorded.ended or result,
         difference=checking.difference,
         whole=recorded.whole,
+        until=recorded.until,
     )
 
 

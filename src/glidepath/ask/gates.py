@@ -54,8 +54,7 @@ async def _gated(run: Run, tools: frozenset[str]) -> frozenset[str]:
     allowed = _intersection(tools, required)
     narrowed = _intersection(allowed, advisory)
     if advisory and allowed and not narrowed:
-        winner, gate = min(advisory, key=lambda pair: (-pair[1].priority, len(pair[1].allowed & allowed), pair[0]))
-        narrowed = allowed & gate.allowed
+        winner, narrowed = _strongest(required, advisory, allowed)
         overruled = tuple(name for name, _ in advisory if name != winner)
         run.emit(GateConflictResolved, winner, overruled, tuple(sorted(narrowed)))
     for _, gate in gates:
@@ -64,6 +63,22 @@ async def _gated(run: Run, tools: frozenset[str]) -> frozenset[str]:
     if narrowed != tools:
         run.emit(GateApplied, tuple(sorted(narrowed)), tuple(name for name, _ in gates))
     return narrowed
+
+
+def _strongest(
+    required: list[tuple[str, Gate]], advisory: list[tuple[str, Gate]], allowed: frozenset[str]
+) -> tuple[str, frozenset[str]]:
+    """Who wins when advisory gates leave nothing, and what it leaves.
+
+    Advice that shares no tool with what the required gates leave gives way to them; the strongest of the rest holds.
+    Without required gates there is nothing to give way to, and advice to use no tool at all is taken.
+    """
+    if required:
+        advisory = [(name, gate) for name, gate in advisory if gate.allowed & allowed]
+    if not advisory:
+        return min(required, key=lambda pair: (-pair[1].priority, pair[0]))[0], allowed
+    winner, gate = min(advisory, key=lambda pair: (-pair[1].priority, len(pair[1].allowed & allowed), pair[0]))
+    return winner, allowed & gate.allowed
 
 
 def _intersection(start: frozenset[str], gates: list[tuple[str, Gate]]) -> frozenset[str]:

@@ -229,7 +229,7 @@ class Plugin:
         Asked: before every model call that may use tools.
         Answer: None for no opinion, a set of names, or a `Gate`. An empty set means no tools.
         Composition: the intersection of all. Required gates always hold; when advisory ones leave nothing, the
-        strongest of them holds and the others give way.
+        strongest of them that meets the required ones holds and the others give way.
         Failure: crash, hang or nonsense: no tool is allowed in this turn.
         """
 

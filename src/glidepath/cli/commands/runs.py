@@ -207,7 +207,7 @@ async def _replay(options: argparse.Namespace, store: Any, world: World, agent: 
 
     done = await replay(agent, store, options.session)
     if done.same:
-        until = "" if done.whole else ", up to where the run was stopped"
+        until = f" up to where {done.until}; what follows cannot be compared" if done.until else ""
         world.note(f"{options.session}: {done.commits} commits, every hash the same{until}")
         return 0
     world.note(f"{options.session}: {done.difference}")
