@@ -19,6 +19,7 @@ __all__ = [
     "Codec",
     "Raw",
     "Record",
+    "Settings",
     "Struct",
     "UnsetType",
     "Value",
@@ -48,6 +49,29 @@ U = TypeVar("U")
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True):
     """A frozen value: built fast, compared by content, written as JSON."""
+
+
+class _Suggesting(msgspec.StructMeta):
+    """Calls a class of settings, and answers an unknown keyword with the class's own error."""
+
+    def __call__(self, *args: Any, **fields: Any) -> Any:
+        try:
+            return super().__call__(*args, **fields)
+        except TypeError:
+            for name in fields:
+                if name not in self.__struct_fields__:
+                    raise self.no_such_setting(name) from None  # type: ignore[attr-defined]
+            raise
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Settings(msgspec.Struct, frozen=True, kw_only=True, metaclass=_Suggesting):
+    """A frozen value that people write by hand: a keyword it does not know gets `no_such_setting(name)`."""
+
+    @classmethod
+    def no_such_setting(cls, name: str) -> Exception:
+        """The error for a keyword that is not a field."""
+        return TypeError(f"{cls.__name__} has no field {name!r}")
 
 
 @dataclass_transform(field_specifiers=(msgspec.field,))

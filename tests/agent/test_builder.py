@@ -179,16 +179,25 @@ def test_every_field_is_tried():
     assert set(OTHER) == set(FIELDS)
     assert set(LIMITS) == set(Limits.__struct_fields__)
     assert set(GUARDRAILS) == set(GuardrailsConfig.__struct_fields__)
-    default = LoopConfig(model=None)
+    default = LoopConfig(model=ScriptedModel([]))
     assert [name for name in OTHER if OTHER[name] == getattr(default, name)] == []
+
+
+def said(field):
+    """A builder with this field set, and what the field needs beside it."""
+    builder = AgentBuilder().model(MODEL)
+    if field == "plain_text_terminal_fallback_tool":
+        builder.tools([deliver])
+    return getattr(builder, field)(OTHER[field])
 
 
 @pytest.mark.parametrize("field", list(OTHER))
 def test_a_method_sets_its_field_and_no_other(field):
     plain = AgentBuilder().model(MODEL).build()
-    config = getattr(AgentBuilder().model(MODEL), field)(OTHER[field]).build()
+    config = said(field).build()
     assert getattr(config, field) == OTHER[field]
-    assert [name for name in FIELDS if getattr(config, name) != getattr(plain, name)] in ([field], [])
+    changed = [name for name in FIELDS if getattr(config, name) != getattr(plain, name)]
+    assert [name for name in changed if name == field or name != "tools"] in ([field], [])
 
 
 @pytest.mark.parametrize(("part", "values"), [("limits", LIMITS), ("guardrails", GUARDRAILS)])
@@ -388,7 +397,7 @@ def test_the_table_has_every_field_in_its_order():
 
 @pytest.mark.parametrize("field", [name for name in OTHER if name != "plugins"])
 def test_a_child_inherits_a_field_or_not(field):
-    parent = getattr(AgentBuilder().model(MODEL), field)(OTHER[field]).build()
+    parent = said(field).build()
     child = parent.child_builder().build()
     expected = getattr(AgentBuilder().model(MODEL).build(), field) if field in NOT_INHERITED else OTHER[field]
     assert getattr(child, field) == expected
@@ -528,3 +537,88 @@ async def test_an_agent_forgets_the_parents_it_served():
     del parent
     gc.collect()
     assert len(child._heirs) == 0
+
+
+class Busy(Plugin):
+    """Three hooks that share what they keep for a run."""
+
+    def __init__(self, seen=None):
+        self.seen = [] if seen is None else seen
+
+    def for_run(self):
+        return Busy(self.seen)
+
+    def before_tool_call(self, context):
+        self.mark = context.call.name
+
+    def after_tool_call(self, context):
+        self.seen.append(self.mark)
+
+    def steering(self, context):
+        self.seen.append("steering")
+
+
+def test_a_hook_method_registers_only_that_hook_of_a_plugin():
+    config = AgentBuilder().model(MODEL).steering(Busy()).build()
+    names = config.plugin_names()
+    assert (names.steering, names.before_tool_call, names.after_tool_call) == (("busy",), (), ())
+
+
+def test_two_hook_methods_register_two_hooks_of_one_plugin_with_its_state():
+    plugin = Busy()
+    builder = AgentBuilder().tools([look]).limits(Limits(max_iterations=5)).after_tool_call(plugin)
+    config = builder.before_tool_call(plugin).model(ScriptedModel([call("look"), say("ok")])).build()
+    assert len(config.plugins) == 1
+    Agent(config).run_sync("go")
+    assert plugin.seen == ["look"]
+
+
+@pytest.mark.parametrize("whole_first", [True, False])
+def test_a_plugin_registered_whole_stays_whole(whole_first):
+    plugin = Busy()
+    builder = AgentBuilder().model(MODEL)
+    builder = builder.plugin(plugin).steering(plugin) if whole_first else builder.steering(plugin).plugin(plugin)
+    assert builder.build().plugins == (plugin,)
+
+
+def test_one_hook_of_a_guarding_plugin_reaches_children_only_when_it_guards():
+    parent = AgentBuilder().model(MODEL).steering(Busy()).build()
+    assert parent.child_builder().build().plugins == ()
+    guarding = AgentBuilder().model(MODEL).before_tool_call(Busy()).build()
+    assert guarding.child_builder().build().plugin_names().before_tool_call == ("busy",)
+
+
+@pytest.mark.parametrize("field", ["extras", "prices"])
+def test_what_a_caller_changes_later_changes_no_configuration(field):
+    given = {"m": [1, {"deep": 2}]} if field == "extras" else {"m": [1, 2]}
+    agent = Agent(model=MODEL, limits=Limits(max_iterations=1), **{field: given})
+    given["m"].append(3)
+    given["other"] = 7
+    assert getattr(agent.config, field) == ({"m": [1, {"deep": 2}]} if field == "extras" else {"m": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("max_turns", "did you mean 'max_iterations'?"),
+        ("max_steps", "did you mean 'max_iterations'?"),
+        ("token_budget", "did you mean 'max_tokens'?"),
+        ("cost_limit", "did you mean 'max_cost'?"),
+        ("max_budget_usd", "did you mean 'max_cost'?"),
+        ("max_token", "did you mean 'max_tokens'?"),
+        ("zzz", "the limits are max_iterations, max_tokens"),
+    ],
+)
+def test_a_limit_under_another_name_gets_the_right_one(name, hint):
+    with pytest.raises(ConfigurationError, match=re.escape(f"there is no limit {name!r}; {hint}")):
+        Limits(**{name: 3})
+
+
+def test_a_misspelt_guardrail_gets_the_right_one():
+    with pytest.raises(ConfigurationError, match="did you mean 'max_error_streak'"):
+        GuardrailsConfig(max_error_streaks=3)
+
+
+def test_a_misspelt_setting_of_a_config_gets_the_right_one():
+    with pytest.raises(ConfigurationError, match="did you mean 'tools'"):
+        LoopConfig(model=MODEL, tolls=[])

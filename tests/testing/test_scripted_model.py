@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 
+from glidepath import Agent, Limits, LoopOutcome
 from glidepath.errors import TransientError
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, UserMessage
 from glidepath.spi import ModelRequest, ToolSpec
@@ -193,3 +194,23 @@ async def test_others_get_a_chance_before_the_first_delta():
     async for _ in ScriptedModel(["word"]).stream(ASK):
         order.append("delta")  # noqa: PERF401
     assert order[0] == "other"
+
+
+def test_a_request_nobody_expected_is_not_retried():
+    model = ScriptedModel([say("only this")])
+    agent = Agent(model=model, limits=Limits(max_iterations=3))
+    assert agent.run_sync("one").text == "only this"
+    result = agent.run_sync("two")
+    assert (result.outcome, model.calls) == (LoopOutcome.FAILED, 2)
+    assert "unexpected request 2, the script has 1 turn;" in result.cause.reason
+
+
+def test_a_failed_assertion_about_a_request_is_not_retried():
+    def picky(request):
+        assert request.system_prompt == "something else"
+
+    model = ScriptedModel([picky])
+    result = Agent(model=model, limits=Limits(max_iterations=3)).run_sync("go")
+    assert (result.outcome, model.calls) == (LoopOutcome.FAILED, 1)
+    with pytest.raises(ScriptError, match="picky raised"):
+        model.check()

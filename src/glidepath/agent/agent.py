@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
 from glidepath.agent.assemble import assemble
-from glidepath.agent.config import FIELDS, LoopConfig, make_config
+from glidepath.agent.config import LoopConfig, make_config
 from glidepath.agent.durable import Opening, adopted, claimed, reopened, session_of
 from glidepath.agent.flight import (
     finish_run,
@@ -56,9 +56,7 @@ class Agent:
             raise ConfigurationError("pass a LoopConfig or keywords, not both")
         if config is not None and not isinstance(config, LoopConfig):
             raise ConfigurationError(f"Agent takes a LoopConfig or keywords such as model=..., not {config!r:.100}")
-        if config is not None:
-            fields = {name: getattr(config, name) for name in FIELDS}
-        self.config = make_config(**fields)
+        self.config = make_config(**fields) if config is None else config
         self._plan = assemble(self.config)
         warn_about_lonely(self.config)
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()

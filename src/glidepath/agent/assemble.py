@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
 from glidepath import _wire
-from glidepath.agent.config import ExecutionMode, LoopConfig
+from glidepath.agent.config import ExecutionMode, LoopConfig, terminal_tools
 from glidepath.agent.prices import find_price
 from glidepath.agent.route import known_output, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
@@ -55,7 +55,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         tools={tool.name: tool for tool in config.tools},
         tool_names=frozenset(tool.name for tool in config.tools),
         specs=specs,
-        terminal_tools=_terminal(config, policy),
+        terminal_tools=terminal_tools(config),
         approvals=any(tool.requires_approval for tool in config.tools),
         fixed_tokens=system_tokens + (estimate(_wire.encode(specs).decode()) if specs else 0),
         landing_fixed_tokens=system_tokens,
@@ -95,7 +95,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         max_parallel=config.max_parallel_tools,
         policy=policy,
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
-        fallback=_fallback(config, policy),
+        fallback=_fallback(config),
         output=output,
         constraints=constraints,
         built_in=len(ours),
@@ -114,25 +114,11 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
     return routed(plan, config)
 
 
-def _terminal(config: LoopConfig, policy: ProtocolPolicy) -> frozenset[str]:
-    named: Any = policy.terminal_tool_names
-    if isinstance(named, str) or not isinstance(named, Collection) or not all(isinstance(name, str) for name in named):
-        raise ConfigurationError(f"protocol_policy.terminal_tool_names must be a set of names, not {named!r:.100}")
-    return frozenset({tool.name for tool in config.tools if tool.terminal} | set(named))
-
-
-def _fallback(config: LoopConfig, policy: ProtocolPolicy) -> Fallback | None:
-    """The tool that plain text is taken for; it must be one that delivers."""
+def _fallback(config: LoopConfig) -> Fallback | None:
+    """The tool that plain text stands for."""
     name = config.plain_text_terminal_fallback_tool
     eager, nudge = config.plain_text_terminal_fallback_eager, config.plain_text_terminal_fallback_eager_nudge
-    if name is None:
-        return None
-    if name not in _terminal(config, policy) or name not in {tool.name for tool in config.tools}:
-        raise ConfigurationError(
-            f"plain_text_terminal_fallback_tool={name!r:.100} must be the name of one of the tools, and that tool must "
-            "end the run: give it terminal=True, or name it in protocol_policy.terminal_tool_names"
-        )
-    return Fallback(name, eager, nudge and eager)
+    return None if name is None else Fallback(name, eager, nudge and eager)
 
 
 def _own_caps(config: LoopConfig) -> Caps:

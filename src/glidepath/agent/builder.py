@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeAlias
 
 from glidepath._wire import replace
-from glidepath.agent.config import FIELDS, LoopConfig, make_config, with_installed
+from glidepath.agent.config import FIELDS, LoopConfig, make_config
 from glidepath.agent.inheritance import INHERITANCE, Passed
 from glidepath.agent.knobs import Knobs
 from glidepath.agent.limits import Limits
@@ -15,6 +15,7 @@ from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig
 from glidepath.plugins.functions import plugin_from
 from glidepath.plugins.lineup import Lineup, hooks_of, name_of
+from glidepath.plugins.narrowed import narrowed, origin
 from glidepath.spi import (
     GateContext,
     OverflowContext,
@@ -49,44 +50,45 @@ class AgentBuilder(Knobs):
 
     def plugin(self, plugin: Plugin | str) -> Self:
         """One more plugin, with all its hooks: an object, or the name of an installed one."""
-        if any(plugin is known for known in self._values.get("plugins", ())):
-            return self
+        plugins = self._values.get("plugins", ())
+        if any(plugin is origin(known) for known in plugins):
+            return self._set("plugins", tuple(plugin if origin(known) is plugin else known for known in plugins))
         return self._add("plugins", (plugin,))
 
     def before_tool_call(self, hook: Judge, *, name: str | None = None) -> Self:
-        """Judge every call before it runs: a function of `ToolCallContext`, or a plugin with this hook."""
+        """Judge every call before it runs: a function of `ToolCallContext`, or this one hook of a plugin."""
         return self._hook("before_tool_call", hook, name)
 
     def after_tool_call(self, hook: Reviser, *, name: str | None = None) -> Self:
-        """Look at every result: a function of `ToolResultContext`, or a plugin with this hook."""
+        """Look at every result: a function of `ToolResultContext`, or this one hook of a plugin."""
         return self._hook("after_tool_call", hook, name)
 
     def context_transform(self, hook: Transform, *, name: str | None = None) -> Self:
-        """Change what the model sees: a function of `TransformContext`, or a plugin with this hook."""
+        """Change what the model sees: a function of `TransformContext`, or this one hook of a plugin."""
         return self._hook("context_transform", hook, name)
 
     def event_observer(
         self, hook: Watcher, *, name: str | None = None, events: tuple[type[Event], ...] | None = None
     ) -> Self:
-        """See events: a function of an event, or a plugin with this hook. `events`: which; None is all but chunks."""
+        """See events: a function of an event, or this one hook of a plugin. `events`: which; None is all but chunks."""
         if events is not None and isinstance(hook, Plugin):
             raise BuilderError("event_observer(plugin, events=...): a plugin says itself which events it wants")
         return self._hook("event_observer", hook, name, events)
 
     def steering(self, hook: Source, *, name: str | None = None) -> Self:
-        """Put messages in after every turn: a function of `PollContext`, or a plugin with this hook."""
+        """Put messages in after every turn: a function of `PollContext`, or this one hook of a plugin."""
         return self._hook("steering", hook, name)
 
     def follow_up(self, hook: Source, *, name: str | None = None) -> Self:
-        """Keep a finished run going: a function of `PollContext`, or a plugin with this hook."""
+        """Keep a finished run going: a function of `PollContext`, or this one hook of a plugin."""
         return self._hook("follow_up", hook, name)
 
     def tool_gate(self, hook: GateKeeper, *, name: str | None = None) -> Self:
-        """Narrow the tools of a turn: a function of `GateContext`, or a plugin with this hook."""
+        """Narrow the tools of a turn: a function of `GateContext`, or this one hook of a plugin."""
         return self._hook("tool_gate", hook, name)
 
     def context_overflow_recovery(self, hook: Rescuer, *, name: str | None = None) -> Self:
-        """Make a smaller view after an overflow: a function of `OverflowContext`, or a plugin with this hook."""
+        """Make a smaller view after an overflow: a function of `OverflowContext`, or this one hook of a plugin."""
         return self._hook("context_overflow_recovery", hook, name)
 
     def _hook(self, hook: str, given: Any, name: str | None, events: tuple[type[Event], ...] | None = None) -> Self:
@@ -95,11 +97,20 @@ class AgentBuilder(Knobs):
                 raise BuilderError(f"{hook}(plugin, name=...): a plugin has its own name; set it there")
             if hook not in hooks_of(given):
                 raise BuilderError(f"{hook}() takes a plugin with that hook; {type(given).__name__} does not have it")
-            return self.plugin(given)
+            return self._hook_of(given, hook)
         if isinstance(given, type) or not callable(given):
             raise BuilderError(f"{hook}() takes a function or a plugin object, not {given!r:.100}")
         taken = {name_of(known) for known in self._values.get("plugins", ()) if isinstance(known, Plugin)}
         return self.plugin(plugin_from(hook, given, name=name, taken=taken, events=events))
+
+    def _hook_of(self, plugin: Plugin, hook: str) -> Self:
+        """One hook of a plugin, beside those of its hooks that were registered before."""
+        plugins: tuple[Any, ...] = self._values.get("plugins", ())
+        for place, known in enumerate(plugins):
+            if origin(known) is plugin:
+                more = narrowed(plugin, *hooks_of(known), hook)
+                return self._set("plugins", (*plugins[:place], more, *plugins[place + 1 :]))
+        return self.plugin(narrowed(plugin, hook))
 
     # --- the result ---
 
@@ -120,7 +131,6 @@ class AgentBuilder(Knobs):
                 if parts:
                     fields[field] = self._whole(field, parts)
             config = make_config(**fields)
-            Lineup(config.plugins)
         except ConfigurationError as error:
             raise BuilderError(str(error)) from error
         return config
@@ -143,5 +153,5 @@ def child_builder(config: LoopConfig) -> AgentBuilder:
     for field, passed in INHERITANCE.items():
         if passed is Passed.YES:
             builder._values[field] = getattr(config, field)  # noqa: SLF001 - our own
-    builder._values["plugins"] = Lineup(with_installed("plugins", config.plugins)).inheritable()  # noqa: SLF001
+    builder._values["plugins"] = Lineup(config.plugins).inheritable()  # noqa: SLF001
     return builder

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Value
+from glidepath._wire import Settings, settle_field
 from glidepath.agent.discovery import GROUPS, installed
-from glidepath.agent.limits import Limits, checked_int, checked_seconds
+from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits, checked_int, checked_seconds
+from glidepath.agent.prices import checked_prices
+from glidepath.context import strategy
 from glidepath.errors import ConfigurationError
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
@@ -18,7 +20,7 @@ from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
 from glidepath.plugins import PluginNames
 from glidepath.plugins.lineup import Lineup
 from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, SessionStore, TokenEstimator
-from glidepath.tools import Tool, tool
+from glidepath.tools import Output, Tool, tool
 
 if TYPE_CHECKING:
     from glidepath.agent.builder import AgentBuilder
@@ -37,8 +39,11 @@ class ExecutionMode(str, Enum):
     SEQUENTIAL = "sequential"
 
 
-class LoopConfig(Value, frozen=True, kw_only=True):
-    """An agent's configuration: frozen, checked at construction, shared by all its runs."""
+class LoopConfig(Settings, frozen=True, kw_only=True):
+    """An agent's configuration: frozen, checked at construction, shared by all its runs.
+
+    Raises `ConfigurationError` naming the setting. Lists and mappings are copied: changing yours later changes nothing.
+    """
 
     model: Model | str
     tools: tuple[Tool, ...] = ()
@@ -90,9 +95,18 @@ class LoopConfig(Value, frozen=True, kw_only=True):
     constraint_timeout: float = 1
     thinking_tags: bool = False
 
+    def __post_init__(self) -> None:
+        _normalize(self)
+        check(self)
+
+    @classmethod
+    def no_such_setting(cls, name: str) -> ConfigurationError:
+        """The error for a keyword that is not a setting, with the setting that was meant."""
+        return ConfigurationError(_unknown(name))
+
     def plugin_names(self) -> PluginNames:
         """The plugins behind each hook, in calling order."""
-        return Lineup(with_installed("plugins", self.plugins)).names()
+        return Lineup(self.plugins).names()
 
     def child_builder(self) -> AgentBuilder:
         """A builder for a child's configuration: all but what is this agent's own; `INHERITANCE` has the table."""
@@ -113,29 +127,40 @@ _FLAGS = (
 
 
 def make_config(**fields: Any) -> LoopConfig:
-    """A `LoopConfig` from keyword arguments: normalised and checked; raises `ConfigurationError` naming the field."""
-    unknown = [name for name in fields if name not in FIELDS]
-    if unknown:
-        raise ConfigurationError(_unknown(unknown[0]))
+    """A `LoopConfig` from keyword arguments; raises `ConfigurationError` naming the field, also for a missing model."""
     if "model" not in fields:
-        raise ConfigurationError("model is required: pass model=...")
-    for name in ("tools", "constraints", "plugins", "fallback_models"):
-        if name in fields:
-            fields[name] = _as_tuple(name, fields[name])
+        unknown = [name for name in fields if name not in FIELDS]
+        raise ConfigurationError(_unknown(unknown[0]) if unknown else "model is required: pass model=...")
+    return LoopConfig(**fields)
+
+
+def _normalize(config: LoopConfig) -> None:
+    """What was given, as the runtime keeps it: tuples of resolved objects, plain texts, mappings of its own."""
+    kept: dict[str, Any] = {
+        name: _as_tuple(name, getattr(config, name)) for name in ("tools", "constraints", "plugins", "fallback_models")
+    }
     for name in GROUPS:
-        if name in fields:
-            fields[name] = with_installed(name, fields[name])
-    if "tools" in fields:
-        fields["tools"] = tuple(_as_tool(item) for item in fields["tools"])
+        kept[name] = with_installed(name, kept[name])
+    kept["tools"] = tuple(_as_tool(item) for item in kept["tools"])
+    kept["model"] = _as_model(config.model)
+    kept["fallback_models"] = tuple(_as_model(item) for item in kept["fallback_models"])
     for name in _TEXTS:
-        if isinstance(fields.get(name), str):
-            fields[name] = str.__str__(fields[name])  # of a subclass, the text
-    fields["model"] = _as_model(fields["model"])
-    if "fallback_models" in fields:
-        fields["fallback_models"] = tuple(_as_model(item) for item in fields["fallback_models"])
-    config = LoopConfig(**fields)
-    check(config)
-    return config
+        if isinstance(given := getattr(config, name), str):
+            kept[name] = str.__str__(given)  # of a subclass, the text
+    for name in ("extras", "prices"):
+        kept[name] = _copied(getattr(config, name))
+    for name, value in kept.items():
+        if value is not getattr(config, name):
+            settle_field(config, name, value)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of plain containers, so that nobody changes a configuration from outside; other objects stay."""
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value
 
 
 def _as_model(model: Any) -> Any:
@@ -165,10 +190,10 @@ def _unknown(name: str) -> str:
 
 _OTHER_NAMES = {  # what the same is called elsewhere
     "instructions": "system_prompt",
-    "max_budget": "max_cost",
-    "max_steps": "max_iterations",
-    "max_turns": "max_iterations",
     "name": "agent_name",
+    "provider_extras": "extras",
+    "stream": "model",
+    **OTHER_LIMIT_NAMES,
 }
 
 
@@ -202,6 +227,12 @@ def check(config: LoopConfig) -> None:
         if any(model is other for other in (config.model, *config.fallback_models[:number])):
             raise ConfigurationError(f"fallback_models[{number}] is in use already: a model cannot stand in for itself")
     _check_types(config)
+    Lineup(config.plugins)
+    strategy(config.context_strategy)
+    checked_prices(config.prices)
+    if config.output_type is not None:
+        Output(config.output_type)
+    _check_fallback_tool(config)
     names = [tool.name for tool in config.tools]
     for name in names:
         if names.count(name) > 1:
@@ -221,6 +252,23 @@ def check(config: LoopConfig) -> None:
                 f"{field} must be a number of seconds, not None: a guard that hangs must be stopped"
             )
         checked_seconds(field, getattr(config, field))
+
+
+def terminal_tools(config: LoopConfig) -> frozenset[str]:
+    """The tools whose success ends the run."""
+    named: Any = () if config.protocol_policy is None else config.protocol_policy.terminal_tool_names
+    if isinstance(named, str) or not isinstance(named, Collection) or not all(isinstance(name, str) for name in named):
+        raise ConfigurationError(f"protocol_policy.terminal_tool_names must be a set of names, not {named!r:.100}")
+    return frozenset({tool.name for tool in config.tools if tool.terminal} | set(named))
+
+
+def _check_fallback_tool(config: LoopConfig) -> None:
+    name, terminal = config.plain_text_terminal_fallback_tool, terminal_tools(config)
+    if name is not None and (name not in terminal or name not in {tool.name for tool in config.tools}):
+        raise ConfigurationError(
+            f"plain_text_terminal_fallback_tool={name!r:.100} must be the name of one of the tools, and that tool must "
+            "end the run: give it terminal=True, or name it in protocol_policy.terminal_tool_names"
+        )
 
 
 def _check_model(field: str, model: Any) -> None:

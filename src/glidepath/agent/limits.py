@@ -6,7 +6,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
-from glidepath._wire import Value
+from glidepath._wire import Settings
 from glidepath.errors import ConfigurationError
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, pico
@@ -15,6 +15,15 @@ from glidepath.spi import Remaining
 __all__ = ["Budget", "Limits", "checked_int", "checked_seconds"]
 
 FOREVER = 1e300  # seconds: what no clock can count
+OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older files, or elsewhere
+    "cost_limit": "max_cost",
+    "deadline": "timeout",
+    "max_budget": "max_cost",
+    "max_budget_usd": "max_cost",
+    "max_steps": "max_iterations",
+    "max_turns": "max_iterations",
+    "token_budget": "max_tokens",
+}
 
 
 def checked_int(field: str, value: Any, *, least: int = 1) -> None:
@@ -34,7 +43,7 @@ def checked_seconds(field: str, value: Any) -> None:
         )
 
 
-class Limits(Value, frozen=True, kw_only=True):
+class Limits(Settings, frozen=True, kw_only=True):
     """What one run may use, its descendants included. Absent means unlimited.
 
     `max_tokens` is always the total of input and output; `max_cost` is in dollars. `grace_iterations` is how many
@@ -72,6 +81,16 @@ class Limits(Value, frozen=True, kw_only=True):
             raise ConfigurationError(
                 f"Limits.max_cost must be greater than 0 dollars, or None for no limit; got {self.max_cost!r}"
             )
+
+    @classmethod
+    def no_such_setting(cls, name: str) -> ConfigurationError:
+        """The error for a keyword that is not a limit, with the limit that was meant."""
+        from difflib import get_close_matches  # only needed when something is wrong
+
+        fields = cls.__struct_fields__
+        meant = OTHER_LIMIT_NAMES.get(name) or next(iter(get_close_matches(name, fields, n=1)), None)
+        hint = f"did you mean {meant!r}?" if meant else f"the limits are {', '.join(fields)}"
+        return ConfigurationError(f"there is no limit {name!r}; {hint}")
 
     @property
     def bounded(self) -> bool:

@@ -13,15 +13,12 @@ from glidepath.ledger import Price
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
 
-__all__ = ["find_price"]
+__all__ = ["checked_prices", "find_price"]
 
 
 def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
     """The price of a model; raises `ConfigurationError` when a money limit needs one and none is known."""
-    prices = config.prices or {}
-    if not hasattr(prices, "items"):
-        raise ConfigurationError(f"prices must map model names to (input, output), not {prices!r:.100}")
-    checked = {name: Price.per_million(given, field=f"prices[{name!r}]") for name, given in prices.items()}
+    checked = checked_prices(config.prices)
     for name in (model.name, f"{getattr(model, 'provider', None)}:{model.name}"):
         if name in checked:
             return _cached(checked[name], model)
@@ -38,6 +35,14 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
             f"or unpriced='estimate:<model>' to count with another model's price{_where_prices_are()}"
         )
     return price
+
+
+def checked_prices(prices: Any) -> dict[str, Price]:
+    """The prices of a configuration; raises `ConfigurationError` naming the one that is wrong."""
+    prices = prices or {}
+    if not hasattr(prices, "items"):
+        raise ConfigurationError(f"prices must map model names to (input, output), not {prices!r:.100}")
+    return {name: Price.per_million(given, field=f"prices[{name!r}]") for name, given in prices.items()}
 
 
 def _stand_in(config: LoopConfig, checked: dict[str, Price]) -> Price | None:

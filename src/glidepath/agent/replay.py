@@ -2,8 +2,8 @@
 
 No model and no tool is called. Every commit is made anew and its hash compared with the one that is recorded: where
 they differ, the runtime or the configuration has changed what a run does. A journal is replayed up to its first crash,
-pause, cancel or resumption, its first child, or its first attempt that failed in mid-stream: what comes after depends on
-something this journal does not hold.
+pause, cancel or resumption, its first child, or its first attempt that failed in mid-stream: what comes after depends
+on something this journal does not hold.
 """
 
 from __future__ import annotations

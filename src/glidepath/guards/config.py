@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Value
+from glidepath._wire import Settings
 from glidepath.errors import ConfigurationError
 
 __all__ = ["GuardrailsConfig"]
@@ -31,7 +31,7 @@ def _count(field: str, value: Any) -> None:
         )
 
 
-class GuardrailsConfig(Value, frozen=True, kw_only=True):
+class GuardrailsConfig(Settings, frozen=True, kw_only=True):
     """The guardrails of an agent. 0 switches a guard off; None leaves the optional one off."""
 
     max_tokens_recoveries: int = 2
@@ -63,6 +63,15 @@ class GuardrailsConfig(Value, frozen=True, kw_only=True):
         if not share.is_finite() or not 0 <= share < 1:
             wanted = "a number from 0 to below 1 such as '0.1'"
             raise ConfigurationError(f"GuardrailsConfig.reserve_cost_fraction must be {wanted}, not {_shown(fraction)}")
+
+    @classmethod
+    def no_such_setting(cls, name: str) -> ConfigurationError:
+        """The error for a keyword that is not a guardrail, with the one that was meant."""
+        from difflib import get_close_matches  # only needed when something is wrong
+
+        close = get_close_matches(name, cls.__struct_fields__, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"the guardrails are {', '.join(cls.__struct_fields__)}"
+        return ConfigurationError(f"there is no guardrail {name!r}; {hint}")
 
     @property
     def cost_reserve(self) -> Decimal:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from glidepath import _wire
 from glidepath._wire import Value
-from glidepath.errors import ModelError
+from glidepath.errors import ModelError, RejectedError
 from glidepath.messages import (
     AssistantMessage,
     Delta,
@@ -30,8 +30,8 @@ __all__ = ["RecordedRequest", "ScriptError", "ScriptedModel"]
 _CHARS_PER_TOKEN = 4
 
 
-class ScriptError(AssertionError):
-    """The script and the run disagree: a request nobody expected, or a turn nobody asked for."""
+class ScriptError(RejectedError, AssertionError):
+    """The script and the run disagree: a request nobody expected, or a turn nobody asked for. Never retried."""
 
 
 class RecordedRequest(Value, frozen=True, kw_only=True):
@@ -163,7 +163,8 @@ class ScriptedModel:
             return self._then
         last = request.messages[-1] if request.messages else None
         about = f"{last.role}: {last.text[:120]!r}" if last is not None else "no message"
-        problem = f"unexpected request {self.calls}, the script has {len(self._script)} turns; last message: {about}"
+        turns = f"{len(self._script)} turn{'' if len(self._script) == 1 else 's'}"
+        problem = f"unexpected request {self.calls}, the script has {turns}; last message: {about}"
         self._problems.append(problem)
         raise ScriptError(problem)
 
@@ -175,10 +176,11 @@ class ScriptedModel:
             return as_turn(await answer if inspect.isawaitable(answer) else answer)
         except ModelError:
             raise
-        except (
-            Exception
-        ) as error:  # an assertion about the request must fail the test, whatever the runtime makes of it
-            self._problems.append(f"request {self.calls}: {_describe(step)} raised {error!r}")
+        except Exception as error:  # it must fail the test, whatever the runtime makes of it
+            problem = f"request {self.calls}: {_describe(step)} raised {error!r}"
+            self._problems.append(problem)
+            if isinstance(error, AssertionError):  # about the request: asking again would not change it
+                raise ScriptError(problem) from error
             raise
 
     def _delays(self, turn: Turn) -> tuple[float, float]:

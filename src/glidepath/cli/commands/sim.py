@@ -79,9 +79,10 @@ def _subject(options: argparse.Namespace, world: World) -> Any:
     if settings.file is None:
         return None
     from glidepath.agent import LoopConfig
+    from glidepath.testing import ScriptedModel
 
     fields = config_fields(settings)
-    fields["model"] = settings.get("model") or "model"  # never called, so no key is needed
+    fields["model"] = ScriptedModel(name=settings.get("model") or "model")  # never called, so no key is needed
     fields["tools"] = make_tools(settings, world)
     return LoopConfig(**fields)
 
