@@ -10,7 +10,15 @@ from glidepath.conformance.coordinator_steps import DIAMOND, CoordinatorContract
 from glidepath.conformance.stage import Stage, artifact, begun
 from glidepath.errors import ConfigurationError, RejectedError
 from glidepath.run import approve
-from glidepath.teams.events import StepAssigned, StepCompleted, TeamCancelled, TeamEvent, TeamStarted
+from glidepath.teams.events import (
+    PlanReady,
+    StepAssigned,
+    StepAttempted,
+    StepCompleted,
+    TeamCancelled,
+    TeamEvent,
+    TeamStarted,
+)
 from glidepath.teams.journal import Past
 from glidepath.teams.values import (
     RiskProfile,
@@ -21,7 +29,7 @@ from glidepath.teams.values import (
     TeamStatus,
     TeamStep,
 )
-from glidepath.testing import call, fail, hang, no_leftovers, say
+from glidepath.testing import call, empty, fail, hang, no_leftovers, say
 from glidepath.tools import tool
 
 __all__ = ["EndingClauses"]
@@ -299,6 +307,51 @@ class EndingClauses(CoordinatorContract):
                 await self._paths()
 
         self.run(clause())
+
+    # --- what must be said once ---------------------------------------------------------------------------------
+
+    def test_coord_35_every_attempt_is_reported(self) -> None:
+        """COORD-35: one STEP_ATTEMPTED for each attempt that ended, before its STEP_COMPLETED, with its run."""
+
+        async def clause() -> None:
+            for stage in (Stage(DIAMOND), Stage({"a": ()}, {"a": empty()})):
+                await self._fly(stage)
+                made = [(event.step_id, event.attempt) for event in stage.of(StepAssigned)]
+                told = [(event.step_id, event.attempt) for event in stage.of(StepAttempted)]
+                assert sorted(told) == sorted(made), f"attempts {made}, reported {told}: {stage.kinds()}"
+                runs = {asked.result.run_id for asked in stage.asked if asked.result is not None}
+                assert {event.member_run_id for event in stage.of(StepAttempted)} == runs
+                ended: set[str | None] = set()
+                for event in stage.said:
+                    if isinstance(event, StepCompleted):
+                        ended.add(event.step_id)
+                    late = isinstance(event, StepAttempted) and event.step_id in ended
+                    assert not late, f"{event.step_id} was reported after it had ended: {stage.kinds()}"
+
+        self.run(clause())
+
+    def test_coord_36_the_plan_is_announced_once(self) -> None:
+        """COORD-36: an execution that takes over a plan does not announce it again, after a crash or a pause."""
+
+        async def after_a_crash() -> None:
+            stage = Stage(DIAMOND)
+            done = StepOutcome(step_id="a", state=S.COMPLETED, output=artifact("a"), attempts=1)
+            past = Past(request=stage.request, plan=stage.request.plan, outcomes=(done,), sequence=7)
+            await stage.fly(self.make_coordinator(), past)
+            assert not stage.of(PlanReady), stage.kinds()
+
+        async def after_a_pause() -> None:
+            stage = _waiting_stage()
+            paused = await self._fly(stage)
+            if paused.status is not TeamStatus.PAUSED:
+                return  # which COORD-29 is about
+            decided = {pending.call.id: approve() for pending in paused.outcome("a").pending}
+            stage.published.clear()
+            await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
+            assert not [event for event in stage.published if isinstance(event, PlanReady)]
+
+        self.run(after_a_crash())
+        self.run(after_a_pause())
 
 
 def _kept(result: TeamResult) -> None:

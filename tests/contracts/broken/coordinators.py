@@ -218,7 +218,7 @@ class SkipsInSilence(Trial):
             emit(event)
 
 
-@breaks("COORD-13")
+@breaks("COORD-13", "COORD-35")
 class SpeaksOfTheDone(Trial):
     """Says something about a step after it has ended."""
 
@@ -448,6 +448,29 @@ class LeavesATask(Trial):
     async def result(self, result, team, ask):
         self.task = asyncio.get_running_loop().create_task(asyncio.sleep(10_000))
         return result
+
+
+@breaks("COORD-35")
+class NeverReportsAnAttempt(Trial):
+    """Never says STEP_ATTEMPTED."""
+
+    def emit(self, emit, event):
+        if not isinstance(event, StepAttempted):
+            emit(event)
+
+
+@breaks("COORD-36")
+class AnnouncesThePlanAgain(Trial):
+    """Says PLAN_READY again when it goes on."""
+
+    def emit(self, emit, event):
+        emit(event)
+        if isinstance(event, TeamStarted) and event.resumed:
+            emit(PlanReady(plan=self.taken_over))
+
+    def request(self, request, team):
+        self.taken_over = team.past.plan if team.past is not None else None
+        return request
 
 
 @breaks("COORD-12")
