@@ -321,3 +321,18 @@ def test_a_path_that_is_none_is_refused(tmp_path, setting):
     (tmp_path / "glidepath.toml").write_text(f'model = "openai-compatible:m@http://h/v1"\n{setting} = "a\\u0000b"')
     ran = glidepath("run", "hi", folder=tmp_path)
     assert (ran.code, ran.out) == (2, ""), ran
+
+
+def test_a_json_file_may_have_comments(tmp_path):
+    text = """{
+      // how long it may work
+      "max_steps": 7, /* turns,
+      not seconds */ "system_prompt": "see // and /* this */ \\" //"
+    }"""
+    (tmp_path / "agent.json").write_text(text)
+    known = {key: value for key, (value, _) in load(tmp_path / "agent.json").items()}
+    assert (known["limits.max_iterations"], known["system_prompt"]) == (7, 'see // and /* this */ " //')
+
+
+def test_an_error_behind_a_comment_names_its_own_line(tmp_path):
+    assert "line 3 column 2" in refused(tmp_path, "{ /* a\n b */ // c\n nonsense }", "glidepath.json")

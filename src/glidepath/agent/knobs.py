@@ -183,7 +183,7 @@ class Knobs:
         return self._set("context_window", value)
 
     def context_strategy(self, value: str) -> Self:
-        """`compact`, `sliding_window` or `none`."""
+        """`compact`, `summarize`, `sliding_window` or `none`."""
         return self._set("context_strategy", value)
 
     def prices(self, value: Mapping[str, Any] | None) -> Self:
