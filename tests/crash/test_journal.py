@@ -6,11 +6,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glidepath import Agent, AgentState, GuardrailsConfig, Limits, LoopOutcome, Plugin, Session, approve, tool
+from glidepath import (
+    Agent,
+    AgentState,
+    CancelToken,
+    GuardrailsConfig,
+    Limits,
+    LoopOutcome,
+    Plugin,
+    Session,
+    approve,
+    tool,
+)
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, StoreError, TransientError
 from glidepath.events import SessionSaved
-from glidepath.messages import CustomMessage, UnknownMessage, UserMessage
+from glidepath.messages import CustomMessage, StreamEnd, TextDelta, UnknownMessage, Usage, UserMessage
 from glidepath.run.snapshot import take_snapshot
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.archive import read_journal
@@ -384,3 +395,32 @@ async def test_a_crash_in_a_session_does_not_stop_the_next_run_in_it(watched):
     folded = (await read_journal(store, "s")).folded
     assert folded.messages == list(result.messages)
     assert folded.session.totals.runs == 2
+
+
+def test_event_numbers_stay_unique_when_a_growing_reply_is_written_down():
+    """The journal takes a snapshot in mid-stream, after a wind-down has changed the state: the count must go on."""
+    token = CancelToken()
+
+    class Long:
+        name = "long"
+        max_output_tokens = 64
+
+        async def stream(self, request):
+            for number in range(400):
+                if number == 5:
+                    token.wind_down("enough")
+                await asyncio.sleep(0)
+                yield TextDelta("twelve chars")
+            yield StreamEnd("end_turn", Usage(10, 1200))
+
+    async def fly():
+        agent = Agent(model=Long(), store=MemoryStore(), limits=Limits(max_tokens=100_000, max_iterations=3))
+        events = []
+        async with agent.stream("go", cancel=token) as stream:
+            async for event in stream:
+                events.append(event.sequence)
+        return events
+
+    numbers = VirtualClock().run(fly())
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) > 400

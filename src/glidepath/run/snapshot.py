@@ -43,8 +43,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
     """The run as it stands. With its `ending` it is for the result, and leaves out what that tells anyway."""
     meter = run.meter
     spent = {configured(run): Account(), **run.other_accounts, run.plan.model_name: run.account}
-    number = run.next_number()
-    run.count_from(number)
+    number = run.peek_number()
     told: dict[str, Any] = {}
     if ending is None:
         told = {name: tuple(getattr(run, name)) for name in _TOLD}

@@ -111,7 +111,7 @@ def tick(run: Run) -> tuple[Any, ...]:
         meter.tool_calls,
         meter.tokens,
         meter.money,
-        _peek(run.next_number) if run.listening else 1,
+        run.peek_number() if run.listening else 1,
         run.stop_reason,
         run.last_error,
         meter.tree.behind,
@@ -185,11 +185,6 @@ def _copied(value: Any) -> Any:
     if value.__class__ is list:
         return [_copied(inner) for inner in value]
     return value
-
-
-def _peek(number: Any) -> int:
-    """The next number of a counter, without taking it: `count(7)` says so itself."""
-    return int(repr(number.__self__)[6:-1])
 
 
 def _last_reply(run: Run) -> str | None:
