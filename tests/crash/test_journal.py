@@ -415,11 +415,8 @@ def test_event_numbers_stay_unique_when_a_growing_reply_is_written_down():
 
     async def fly():
         agent = Agent(model=Long(), store=MemoryStore(), limits=Limits(max_tokens=100_000, max_iterations=3))
-        events = []
         async with agent.stream("go", cancel=token) as stream:
-            async for event in stream:
-                events.append(event.sequence)
-        return events
+            return [event.sequence async for event in stream]
 
     numbers = VirtualClock().run(fly())
     assert numbers == sorted(set(numbers))
