@@ -119,7 +119,7 @@ def _ask_again(run: Run) -> bool:
 async def close_out(run: Run, reply: Reply) -> Ending | None:
     """A reply without tool calls: rescue it, follow it up, or be done. None: the run goes on."""
     ending = _beyond_rescue(run, reply)
-    if ending is not None:
+    if ending is not None or _continues(run, reply):
         return ending
     recovery = _rescue(run, reply) or _ask_for_call(run, reply)
     if recovery is not None and recovery.fail is not None:
@@ -140,6 +140,14 @@ async def close_out(run: Run, reply: Reply) -> Ending | None:
     if not reply.truncated:
         run.parts = ()
     return None
+
+
+def _continues(run: Run, reply: Reply) -> bool:
+    """True for a reply that the provider has only paused: the next turn sends it back, and it is continued."""
+    if reply.message.stop_reason is not StopReason.PAUSE_TURN:
+        return False
+    run.parts += (reply.text,)
+    return True
 
 
 def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:

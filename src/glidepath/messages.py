@@ -43,6 +43,8 @@ class StopReason(str, Enum):
     ERROR = "error"
     ABORTED = "aborted"
     OTHER = "other"
+    PAUSE_TURN = "pause_turn"
+    """The provider's own tools need another request to finish: the reply goes back as it is."""
 
     @classmethod
     def parse(cls, word: str | None) -> StopReason:

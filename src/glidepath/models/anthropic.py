@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
@@ -25,16 +26,19 @@ from glidepath.models.content import Reply, base64_of, count, kept, merged, pars
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
+from glidepath.models.names import sent_name
 from glidepath.spi import ModelRequest
 
 __all__ = ["AnthropicModel"]
+
+_log = logging.getLogger("glidepath")
 
 VENDOR = "anthropic"
 _HOST = "api.anthropic.com"
 _REASONS = {
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
-    "pause_turn": "end_turn",
+    "pause_turn": "pause_turn",
     "tool_use": "tool_use",
     "max_tokens": "max_tokens",
     "model_context_window_exceeded": "max_tokens",
@@ -56,6 +60,8 @@ _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xh
 LEAST_BUDGET = 1_024
 _EFFORTS = {"minimal": "low"}
 _MARK = {"type": "ephemeral"}
+_OFF = {"type": "disabled"}
+_THOUGHTS = ("thinking", "redacted_thinking")
 _NO_KEY = "there is no key for Anthropic: set the environment variable ANTHROPIC_API_KEY, or pass api_key="
 
 
@@ -101,6 +107,7 @@ class AnthropicModel:
         self.max_output_tokens = next((most for names, most in _MAXIMA if names.match(name)), None)
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
+        self._left_out: set[str] = set()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -108,7 +115,7 @@ class AnthropicModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reader = _Reader(Reply(self._unknown_reasons), self._faults)
+        reader = _Reader(Reply(self._unknown_reasons, request.tools), self._faults)
 
         async def open_stream() -> Any:
             client = await self._clients.get()
@@ -137,31 +144,39 @@ class AnthropicModel:
         if system:
             block: dict[str, Any] = {"type": "text", "text": system}
             body["system"] = [{**block, "cache_control": _MARK} if self._cache else block]
-        body["messages"] = messages = _messages(request.messages)
+        thinking = {} if request.reasoning is None else self._thinking(request, request.reasoning, cap)
+        body["messages"] = messages = _messages(request.messages, thoughts=thinking.get("thinking") != _OFF)
         if self._cache:
             _mark(messages)
         body.update(_tools(request))
         if request.temperature is not None:
             body["temperature"] = request.temperature
-        if request.reasoning is not None:
-            body.update(self._thinking(request.reasoning, cap))
+        body.update(thinking)
         if request.output_schema is not None and not _UNSTRUCTURED.match(self.name):
             schema, closed = strict(request.output_schema)
             shape = {"type": "json_schema", "schema": schema if closed else request.output_schema}
             body["output_config"] = {**body.get("output_config", {}), "format": shape}
         return merged(body, request.extras)
 
-    def _thinking(self, effort: str, cap: int) -> dict[str, Any]:
+    def _thinking(self, request: ModelRequest, effort: str, cap: int) -> dict[str, Any]:
+        """Thinking as it was asked for, left out of a request that the endpoint would refuse with it."""
         if effort == "none":
-            return {"thinking": {"type": "disabled"}}
-        if not _BUDGETED.match(self.name):
+            return {"thinking": _OFF}
+        budgeted = _BUDGETED.match(self.name) is not None
+        why = _no_thinking(request, budgeted=budgeted)
+        if why:
+            if why not in self._left_out:
+                self._left_out.add(why)
+                _log.warning("%r thinks in no request %s: Anthropic refuses both together", self, why)
+            return {"thinking": _OFF}
+        if not budgeted:
             return {
                 "thinking": {"type": "adaptive", "display": "summarized"},
                 "output_config": {"effort": _EFFORTS.get(effort, effort)},
             }
         budget = min(_BUDGETS.get(effort, _BUDGETS["medium"]), cap // 2)
         if budget < LEAST_BUDGET:
-            return {"thinking": {"type": "disabled"}}  # the cap has no room for thoughts and an answer
+            return {"thinking": _OFF}  # the cap has no room for thoughts and an answer
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
@@ -210,13 +225,13 @@ def _tools(request: ModelRequest) -> dict[str, Any]:
     choice = request.tool_choice
     if request.tools:
         tools = [
-            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            {"name": sent_name(tool.name), "description": tool.description, "input_schema": tool.parameters}
             for tool in request.tools
         ]
         named = {"auto": {"type": "auto"}, "required": {"type": "any"}, "none": {"type": "none"}}
-        return {"tools": tools, "tool_choice": named.get(choice, {"type": "tool", "name": choice})}
+        return {"tools": tools, "tool_choice": named.get(choice, {"type": "tool", "name": sent_name(choice)})}
     used = {
-        call.name: None
+        sent_name(call.name): None
         for message in request.messages
         if isinstance(message, AssistantMessage)
         for call in message.tool_calls
@@ -228,12 +243,38 @@ def _tools(request: ModelRequest) -> dict[str, Any]:
     return {"tools": stubs, "tool_choice": {"type": "none"}}
 
 
-def _messages(transcript: Sequence[Message]) -> list[dict[str, Any]]:
-    """The turns: neighbors of one role are one message, so that results stand next to their calls."""
+def _no_thinking(request: ModelRequest, *, budgeted: bool) -> str:
+    """Why this request cannot have thinking; empty when it can."""
+    if request.tools and request.tool_choice not in ("auto", "none"):
+        return "whose tool_choice forces a call"
+    if request.temperature not in (None, 1):
+        return "with a temperature other than 1"
+    if budgeted and _loop_without_thoughts(request.messages):
+        return "of a tool loop that began without thinking"
+    return ""
+
+
+def _loop_without_thoughts(transcript: Sequence[Message]) -> bool:
+    """Whether calls of the tool loop in progress came without thoughts: another vendor's model made them."""
+    for message in reversed(transcript):
+        if isinstance(message, AssistantMessage):
+            kinds = [piece.get("type") if kind == "item" else kind for kind, piece in pieces(message, VENDOR)]
+            if kinds and message.tool_calls and kinds[0] not in _THOUGHTS:
+                return True
+        elif isinstance(message, UserMessage) and not message.internal:
+            return False
+    return False
+
+
+def _messages(transcript: Sequence[Message], *, thoughts: bool) -> list[dict[str, Any]]:
+    """The turns: neighbors of one role are one message, so that results stand next to their calls.
+
+    Without `thoughts` those of earlier turns are left out: a request that does not think must not hold any.
+    """
     turns: list[dict[str, Any]] = []
     for message in transcript:
         if isinstance(message, AssistantMessage):
-            role, blocks = "assistant", _written(message)
+            role, blocks = "assistant", _written(message, thoughts=thoughts)
         elif isinstance(message, ToolResultMessage):
             role, blocks = "user", [_result(message)]
         elif isinstance(message, UserMessage):
@@ -249,13 +290,16 @@ def _messages(transcript: Sequence[Message]) -> list[dict[str, Any]]:
     return turns
 
 
-def _written(message: AssistantMessage) -> list[dict[str, Any]]:
+def _written(message: AssistantMessage, *, thoughts: bool) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for kind, piece in pieces(message, VENDOR):
         if kind == "call":
-            blocks.append({"type": "tool_use", "id": _id(piece.id), "name": piece.name, "input": piece.arguments})
+            blocks.append(
+                {"type": "tool_use", "id": _id(piece.id), "name": sent_name(piece.name), "input": piece.arguments}
+            )
         elif kind == "item":
-            blocks.append(piece)
+            if thoughts or piece.get("type") not in _THOUGHTS:
+                blocks.append(piece)
         elif piece.strip():
             blocks.append({"type": "text", "text": piece})
     return blocks
@@ -345,7 +389,9 @@ class _Reader:
             self._reply.silent = False
             block["place"] = self._reply.calls
             self._reply.calls += 1
-            yield ToolCallDelta(index=block["place"], id=worded(block.get("id") or ""), name=worded(block["name"]))
+            yield ToolCallDelta(
+                index=block["place"], id=worded(block.get("id") or ""), name=self._reply.called(block["name"])
+            )
         elif block["type"] == "text" and block.get("text"):
             yield self._reply.said(block["text"])
         elif block["type"] == "thinking" and block.get("thinking"):
@@ -357,9 +403,13 @@ class _Reader:
             yield self._reply.said(delta["text"])
         elif kind == "input_json_delta":
             block = self._blocks[index]
-            if "place" in block:  # the provider's own tools are no calls of ours
+            if "place" in block:
                 block["input"] = None if delta["partial_json"] else block.get("input")
                 yield ToolCallDelta(index=block["place"], arguments=worded(delta["partial_json"]))
+            elif "written" in block:
+                block["input"].append(worded(delta["partial_json"]))
+            else:  # a tool of the provider's own: not a call of ours, and sent back as it came
+                block["input"], block["written"] = [worded(delta["partial_json"])], True
         elif kind == "thinking_delta":
             block = self._blocks[index]
             block["thinking"] = block.get("thinking", "") + delta["thinking"]
@@ -373,7 +423,10 @@ class _Reader:
         kind = block.get("type")
         if kind == "tool_use" and block.get("input"):  # it came at once, and not in pieces
             yield ToolCallDelta(index=block["place"], arguments=_wire.encode(block["input"]).decode())
-        if kind == "redacted_thinking" or (kind == "thinking" and block.get("signature")):
+        provider_tool = kind == "server_tool_use" or str(kind).endswith("_tool_result")
+        if provider_tool and block.pop("written", None) is not None:
+            block["input"] = parsed("".join(block["input"]) or "{}")
+        if provider_tool or kind == "redacted_thinking" or (kind == "thinking" and block.get("signature")):
             self._reply.silent = False
             yield kept(VENDOR, block, text=self._reply.text, calls=self._reply.calls)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
@@ -22,6 +22,8 @@ from glidepath.messages import (
     ToolCall,
     Usage,
 )
+from glidepath.models.names import ToolNames
+from glidepath.spi import ToolSpec
 from glidepath.tools.text import clean
 
 __all__ = [
@@ -183,9 +185,10 @@ def worded(text: Any) -> str:
 class Reply:
     """What has come so far of one reply: how much text, how many calls, and whether anything did."""
 
-    __slots__ = ("_half", "_unknown", "calls", "ended", "silent", "text")
+    __slots__ = ("_half", "_names", "_unknown", "calls", "ended", "silent", "text")
 
-    def __init__(self, unknown: set[str]) -> None:
+    def __init__(self, unknown: set[str], tools: Iterable[ToolSpec] = ()) -> None:
+        self._names = ToolNames(tool.name for tool in tools)
         self.text = 0
         self.calls = 0
         self.silent = True
@@ -200,6 +203,10 @@ class Reply:
             text = self._whole(text)
         self.text += len(text)
         return TextDelta(text)
+
+    def called(self, name: Any) -> str:
+        """The name of the tool that is called, as we know it."""
+        return self._names.ours(worded(name))
 
     def thought(self, text: str) -> ThinkingDelta:
         """A piece of thinking."""

@@ -99,6 +99,8 @@ async def _check_kind(chunk: bytes, rest: Any, response: Any, faults: Faults) ->
             body = _wire.loads(chunk)
         except (_wire.WireError, ValueError):
             body = None
+            if len(chunk) <= _MOST_PAGE:  # all of it, and still not JSON: a line that broke, worth another try
+                raise TransientError("the server answered with JSON that cannot be read") from None
         if isinstance(body, dict) and body.get("error"):
             raise faults.refusal(None, body)
     begins = faults.clean(head[:200].decode("utf-8", "replace"), 80)

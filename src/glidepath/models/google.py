@@ -28,8 +28,9 @@ from glidepath.models.content import Reply, base64_of, count, kept, merged, piec
 from glidepath.models.exchange import run_out
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
+from glidepath.models.names import sent_name
 from glidepath.models.sse import Lines
-from glidepath.spi import ModelRequest
+from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["GoogleModel"]
 
@@ -109,15 +110,17 @@ class GoogleModel:
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
-        return self._stream(self._body(request), request.connect_timeout)
+        return self._stream(self._body(request), request.connect_timeout, request.tools)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._clients.aclose()
 
-    async def _stream(self, body: dict[str, Any], patience: float | None) -> AsyncGenerator[Delta, None]:
+    async def _stream(
+        self, body: dict[str, Any], patience: float | None, tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[Delta, None]:
         """The deltas of one reply. The error is raised outside its handler: an SDK's error holds the key."""
-        reader = _Reader(Reply(self._unknown_reasons), self._faults)
+        reader = _Reader(Reply(self._unknown_reasons, tools), self._faults)
         failure: ModelError | None = None
         responses: list[Any] = []
         chunks = None
@@ -169,7 +172,11 @@ class GoogleModel:
             body["tools"] = [
                 {
                     "functionDeclarations": [
-                        {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+                        {
+                            "name": sent_name(tool.name),
+                            "description": tool.description,
+                            "parametersJsonSchema": tool.parameters,
+                        }
                         for tool in request.tools
                     ]
                 }
@@ -283,7 +290,7 @@ def _choice(choice: str) -> dict[str, Any]:
     modes = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
     if choice in modes:
         return {"mode": modes[choice]}
-    return {"mode": "ANY", "allowedFunctionNames": [choice]}
+    return {"mode": "ANY", "allowedFunctionNames": [sent_name(choice)]}
 
 
 def _thinking(effort: str, *, leveled: bool) -> dict[str, Any]:
@@ -349,13 +356,13 @@ def _lone(parts: list[dict[str, Any]], signature: Mapping[str, Any] | None) -> N
 
 
 def _call(call: Any) -> dict[str, Any]:
-    made = {"name": call.name, "args": call.arguments}
+    made = {"name": sent_name(call.name), "args": call.arguments}
     return made if _OURS.match(call.id) else {"id": call.id, **made}
 
 
 def _result(message: ToolResultMessage, name: str) -> list[dict[str, Any]]:
     made: dict[str, Any] = {
-        "name": name,
+        "name": sent_name(name),
         "response": {"error" if message.is_error else "output": message.text},
     }
     if not _OURS.match(message.call_id):
@@ -427,7 +434,9 @@ class _Reader:
         if call is not None:
             given = _wire.encode(call.args or {}).decode()
             self._reply.silent = False
-            yield ToolCallDelta(index=self._reply.calls, id=call.id or "", name=call.name or "", arguments=given)
+            yield ToolCallDelta(
+                index=self._reply.calls, id=call.id or "", name=self._reply.called(call.name or ""), arguments=given
+            )
             self._reply.calls += 1
         elif part.text and part.thought:
             yield self._reply.thought(part.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
@@ -30,11 +31,11 @@ from glidepath.models.content import (
     pieces,
     schema_name,
     strict,
-    worded,
 )
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
+from glidepath.models.names import sent_name
 from glidepath.models.openai_client import OPENAI_HOST, OpenAIPort
 from glidepath.spi import ModelRequest
 
@@ -63,6 +64,10 @@ _REASONS = {
 }
 
 
+_REASONING = re.compile(r"(openai/)?(o\d|gpt-5)")
+"""Models that refuse `max_tokens`, wherever they are served."""
+
+
 class OpenAIChatModel:
     """A model behind a chat completions endpoint: OpenAI's, or any compatible one by `base_url`.
 
@@ -89,6 +94,7 @@ class OpenAIChatModel:
             api_key=api_key, base_url=base_url, headers=headers, client=client, who=f"openai-chat:{name}"
         )
         self.usage_is_billed = self._official = at_home(self._port.url, OPENAI_HOST)
+        self._capped_whole = self._official or self._port.azure or _REASONING.match(name) is not None
         self.provider = "openai" if self._official else None
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
@@ -99,7 +105,7 @@ class OpenAIChatModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reader = _Reader(Reply(self._unknown_reasons), self._port.faults, echo=not self._official)
+        reader = _Reader(Reply(self._unknown_reasons, request.tools), self._port.faults, echo=not self._official)
 
         async def open_stream() -> Any:
             client = await self._port.clients.get()
@@ -125,13 +131,17 @@ class OpenAIChatModel:
             body["tools"] = [
                 {
                     "type": "function",
-                    "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+                    "function": {
+                        "name": sent_name(tool.name),
+                        "description": tool.description,
+                        "parameters": tool.parameters,
+                    },
                 }
                 for tool in request.tools
             ]
             body["tool_choice"] = _choice(request.tool_choice)
         if request.max_output_tokens is not None:
-            body["max_completion_tokens" if self._official else "max_tokens"] = request.max_output_tokens
+            body["max_completion_tokens" if self._capped_whole else "max_tokens"] = request.max_output_tokens
         if request.temperature is not None:
             body["temperature"] = request.temperature
         if request.reasoning is not None:
@@ -152,7 +162,7 @@ class OpenAIChatModel:
 def _choice(choice: str) -> Any:
     if choice in ("auto", "required", "none"):
         return choice
-    return {"type": "function", "function": {"name": choice}}
+    return {"type": "function", "function": {"name": sent_name(choice)}}
 
 
 # --- messages -------------------------------------------------------------------------------------------------
@@ -206,7 +216,7 @@ def _pictures(message: ToolResultMessage) -> list[dict[str, Any]]:
 
 def _assistant(message: AssistantMessage, *, current: bool) -> list[dict[str, Any]]:
     calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments(call)}}
+        {"id": call.id, "type": "function", "function": {"name": sent_name(call.name), "arguments": arguments(call)}}
         for call in message.tool_calls
     ]
     if not calls and not message.text:
@@ -312,7 +322,7 @@ class _Reader:
         function = fragment.get("function") or {}
         call_id, name, given = (
             str(fragment.get("id") or ""),
-            worded(function.get("name") or ""),
+            self._reply.called(function.get("name") or ""),
             function.get("arguments"),
         )
         written = given if isinstance(given, str) else _wire.encode(given).decode() if given else ""

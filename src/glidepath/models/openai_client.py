@@ -14,13 +14,14 @@ from glidepath.models.faults import Faults
 __all__ = ["OPENAI_HOST", "OpenAIPort"]
 
 OPENAI_HOST = "api.openai.com"
+_AZURE = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
 _NO_KEY = "none"  # the SDK insists on one
 
 
 class OpenAIPort:
     """How an OpenAI model is reached."""
 
-    __slots__ = ("clients", "faults", "url")
+    __slots__ = ("azure", "clients", "faults", "url")
 
     def __init__(
         self, *, api_key: str | None, base_url: str | None, headers: Mapping[str, str] | None, client: Any, who: str
@@ -38,6 +39,7 @@ class OpenAIPort:
             self.clients = Clients(lambda: _client(key, base_url, headers), _close)
         first = self.clients.peek()
         self.url = str(first.base_url)
+        self.azure = (urlsplit(self.url).hostname or "").endswith(_AZURE) or "Azure" in type(first).__name__
         secrets = [first.api_key, getattr(first, "admin_api_key", None), *(headers or {}).values()]
         ours = urlsplit(self.url).hostname == OPENAI_HOST
         where = "OPENAI_API_KEY" if ours else "api_key=, or GLIDEPATH_API_KEY on the command line"

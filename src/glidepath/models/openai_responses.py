@@ -34,6 +34,7 @@ from glidepath.models.content import (
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
+from glidepath.models.names import sent_name
 from glidepath.models.openai_client import OPENAI_HOST, OpenAIPort
 from glidepath.spi import ModelRequest
 
@@ -82,7 +83,7 @@ class OpenAIResponsesModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reader = _Reader(Reply(self._unknown_reasons), self._port.faults)
+        reader = _Reader(Reply(self._unknown_reasons, request.tools), self._port.faults)
 
         async def open_stream() -> Any:
             client = await self._port.clients.get()
@@ -107,7 +108,7 @@ class OpenAIResponsesModel:
             body["tools"] = [
                 {
                     "type": "function",
-                    "name": tool.name,
+                    "name": sent_name(tool.name),
                     "description": tool.description,
                     "parameters": tool.parameters,
                     "strict": False,  # the endpoint's own default would change the meaning of optional parameters
@@ -116,7 +117,7 @@ class OpenAIResponsesModel:
             ]
             choice = request.tool_choice
             plain = choice in ("auto", "required", "none")
-            body["tool_choice"] = choice if plain else {"type": "function", "name": choice}
+            body["tool_choice"] = choice if plain else {"type": "function", "name": sent_name(choice)}
         if request.max_output_tokens is not None:
             body["max_output_tokens"] = request.max_output_tokens
         if request.temperature is not None:
@@ -169,7 +170,12 @@ def _items(message: Message) -> list[dict[str, Any]]:
 
 def _written(kind: str, piece: Any) -> dict[str, Any]:
     if kind == "call":
-        return {"type": "function_call", "call_id": piece.id, "name": piece.name, "arguments": arguments(piece)}
+        return {
+            "type": "function_call",
+            "call_id": piece.id,
+            "name": sent_name(piece.name),
+            "arguments": arguments(piece),
+        }
     return piece if kind == "item" else {"role": "assistant", "content": piece}
 
 
@@ -237,7 +243,7 @@ class _Reader:
         yield ToolCallDelta(
             index=index,
             id=worded(item["call_id"]),
-            name=worded(item["name"]),
+            name=self._reply.called(item["name"]),
             arguments=worded(item.get("arguments") or ""),
         )
 

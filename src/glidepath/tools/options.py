@@ -15,7 +15,8 @@ __all__ = ["Isolation", "RunOptions", "ToolOptions", "check_name", "checked_opti
 
 Isolation = Literal["inline", "thread", "process"]
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = re.compile(r"[a-zA-Z0-9_./:-]{1,128}")
+"""Adapters send a provider the name it takes: see `glidepath.models.names`."""
 _ISOLATIONS = ("inline", "thread", "process")
 
 
@@ -92,10 +93,10 @@ def _is_number(value: Any) -> bool:
 
 
 def check_name(name: Any) -> None:
-    """Refuse a name that some provider would refuse."""
+    """Refuse a name that nobody could type, or that hides something."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         shown = shorten(repr(name), 100)
-        raise ConfigurationError(f"name: expected 1 to 64 letters, digits, _ or -, got {shown}: pass name='...'")
+        raise ConfigurationError(f"name: expected 1 to 128 letters, digits, _ - . / or :, got {shown}: pass name='...'")
 
 
 def _check_description(description: Any) -> None:

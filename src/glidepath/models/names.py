@@ -1,0 +1,40 @@
+"""Tool names as a provider takes them: an MCP server may call its tool `files/read.text`, which most refuse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import blake2s
+
+__all__ = ["ToolNames", "sent_name"]
+
+_LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+"""What every provider takes."""
+_TAIL = 8
+
+
+def sent_name(name: str) -> str:
+    """The name to send: the name itself where it is legal, else a legal one that no other name becomes.
+
+    It depends on nothing but the name, so that a call in the history keeps it in every request.
+    """
+    if _LEGAL.fullmatch(name):
+        return name
+    letters = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+    if not letters or not (letters[0].isalpha() or letters[0] == "_"):
+        letters = f"_{letters}"
+    tail = blake2s(name.encode("utf-8", "surrogatepass"), digest_size=_TAIL // 2).hexdigest()
+    return f"{letters[: 64 - _TAIL - 1]}_{tail}"
+
+
+class ToolNames:
+    """Finds the tool behind a name that a provider has sent back."""
+
+    __slots__ = ("_ours",)
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._ours = {sent: name for name in names if (sent := sent_name(name)) != name}
+
+    def ours(self, name: str) -> str:
+        """Our own name of a tool the model has called."""
+        return self._ours.get(name, name) if self._ours else name
