@@ -1,0 +1,180 @@
+"""Measure the building: how much there is, how it is typed, who writes what, how far a turn has to walk.
+
+python scripts/measure_house.py          # a table
+python scripts/measure_house.py --json   # the same, to compare
+"""
+
+import argparse
+import ast
+import asyncio
+import importlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "glidepath"
+SECOND_WAVE = ("code", "mcp", "otel", "provenance", "serve")
+"""Packages that came later: counted apart."""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def sources(*, second: bool = False) -> Iterator[Path]:
+    """The modules of the first wave, or of the second."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        later = path.relative_to(PACKAGE).parts[0].removesuffix(".py") in SECOND_WAVE
+        if later is second:
+            yield path
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sources():
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def lines(*, second: bool = False) -> int:
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources(second=second))
+
+
+def parameters() -> tuple[int, int]:
+    """All parameters but self and cls, and those annotated with a bare `Any`."""
+    every = bare = 0
+    for _, tree in trees():
+        for node in ast.walk(tree):
+            if not isinstance(node, FUNCTIONS):
+                continue
+            given = node.args
+            for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+                if one is None or one.arg in ("self", "cls"):
+                    continue
+                every += 1
+                bare += isinstance(one.annotation, ast.Name) and one.annotation.id == "Any"
+    return every, bare
+
+
+def public_parameters_of_any() -> list[str]:
+    """Parameters of public functions and methods that are annotated with a bare `Any`, by the surface in `api/`."""
+    import inspect
+
+    found = []
+    for dump in sorted((ROOT / "api").glob("*.txt")):
+        module = importlib.import_module(dump.stem)
+        for name in getattr(module, "__all__", ()):
+            thing = getattr(module, name, None)
+            owners = [(name, thing)]
+            if inspect.isclass(thing):
+                members = [key for key in vars(thing) if not key.startswith("_")]
+                owners = [(f"{name}.{key}", inspect.getattr_static(thing, key)) for key in members]
+            for label, member in owners:
+                function = getattr(member, "__func__", member)
+                if inspect.isfunction(function):
+                    given = inspect.signature(function).parameters.values()
+                    found += [f"{dump.stem}.{label}({one.name})" for one in given if one.annotation in (Any, "Any")]
+    return found
+
+
+def repeated_names() -> tuple[list[str], list[str]]:
+    """Public class names and module names that occur more than once."""
+    classes: Counter[str] = Counter()
+    modules: Counter[str] = Counter()
+    for path, tree in trees():
+        if path.stem not in ("__init__", "__main__"):
+            modules[path.stem] += 1
+        classes.update(node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_")
+    return sorted(n for n, c in classes.items() if c > 1), sorted(n for n, c in modules.items() if c > 1)
+
+
+def run_fields() -> int:
+    """The annotated fields of `Run`, those of its bases included."""
+    from glidepath.run import Run
+
+    return len({name for base in Run.__mro__ for name in vars(base).get("__annotations__", {})})
+
+
+def public_names() -> int:
+    total = 0
+    for dump in sorted((ROOT / "api").glob("*.txt")):
+        top = dump.stem.removeprefix("glidepath").lstrip(".").partition(".")[0]
+        if top not in SECOND_WAVE:
+            total += len(importlib.import_module(dump.stem).__all__)
+    return total
+
+
+def modules_of_a_turn() -> list[str]:
+    """The modules of ours in which a steady tool turn runs code: traced between two calls of the model."""
+    from glidepath import Agent, Limits, tool
+    from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
+
+    found: set[str] = set()
+    prefix = str(PACKAGE)
+
+    def trace(frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(prefix):
+            found.add(str(Path(frame.f_code.co_filename).relative_to(PACKAGE)))
+
+    class Steady:
+        name = "steady"
+        max_output_tokens = 1000
+        turn = 0
+
+        async def stream(self, request: Any) -> Any:
+            self.turn += 1
+            if self.turn == 4:
+                sys.setprofile(trace)
+            elif self.turn == 5:
+                sys.setprofile(None)
+            await asyncio.sleep(0)
+            yield TextDelta("Let me look. ")
+            if self.turn < 6:
+                yield ToolCallDelta(0, f"call_{self.turn}", "look", f'{{"n": {self.turn}}}')
+            yield StreamEnd("tool_use" if self.turn < 6 else "end_turn", Usage(60 + 50 * len(request.messages), 55))
+
+    @tool
+    async def look(n: int) -> str:
+        """Look."""
+        return f"saw {n}"
+
+    limits = Limits(max_iterations=50, max_tokens=1_000_000, timeout=60)
+    result = Agent(model=Steady(), tools=[look], limits=limits).run_sync("go")
+    assert result.iterations == 6, result
+    return sorted(found)
+
+
+def measure() -> dict[str, Any]:
+    """Every figure, by name."""
+    every, bare = parameters()
+    classes, modules = repeated_names()
+    turn = modules_of_a_turn()
+    public = public_parameters_of_any()
+    return {
+        "lines, first wave": lines(),
+        "lines, second wave": lines(second=True),
+        "parameters": every,
+        "bare Any parameters": bare,
+        "bare Any parameters, percent": round(100 * bare / every, 2),
+        "public parameters of bare Any": len(public),
+        "fields of Run": run_fields(),
+        "public class names used twice": classes,
+        "module names used twice": modules,
+        "modules of a tool turn": len(turn),
+        "public names": public_names(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    found = measure()
+    if parser.parse_args().json:
+        print(json.dumps(found, indent=1))
+        return
+    for name, value in found.items():
+        shown = f"{len(value)}: {', '.join(value)}" if isinstance(value, list) else value
+        print(f"{name:<34} {shown}")
+
+
+if __name__ == "__main__":
+    main()
