@@ -40,16 +40,19 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
     fields = config_fields(settings)
     name = model or settings.get("model")
     if not name:
+        if "model" in settings.ignored:
+            raise ConfigurationError(
+                f"no model is named: the one in {settings.ignored['model'].origin} is ignored, because this folder is "
+                "not trusted. Trust it with `glidepath trust`, or pass --model NAME"
+            )
         raise ConfigurationError(
             "no model is named: pass --model NAME, set GLIDEPATH_MODEL, or write model = ... into glidepath.toml; "
             "`glidepath models` lists what there is, `glidepath demo` needs none"
         )
-    trusted = not settings.lies_here("model") or model is not None
-    fields["model"] = make_model(name, world, keyed=trusted)
+    fields["model"] = make_model(name, world)
     fields["tools"] = make_tools(settings, world)
     if fields.get("fallback_models"):
-        keyed = not settings.lies_here("fallback_models")
-        fields["fallback_models"] = tuple(make_model(one, world, keyed=keyed) for one in fields["fallback_models"])
+        fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
     if fields.get("store"):
         fields["store"] = None if fields["store"] == NO_STORE else make_store(fields["store"], world)
     return Agent(**fields)
@@ -75,11 +78,10 @@ def config_fields(settings: Settings) -> dict[str, Any]:
 # --- by name ------------------------------------------------------------------------------------------------------
 
 
-def make_model(name: str, world: World, *, keyed: bool = True) -> Any:
+def make_model(name: str, world: World) -> Any:
     """The model a name stands for: `python:package.module:attribute`, or a provider's `provider:name`.
 
-    GLIDEPATH_API_KEY is the key of a compatible server. Without `keyed` it is not sent: whoever wrote the address may
-    be a stranger.
+    GLIDEPATH_API_KEY is sent to a compatible server. A name from a file in an untrusted folder never comes here.
     """
     if name.startswith("python:"):
         found = find_object(name, world)
@@ -91,7 +93,7 @@ def make_model(name: str, world: World, *, keyed: bool = True) -> Any:
     resolve = getattr(models, "resolve", None)
     if resolve is None:
         raise ConfigurationError(f"model {name!r}: only python:MODULE:ATTRIBUTE is available in this version")
-    key = world.environ.get("GLIDEPATH_API_KEY") if keyed and name.startswith("openai-compatible:") else None
+    key = world.environ.get("GLIDEPATH_API_KEY") if name.startswith("openai-compatible:") else None
     return resolve(name) if key is None else resolve(name, api_key=key)
 
 

@@ -1,22 +1,24 @@
-"""Where settings come from: flags, the environment, a file, the defaults. The first of them that speaks wins."""
+"""Where settings come from: flags, the environment, a file, the defaults. The first of them that speaks wins.
+
+A file that nobody named and whose folder nobody trusts can only narrow: the rest of what it says is ignored.
+"""
 
 from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from glidepath.cli.folder import CONFIGURATION, MOST_BYTES, Folder, look
 from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, Setting, variable
 from glidepath.cli.values import OFF, read_text, read_value
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
-__all__ = ["Known", "Settings", "gather", "load"]
+__all__ = ["Known", "Settings", "configuration_in", "gather", "load"]
 
-NAMES = ("glidepath.toml", "glidepath.json")
-_MOST_BYTES = 1_000_000
 _META = ("$schema",)
 _KEYS = ("api_key", "apikey", "api-key")
 _ZERO_IS_OFF = frozenset({"max_steps", "timeout", "token_budget", "cost_limit"})
@@ -30,12 +32,26 @@ class Known(NamedTuple):
 
 
 class Settings:
-    """All settings of one command with their origins. `found` is true for a file nobody named."""
+    """All settings of one command with their origins.
 
-    def __init__(self, known: dict[str, Known], file: Path | None, *, found: bool) -> None:
+    `found` is true for a file nobody named, `trusted` when a person trusts its folder. `ignored` has what such a file
+    says in vain, because nobody does.
+    """
+
+    def __init__(
+        self,
+        known: dict[str, Known],
+        file: Path | None,
+        *,
+        found: bool,
+        trusted: bool = False,
+        ignored: Mapping[str, Known] | None = None,
+    ) -> None:
         self.known = known
         self.file = file
         self.found = found
+        self.trusted = trusted
+        self.ignored = ignored or {}
 
     def __getitem__(self, key: str) -> Any:
         return self.known[key].value
@@ -45,56 +61,92 @@ class Settings:
         return self.known[key].value if key in self.known else None
 
     def said(self, key: str) -> bool:
-        """True when a person said it, in whatever way."""
-        return key in self.known and self.known[key].origin != "default"
+        """True when a person said it, in whatever way: not a default, and not a file from an untrusted folder."""
+        return key in self.known and self.known[key].origin != "default" and not self._lies_here(key)
 
-    def lies_here(self, key: str) -> bool:
-        """True when this was said by a file that nobody named: it merely lies in the current folder."""
-        return self.found and self.file is not None and self.origin(key).startswith(self.file.name)
+    def _lies_here(self, key: str) -> bool:
+        untrusted = self.found and not self.trusted and self.file is not None
+        return untrusted and self.file is not None and self.origin(key).startswith(self.file.name)
 
     def origin(self, key: str) -> str:
         """Who said so."""
         return self.known[key].origin if key in self.known else "default"
 
 
-def gather(options: Namespace, world: World) -> Settings:
-    """The settings of a command; raises `ConfigurationError` naming the file, variable or flag that is wrong."""
-    file, found = _file(options, world)
+def gather(options: Namespace, world: World, *, ask: bool = True, only: Collection[str] = BY_KEY) -> Settings:
+    """The settings of a command; raises `ConfigurationError` naming the file, variable or flag that is wrong.
+
+    Where the file needs trust for one of the settings in `only`, a person is asked; without `ask`, or without a
+    terminal, one line says what is ignored.
+    """
+    file, folder = _file(options, world)
     known = {s.key: Known(s.default, "default") for s in SETTINGS if s.default is not None}
+    spoken = {**_from_environment(world.environ), **_from_flags(options)}
+    trusted = False
+    ignored: dict[str, Known] = {}
     if file is not None:
-        shown = file.name if found else str(file)
-        for key, (value, place) in load(file).items():
-            known[key] = Known(value, f"{shown} ({place})" if place != key else shown)
-    known.update(_from_environment(world.environ))
-    known.update(_from_flags(options))
-    settings = Settings(known, file, found=found)
+        shown = file.name if folder is not None else str(file)
+        listed = load(file, None if folder is None else folder.files[file.name])
+        said = {
+            key: Known(value, f"{shown} ({place})" if place != key else shown) for key, (value, place) in listed.items()
+        }
+        if folder is not None:
+            from glidepath.cli.consent import admit
+
+            values = {key: one.value for key, one in said.items()}
+            trusted, refused = admit(folder, values, world, ask=ask and _text(spoken), only=set(only) - set(spoken))
+            ignored = {key: said.pop(key) for key in refused}
+        known.update(said)
+    known.update(spoken)
+    settings = Settings(known, file, found=folder is not None, trusted=trusted, ignored=ignored)
     _check(settings)
     return settings
+
+
+def _text(spoken: Mapping[str, Known]) -> bool:
+    """False for whoever asked for JSON: a program reads that, and cannot be asked."""
+    return "output_format" not in spoken or spoken["output_format"].value == "text"
 
 
 # --- a file -----------------------------------------------------------------------------------------------------
 
 
-def _file(options: Namespace, world: World) -> tuple[Path | None, bool]:
+def _file(options: Namespace, world: World) -> tuple[Path | None, Folder | None]:
+    """The file to read; with the folder it lies in when nobody named it."""
     if getattr(options, "no_config", False):
-        return None, False
+        return None, None
     named = getattr(options, "config", None)
     if named == "":
         raise ConfigurationError("--config: the name of the file is empty")
     named = named or world.environ.get("GLIDEPATH_CONFIG")
     if named:
-        return world.folder / named, False
-    here = [world.folder / name for name in NAMES if (world.folder / name).is_file()]
+        return world.folder / named, None
+    if not any((world.folder / name).exists() for name in CONFIGURATION):
+        return None, None
+    folder = look(world.folder)
+    file = configuration_in(folder)
+    return file, None if file is None else folder
+
+
+def configuration_in(folder: Folder) -> Path | None:
+    """The configuration file of a folder; raises `ConfigurationError` for two of them, or one that cannot be read."""
+    for name in CONFIGURATION:
+        if name in folder.unread:
+            raise ConfigurationError(f"{folder.path / name}: {folder.unread[name]}")
+    here = [folder.path / name for name in CONFIGURATION if name in folder.files]
     if len(here) > 1:
         raise ConfigurationError(
-            f"there are both {NAMES[0]} and {NAMES[1]} here: remove one, or name one with --config"
+            f"there are both {CONFIGURATION[0]} and {CONFIGURATION[1]} here: remove one, or name one with --config"
         )
-    return (here[0], True) if here else (None, False)
+    return here[0] if here else None
 
 
-def load(path: Path) -> dict[str, tuple[Any, str]]:
-    """The settings in a file by key, each with the key it was written under; raises `ConfigurationError`."""
-    data = _parse(path)
+def load(path: Path, content: bytes | None = None) -> dict[str, tuple[Any, str]]:
+    """The settings in a file by key, each with the key it was written under; raises `ConfigurationError`.
+
+    With `content` the file is not read again.
+    """
+    data = _parse(path, content)
     flat: dict[str, Any] = {}
     for key, value in data.items():
         if key in SECTIONS:
@@ -124,12 +176,14 @@ def _read(setting: Setting, key: str, value: Any, file: str) -> Any:
     return read_value(setting, value, f"{file}: {key}")
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def _parse(path: Path, content: bytes | None) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)  # never more, whatever it is
-        if len(data) > _MOST_BYTES:
-            raise ConfigurationError(f"{path}: larger than {_MOST_BYTES} bytes: this is no configuration")
+        data = content
+        if data is None:
+            with path.open("rb") as file:
+                data = file.read(MOST_BYTES + 1)  # never more, whatever it is
+        if len(data) > MOST_BYTES:
+            raise ConfigurationError(f"{path}: larger than {MOST_BYTES:,} bytes")
         text = data.decode("utf-8-sig")
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -260,16 +314,5 @@ def _check(settings: Settings) -> None:
     ):
         if settings.get(key) and not settings.get(partner):
             raise ConfigurationError(f"{key} ({settings.origin(key)}) has no effect without {partner}: {why}")
-    for key in ("model", "fallback_models", "tools"):
-        value = settings.get(key)
-        if not settings.lies_here(key) or value is None or settings.file is None:
-            continue
-        listed = (value,) if isinstance(value, str) else value
-        code = [name for name in listed if name.startswith("python:")]
-        if code:
-            raise ConfigurationError(
-                f"{settings.file.name}: {key}: {code[0]!r} would run code because of a file that merely lies here; "
-                f"say --config {settings.file.name} if you trust it"
-            )
     if settings.get("tool_choice") not in (None, "auto", *OFF) and not settings["tools"]:
         raise ConfigurationError(f"tool_choice ({settings.origin('tool_choice')}) needs tools, and there are none")

@@ -2,13 +2,43 @@
 
 Data only, and light: the parser makes its flags from it, the loader its checks, `glidepath config schema` its schema,
 and the documentation its tables. A test compares it with `LoopConfig`, `Limits` and `GuardrailsConfig`.
+
+`found` says what a configuration file may do with a setting when nobody named that file and nobody trusted its folder:
+it may narrow, and nothing else. A setting that does not say so needs trust, so a new one is safe by default.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["BY_KEY", "BY_SEED", "PYTHON_ONLY", "SECTIONS", "SETTINGS", "Setting", "variable"]
+__all__ = [
+    "BY_KEY",
+    "BY_SEED",
+    "FREE",
+    "HIGHER",
+    "INSIDE",
+    "LOWER",
+    "LOWER_NOT_ZERO",
+    "PYTHON_ONLY",
+    "SECTIONS",
+    "SETTINGS",
+    "TRUST",
+    "Setting",
+    "variable",
+]
+
+TRUST = "trust"
+"""Takes effect only in a trusted folder."""
+FREE = "free"
+"""A found file may set it to anything: it changes what is shown, or when the model is told to finish."""
+LOWER = "lower"
+"""A found file may set it to the default or less, and never switch it off."""
+LOWER_NOT_ZERO = "lower, not zero"
+"""As `LOWER`, where 0 would switch the guard off."""
+HIGHER = "higher"
+"""A found file may set it to the default or more."""
+INSIDE = "inside"
+"""A path: a found file may name one inside its own folder."""
 
 
 class Setting(NamedTuple):
@@ -26,6 +56,8 @@ class Setting(NamedTuple):
     """The command line's own default; None: the Python default holds."""
     zero_is_off: bool = False
     in_file: bool = True
+    found: str | tuple[str, ...] = TRUST
+    """What an untrusted file may do with it; a tuple holds the words it may choose from."""
 
 
 _C, _L, _G = "LoopConfig.", "Limits.", "GuardrailsConfig."
@@ -35,32 +67,32 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("model", _C + "model", "text", "which model, such as anthropic:claude-sonnet-4-5", "--model", metavar="NAME"),
     Setting("fallback_models", _C + "fallback_models", "names", "models to fall back to, in order", "--fallback-models", metavar="NAMES"),
     Setting("system_prompt", _C + "system_prompt", "text", "what the model is told first", "--system-prompt", metavar="TEXT"),
-    Setting("tools", _C + "tools", "names", "tools the model may call: read, list, grep, write, edit, shell, or installed ones", "--tools", metavar="NAMES", default=("read", "list", "grep")),
-    Setting("workspace", "", "text", "the folder that the tools work in; the current one by default", "--workspace", metavar="DIR"),
-    Setting("sandbox", "", "choice", "the shell tool's sandbox: auto uses it where it is installed, require insists on it", "--sandbox", choices=("auto", "require", "off"), default="auto"),
+    Setting("tools", _C + "tools", "names", "tools the model may call: read, list, grep, write, edit, shell, or installed ones", "--tools", metavar="NAMES", default=("read", "list", "grep"), found=("read", "list", "grep")),
+    Setting("workspace", "", "text", "the folder that the tools work in; the current one by default", "--workspace", metavar="DIR", found=INSIDE),
+    Setting("sandbox", "", "choice", "the shell tool's sandbox: auto uses it where it is installed, require insists on it", "--sandbox", choices=("auto", "require", "off"), default="auto", found=("auto", "require")),
     Setting("approve", "", "choice", "calls that need a person's approval: ask, approve all of them, or deny them", "--approve", choices=("ask", "all", "deny"), default="ask", in_file=False),
-    Setting("limits.max_iterations", _L + "max_iterations", "int?", "model turns", "--max-turns", "max_steps", metavar="N", default=50),
-    Setting("limits.max_tokens", _L + "max_tokens", "int?", "tokens in total, input and output", "--max-tokens", "token_budget", metavar="N"),
-    Setting("limits.max_cost", _L + "max_cost", "money?", "dollars in total", "--max-budget-usd", "cost_limit", metavar="USD"),
-    Setting("limits.timeout", _L + "timeout", "seconds?", "time for the whole run: seconds, or 90s, 30m, 1h30m", "--timeout", "timeout", metavar="TIME", default=1800.0),
-    Setting("limits.max_tool_calls", _L + "max_tool_calls", "int?", "tool calls in total", "--max-tool-calls", metavar="N"),
-    Setting("limits.max_depth", _L + "max_depth", "int", "how deep agents may be spawned"),
-    Setting("limits.max_descendants", _L + "max_descendants", "int", "how many agents may be spawned"),
-    Setting("limits.grace_iterations", _L + "grace_iterations", "count", "turns between the wind-down notice and the turn limit; 0 sends no notice"),
-    Setting("limits.landing_tokens", _L + "landing_tokens", "int", "tokens kept back for the landing answer"),
-    Setting("limits.landing_seconds", _L + "landing_seconds", "seconds", "time kept back for the landing answer"),
+    Setting("limits.max_iterations", _L + "max_iterations", "int?", "model turns", "--max-turns", "max_steps", metavar="N", default=50, found=LOWER),
+    Setting("limits.max_tokens", _L + "max_tokens", "int?", "tokens in total, input and output", "--max-tokens", "token_budget", metavar="N", found=LOWER),
+    Setting("limits.max_cost", _L + "max_cost", "money?", "dollars in total", "--max-budget-usd", "cost_limit", metavar="USD", found=LOWER),
+    Setting("limits.timeout", _L + "timeout", "seconds?", "time for the whole run: seconds, or 90s, 30m, 1h30m", "--timeout", "timeout", metavar="TIME", default=1800.0, found=LOWER),
+    Setting("limits.max_tool_calls", _L + "max_tool_calls", "int?", "tool calls in total", "--max-tool-calls", metavar="N", found=LOWER),
+    Setting("limits.max_depth", _L + "max_depth", "int", "how deep agents may be spawned", found=LOWER),
+    Setting("limits.max_descendants", _L + "max_descendants", "int", "how many agents may be spawned", found=LOWER),
+    Setting("limits.grace_iterations", _L + "grace_iterations", "count", "turns between the wind-down notice and the turn limit; 0 sends no notice", found=FREE),
+    Setting("limits.landing_tokens", _L + "landing_tokens", "int", "tokens kept back for the landing answer", found=HIGHER),
+    Setting("limits.landing_seconds", _L + "landing_seconds", "seconds", "time kept back for the landing answer", found=HIGHER),
     Setting("landing", _C + "landing", "choice", "what happens at a limit: withdraw the tools, steer, force the answer, or off", "--landing", choices=("withdraw", "steer", "force", "off")),
-    Setting("guardrails.max_tokens_recoveries", _G + "max_tokens_recoveries", "count", "continuations of a truncated answer; 0 is off", seed="guardrails.max_tokens_recoveries"),
-    Setting("guardrails.max_repeated_tool_steps", _G + "max_repeated_tool_steps", "count", "repeats of the same calls until the tools are withdrawn; 0 is off", seed="guardrails.max_repeated_tool_steps"),
-    Setting("guardrails.max_error_streak", _G + "max_error_streak", "count", "equal errors in a row until the tool is withdrawn; 0 is off"),
-    Setting("guardrails.read_only_loop_threshold", _G + "read_only_loop_threshold", "count?", "steps of read-only tools until a nudge; 8 is a good start"),
-    Setting("guardrails.max_premature_end_recoveries", _G + "max_premature_end_recoveries", "count", "re-prompts after an empty end behind a tool error; 0 is off"),
-    Setting("guardrails.max_empty_recoveries", _G + "max_empty_recoveries", "count", "re-prompts after an empty answer; 0 is off"),
-    Setting("guardrails.reserve_tokens", _G + "reserve_tokens", "count", "tokens left above the reserve at which the model is told to wrap up", seed="guardrails.reserve_tokens"),
-    Setting("guardrails.reserve_cost_fraction", _G + "reserve_cost_fraction", "fraction", "share of the money at which the model is told to wrap up", seed="guardrails.reserve_cost_fraction"),
+    Setting("guardrails.max_tokens_recoveries", _G + "max_tokens_recoveries", "count", "continuations of a truncated answer; 0 is off", seed="guardrails.max_tokens_recoveries", found=LOWER),
+    Setting("guardrails.max_repeated_tool_steps", _G + "max_repeated_tool_steps", "count", "repeats of the same calls until the tools are withdrawn; 0 is off", seed="guardrails.max_repeated_tool_steps", found=LOWER_NOT_ZERO),
+    Setting("guardrails.max_error_streak", _G + "max_error_streak", "count", "equal errors in a row until the tool is withdrawn; 0 is off", found=LOWER_NOT_ZERO),
+    Setting("guardrails.read_only_loop_threshold", _G + "read_only_loop_threshold", "count?", "steps of read-only tools until a nudge; 8 is a good start", found=LOWER),
+    Setting("guardrails.max_premature_end_recoveries", _G + "max_premature_end_recoveries", "count", "re-prompts after an empty end behind a tool error; 0 is off", found=LOWER),
+    Setting("guardrails.max_empty_recoveries", _G + "max_empty_recoveries", "count", "re-prompts after an empty answer; 0 is off", found=LOWER),
+    Setting("guardrails.reserve_tokens", _G + "reserve_tokens", "count", "tokens left above the reserve at which the model is told to wrap up", seed="guardrails.reserve_tokens", found=HIGHER),
+    Setting("guardrails.reserve_cost_fraction", _G + "reserve_cost_fraction", "fraction", "share of the money at which the model is told to wrap up", seed="guardrails.reserve_cost_fraction", found=HIGHER),
     Setting("context_window", _C + "context_window", "int?", "tokens the model can read; 0 is off", "--context-window", "context_window", metavar="N", zero_is_off=True),
     Setting("context_strategy", _C + "context_strategy", "text", "how a long transcript is made to fit: compact, sliding_window, summarize or none", "--context-strategy", "context_strategy", metavar="NAME"),
-    Setting("max_retries", _C + "max_retries", "count", "attempts after the first when a model call fails", "--max-retries", "max_retries", metavar="N"),
+    Setting("max_retries", _C + "max_retries", "count", "attempts after the first when a model call fails", "--max-retries", "max_retries", metavar="N", found=LOWER),
     Setting("temperature", _C + "temperature", "number?", "passed to the model", "--temperature", metavar="X"),
     Setting("max_output_tokens", _C + "max_output_tokens", "int?", "output cap of one model call", "--max-output-tokens", metavar="N"),
     Setting("max_output_tokens_recovery", _C + "max_output_tokens_recovery", "recovery", "ask again for truncated replies with a larger cap: max_attempts, scaling, ceiling"),
@@ -69,10 +101,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("thinking_tags", _C + "thinking_tags", "bool", "hide <think> and its synonyms from the visible text"),
     Setting("extras", _C + "extras", "table", "passed to the model's provider as it is"),
     Setting("tool_choice", _C + "tool_choice", "text", "auto, required, none, or the name of a tool"),
-    Setting("tool_timeout", _C + "tool_timeout", "seconds?", "time for one tool call", "--tool-timeout", metavar="TIME"),
-    Setting("max_tool_calls_per_turn", _C + "max_tool_calls_per_turn", "int?", "tool calls of one reply that are run"),
-    Setting("max_parallel_tools", _C + "max_parallel_tools", "int", "tool calls that run at the same time"),
-    Setting("default_execution_mode", _C + "default_execution_mode", "choice", "whether the calls of one reply run side by side", choices=("parallel", "sequential")),
+    Setting("tool_timeout", _C + "tool_timeout", "seconds?", "time for one tool call", "--tool-timeout", metavar="TIME", found=LOWER),
+    Setting("max_tool_calls_per_turn", _C + "max_tool_calls_per_turn", "int?", "tool calls of one reply that are run", found=LOWER),
+    Setting("max_parallel_tools", _C + "max_parallel_tools", "int", "tool calls that run at the same time", found=LOWER),
+    Setting("default_execution_mode", _C + "default_execution_mode", "choice", "whether the calls of one reply run side by side", choices=("parallel", "sequential"), found=("parallel", "sequential")),
     Setting("prices", _C + "prices", "prices", "dollars per million tokens: {model name: [input, output]}"),
     Setting("unpriced", _C + "unpriced", "text?", "estimate:MODEL, whose price to count with when none is known"),
     Setting("unbounded", _C + "unbounded", "bool", "allow a run without any limit"),
@@ -94,8 +126,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("call_timeout", _C + "call_timeout", "seconds?", "time for one attempt at a model call"),
     Setting("hook_timeout", _C + "hook_timeout", "seconds", "time for one answer of an async hook"),
     Setting("constraint_timeout", _C + "constraint_timeout", "seconds", "time for one answer of a constraint"),
-    Setting("output_format", "", "choice", "what is printed: text, one json object, or stream-json (one event per line)", "--output-format", choices=("text", "json", "stream-json"), default="text"),
-    Setting("streaming", "", "bool", "show the answer while it is written; display only", "--streaming", "streaming", default=True),
+    Setting("output_format", "", "choice", "what is printed: text, one json object, or stream-json (one event per line)", "--output-format", choices=("text", "json", "stream-json"), default="text", found=FREE),
+    Setting("streaming", "", "bool", "show the answer while it is written; display only", "--streaming", "streaming", default=True, found=FREE),
 )
 # fmt: on
 

@@ -66,8 +66,10 @@ class World:
 
     def complain(self, text: str) -> None:
         """Say on the error stream what is wrong."""
+        from glidepath.cli.visible import visible
+
         with contextlib.suppress(OSError, ValueError):
-            self.stderr.write(f"glidepath: error: {text}\n")
+            self.stderr.write(f"glidepath: error: {visible(text, keep=chr(10) + chr(9))}\n")
             self.stderr.flush()
 
     def note(self, text: str) -> None:

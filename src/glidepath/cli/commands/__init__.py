@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "models": "list model providers, fetch the embedded model",
     "sim": "fly your configuration against misbehaving models and tools",
     "config": "show, check and describe the configuration",
+    "trust": "trust this folder's configuration, list or revoke trust",
     "completion": "print a completion script for your shell",
 }
 """Every command with the line that `glidepath --help` shows."""

@@ -40,7 +40,7 @@ def _show(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.schema import defaults
     from glidepath.cli.settings import SETTINGS
 
-    settings = gather(options, world)
+    settings = gather(options, world, ask=False)
     fallback = defaults()
     rows = []
     for setting in SETTINGS:
@@ -53,9 +53,15 @@ def _show(options: argparse.Namespace, world: World) -> int:
         import json
 
         shown = {key: {"value": plain(value), "origin": origin} for key, value, origin in rows}
+        for key, vain in settings.ignored.items():
+            row = shown.setdefault(key, {"value": plain(fallback.get(key)), "origin": "default"})
+            row["ignored"] = {"value": plain(vain.value), "origin": vain.origin}
         bare = {key: plain(value) for key, value, _ in rows}
         world.write(json.dumps(shown if options.origin else bare, indent=2) + "\n")
         return 0
+    if options.origin:
+        why = "ignored: the folder is not trusted"
+        rows += [(key, vain.value, f"{vain.origin}, {why}") for key, vain in settings.ignored.items()]
     wide = max(len(key) for key, _, _ in rows)
     middle = max(len(_text(value)) for _, value, _ in rows)
     for key, value, origin in rows:
@@ -121,6 +127,8 @@ def _text(value: Any) -> str:
         return "off"
     if isinstance(value, bool):
         return "true" if value else "false"
+    from glidepath.cli.visible import visible
+
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
-        return ", ".join(value) or "none"
-    return str(plain(value)) or "''"
+        return visible(", ".join(value)) or "none"
+    return visible(str(plain(value))) or "''"

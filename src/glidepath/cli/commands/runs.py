@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
-from glidepath.cli.settings import SETTINGS
+from glidepath.cli.settings import BY_KEY, SETTINGS
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
@@ -63,7 +63,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.layers import gather
     from glidepath.errors import ConfigurationError, StoreError
 
-    settings = gather(options, world)
+    settings = gather(options, world, only=BY_KEY if options.action == "replay" else ("store",))
     store = make_store(assume_store(settings, "runs"), world)
     agent = make_agent(settings, world) if options.action == "replay" else None
 

@@ -1,0 +1,133 @@
+"""Trust a folder's configuration, list the folders you trust, or take trust back.
+
+A configuration file that merely lies in a folder can only narrow what an agent may do. Trust lets it do the rest. It
+holds for the files as they are: when one of them changes, you are asked again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+_EXAMPLES = """\
+examples:
+  glidepath trust                  show what this folder wants, and ask
+  glidepath trust ../project       the same for another folder
+  glidepath trust --yes            do not ask; for scripts
+  glidepath trust list             the folders you trust
+  glidepath trust revoke           stop trusting this folder
+  glidepath trust revoke ../project
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath trust` takes."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("action", nargs="?", metavar="ACTION", help="list, revoke, or the folder to trust")
+    parser.add_argument("path", nargs="?", metavar="PATH", help="revoke: which folder (default: this one)")
+    parser.add_argument("--yes", action="store_true", help="trust without asking")
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Do one of them."""
+    from glidepath.errors import ConfigurationError
+
+    action = options.action
+    if options.yes and action in ("list", "revoke"):
+        raise ConfigurationError(f"--yes has no effect with {action}")
+    if action == "revoke":
+        return _revoke(world.folder / (options.path or "."), world)
+    if options.path is not None:
+        raise ConfigurationError(f"{options.path} is one word too many; `glidepath trust --help` says what it takes")
+    if action == "list":
+        return _list(world)
+    return _trust(_folder(world.folder / (action or ".")), world, yes=options.yes)
+
+
+def _trust(path: Path, world: World, *, yes: bool) -> int:
+    from glidepath.cli.consent import agrees, keep, listing, somebody
+    from glidepath.cli.folder import look
+    from glidepath.cli.layers import configuration_in, load
+    from glidepath.cli.narrow import beyond
+    from glidepath.cli.trust import is_trusted
+    from glidepath.cli.visible import visible
+    from glidepath.errors import ConfigurationError
+
+    folder = look(path)
+    here = visible(str(folder.path))
+    file = configuration_in(folder)
+    if folder.unread:
+        why = "; ".join(f"{visible(name)} {reason}" for name, reason in folder.unread.items())
+        raise ConfigurationError(f"{here} cannot be trusted: {why}")
+    values = {} if file is None else {key: said for key, (said, _) in load(file, folder.files[file.name]).items()}
+    wanted = {key: values[key] for key in beyond(values, folder.path)}
+    if not wanted and not folder.files.keys() - ({file.name} if file else set()):
+        only = f"{file.name} only narrows" if file else "no glidepath.toml, .mcp.json, AGENTS.md or commands"
+        world.write(f"Nothing in {here} needs trust: {only}.\n")
+        return 0
+    if is_trusted(folder):
+        world.write(f"{listing(folder, wanted)}\nYou already trust this folder.\n")
+        return 0
+    if yes:
+        world.write(f"{listing(folder, wanted)}\n")
+    else:
+        stream = somebody(world)
+        if stream is None:
+            world.note(listing(folder, wanted))
+            raise ConfigurationError("trust needs a terminal to ask on; in a script, pass --yes")
+        if not agrees(folder, wanted, stream, world):
+            world.write("Not trusted.\n")
+            return 1
+    if not keep(folder, world):
+        return 1
+    world.write(f"Trusted: {here}\n")
+    return 0
+
+
+def _folder(path: Path) -> Path:
+    """A folder, also when one of its covered files is named."""
+    from glidepath.cli.folder import COVERED
+    from glidepath.errors import ConfigurationError
+
+    if path.name in COVERED and path.is_file():
+        return path.parent
+    if not path.is_dir():
+        raise ConfigurationError(f"{path} is not a folder; `glidepath trust --help` says what trust takes")
+    return path
+
+
+def _list(world: World) -> int:
+    from pathlib import Path
+
+    from glidepath.cli.folder import look
+    from glidepath.cli.trust import is_trusted, records
+    from glidepath.cli.visible import visible
+
+    found = records()
+    for record in found:
+        path = Path(record.folder)
+        state = "" if path.is_dir() and is_trusted(look(path)) else "  (changed)" if path.is_dir() else "  (gone)"
+        world.write(f"{visible(record.when)}  {visible(record.folder)}{state}\n")
+    if not found:
+        world.note("You trust no folder yet.")
+    return 0
+
+
+def _revoke(path: Path, world: World) -> int:
+    from glidepath.cli.folder import COVERED
+    from glidepath.cli.trust import forget
+    from glidepath.cli.visible import visible
+
+    folder = (path.parent if path.name in COVERED else path).resolve()
+    if not forget(folder):
+        world.complain(f"{visible(str(folder))} is not trusted; `glidepath trust list` shows the folders that are")
+        return 1
+    world.write(f"No longer trusted: {visible(str(folder))}\n")
+    return 0

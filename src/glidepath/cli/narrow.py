@@ -1,0 +1,98 @@
+"""What a configuration file may do when nobody named it and nobody trusts its folder: narrow, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from glidepath.cli.settings import BY_KEY, FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, TRUST, Setting
+from glidepath.cli.visible import quoted
+
+__all__ = ["beyond", "wish"]
+
+_WISHES = {
+    "model": "send your prompts, and everything the tools read, to the model {}",
+    "fallback_models": "send them to these models when the first one fails: {}",
+    "system_prompt": "give the model these instructions first: {}",
+    "tools": "give the model these tools: {}",
+    "sandbox": "run shell commands without a sandbox: {}",
+    "prices": "count your money with its own prices: {}",
+    "unpriced": "count your money with another model's price: {}",
+    "unbounded": "allow a run without any limit: {}",
+    "extras": "send these extra fields to the model's provider: {}",
+    "constraints": "load these constraints: {}",
+    "replace_defaults": "drop the built-in constraints, which hold the limits: {}",
+    "plugins": "load these plugins: {}",
+    "store": "keep the record of your runs in {}",
+}
+
+
+def beyond(values: Mapping[str, Any], folder: Path) -> list[str]:
+    """The keys whose values do more than narrow, in the order of the file. `folder` is where the file lies."""
+    fallback: dict[str, Any] | None = None
+    found = []
+    for key, value in values.items():
+        setting = BY_KEY[key]
+        if fallback is None and setting.found in (LOWER, LOWER_NOT_ZERO, HIGHER):
+            fallback = _defaults()
+        if not _narrows(setting, value, (fallback or {}).get(key), folder):
+            found.append(key)
+    return found
+
+
+def wish(key: str, value: Any, folder: Path) -> str:
+    """In plain words what a value would do, all of it."""
+    setting, shown = BY_KEY[key], quoted(value)
+    if setting.found == INSIDE:
+        text = f"let the tools work in {shown}{_where(value, folder)}, which is not inside this folder"
+    elif key in _WISHES:
+        text = _WISHES[key].format(shown)
+    elif setting.found in (LOWER, LOWER_NOT_ZERO, HIGHER):
+        change = "switch this off" if value is None else f"set this to {shown}"
+        text = f"{change}: {setting.help} (without the file: {quoted(_defaults().get(key))})"
+    else:
+        text = f"set this to {shown}: {setting.help}"
+    names = (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ()
+    code = any(isinstance(name, str) and name.startswith("python:") for name in names)
+    return text + (" (this runs Python code)" if code else "")
+
+
+def _narrows(setting: Setting, value: Any, default: Any, folder: Path) -> bool:
+    rule = setting.found
+    if isinstance(rule, tuple):
+        return all(word in rule for word in (value if isinstance(value, tuple) else (value,)))
+    if rule == INSIDE:
+        place = _resolved(value, folder)
+        return place is not None and place.is_relative_to(folder.resolve())
+    if rule == FREE or value == default:
+        return rule != TRUST
+    if value is None or rule == TRUST:
+        return False
+    if rule == HIGHER:
+        return default is not None and Decimal(str(value)) >= Decimal(str(default))
+    lower = default is None or Decimal(str(value)) <= Decimal(str(default))
+    return lower and not (rule == LOWER_NOT_ZERO and value == 0)
+
+
+def _defaults() -> dict[str, Any]:
+    """What holds when the file is silent: the command line's default, else Python's."""
+    from glidepath.cli.schema import defaults
+
+    own = {key: setting.default for key, setting in BY_KEY.items() if setting.default is not None}
+    known = {**defaults(), **own}
+    return {key: value.value if isinstance(value, Enum) else value for key, value in known.items()}
+
+
+def _resolved(text: str, folder: Path) -> Path | None:
+    try:
+        return (folder / Path(text).expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _where(text: str, folder: Path) -> str:
+    place = _resolved(text, folder)
+    return "" if place is None or str(place) == text else f" ({quoted(str(place))})"

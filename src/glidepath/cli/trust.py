@@ -1,0 +1,135 @@
+"""Which folders a person trusts: one small file for each, in the user's data folder and never in the folder itself."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from glidepath.cli.folder import Folder, look
+from glidepath.errors import ConfigurationError
+
+__all__ = ["Record", "forget", "is_trusted", "record_of", "records", "remember", "trusted_files"]
+
+_MOST_BYTES = 100_000
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class Record(NamedTuple):
+    """A person's yes: for which folder, for which bytes, and when."""
+
+    folder: str
+    digest: str
+    when: str
+
+
+def trusted_files(path: Path) -> tuple[bool, Mapping[str, bytes]]:
+    """Whether a person trusts this folder as it is now, and its covered files by name, as they were read to decide it.
+
+    Whoever acts on one of these files acts on these bytes, and only when the first value is true. Nobody is asked.
+    """
+    folder = look(path)
+    return is_trusted(folder), folder.files
+
+
+def is_trusted(folder: Folder) -> bool:
+    """True when a person said yes to exactly these bytes."""
+    known = record_of(folder.path)
+    return known is not None and not folder.unread and known.digest == folder.digest
+
+
+def record_of(folder: Path) -> Record | None:
+    """What is recorded about a folder, whatever lies in it now."""
+    try:
+        place = _place()
+    except ConfigurationError:
+        return None
+    found = _read(place / _name(folder)) if _ours(place) else None
+    return found if found is not None and found.folder == str(folder) else None
+
+
+def records() -> list[Record]:
+    """Every folder that was trusted, by name."""
+    place = _place()
+    names = sorted(place.glob("*.json")) if place.is_dir() and _ours(place) else []
+    found = [record for record in map(_read, names) if record is not None]
+    return sorted(record for record in found if record.folder)
+
+
+def remember(folder: Folder) -> None:
+    """Record a person's yes for these bytes; raises OSError or `ConfigurationError` when it cannot be kept."""
+    place = _place()
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _ours(place):
+        raise ConfigurationError(f"{place} can be written by others: chmod 700 it")
+    record = Record(str(folder.path), folder.digest, time.strftime("%Y-%m-%d %H:%M"))
+    unfinished = place / f".{secrets.token_hex(8)}"
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(record._asdict(), file)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(place / _name(folder.path))
+    except BaseException:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        raise
+
+
+def forget(folder: Path) -> bool:
+    """Take the trust back; False when there was none."""
+    try:
+        (_place() / _name(folder)).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _place() -> Path:
+    try:
+        import platformdirs
+    except ImportError:
+        raise ConfigurationError(
+            "trust is kept in the user's data folder, which platformdirs finds: pip install 'glidepath[cli]'"
+        ) from None
+    return platformdirs.user_data_path("glidepath") / "trust"
+
+
+def _name(folder: Path) -> str:
+    return hashlib.sha256(os.fsencode(folder)).hexdigest() + ".json"
+
+
+def _ours(path: Path) -> bool:
+    """True when it belongs to this user and nobody else can write it."""
+    try:
+        return _private(path.lstat())
+    except OSError:
+        return False
+
+
+def _private(status: os.stat_result) -> bool:
+    owner = getattr(os, "geteuid", lambda: status.st_uid)()
+    return status.st_uid == owner and (os.name != "posix" or not status.st_mode & _OTHERS_WRITE)
+
+
+def _read(path: Path) -> Record | None:
+    """A record; None for what is missing, broken, a link, or could have been written by somebody else."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or not _private(status):
+                return None
+            said = json.loads(file.read(_MOST_BYTES))
+        record = Record(said["folder"], said["digest"], said["when"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return record if all(isinstance(part, str) for part in record) else None

@@ -1,0 +1,29 @@
+"""Text from strangers, made safe to print: nothing in it can steer the terminal, and nothing is left out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = ["quoted", "visible"]
+
+
+def visible(text: str, keep: str = "") -> str:
+    """The text with every control character written as an escape, except those in `keep`."""
+    return "".join(sign if sign.isprintable() or sign in keep else repr(sign)[1:-1] for sign in text)
+
+
+def quoted(value: Any) -> str:
+    """A setting's value on one line, in full: text in quotes, names one by one, a table as JSON."""
+    if value is None:
+        return "off"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return visible(json.dumps(value, ensure_ascii=False))
+    if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
+        return ", ".join(quoted(item) for item in value) or "none"
+    from glidepath import _wire
+
+    plain = _wire.plain(value, enc_hook=str)
+    return visible(json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else str(plain))
