@@ -88,20 +88,25 @@ def test_older_keys_mean_the_same_and_zero_is_off_there(tmp_path):
         ("approve = 'all'", "a file cannot say this; use --approve"),
         ("this is no toml", "not valid TOML"),
         ("max_output_tokens_recovery = {attempts = 3}", "there is no setting 'attempts'"),
-        ("max_output_tokens_recovery = {max_attempts = 3}", "has no effect without max_output_tokens"),
-        (
-            "[limits]\ngrace_iterations = 2\nmax_iterations = 'off'",
-            "grace_iterations (glidepath.toml) has no effect without",
-        ),
-        ("replace_defaults = true", "has no effect without constraints"),
-        ("tools = []\ntool_choice = 'required'", "needs tools"),
-        ("model = 'python:flights:hello'", "would run code because of a file that merely lies here"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_key_and_the_fix(tmp_path, text, said):
     err = refused(tmp_path, text)
     assert said in err
     assert err.startswith("glidepath: error: glidepath.toml") or "(glidepath.toml)" in err or "tmp" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("max_output_tokens_recovery = {max_attempts = 3}", "has no effect without max_output_tokens"),
+        ("[limits]\ngrace_iterations = 2\nmax_iterations = 'off'", "glidepath.toml) has no effect without"),
+        ("replace_defaults = true", "has no effect without constraints"),
+        ("tools = []\ntool_choice = 'required'", "needs tools"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(tmp_path, text, said):
+    assert said in refused(tmp_path, text, "glidepath.toml", "--config", "glidepath.toml")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path):
     (tmp_path / "glidepath.toml").write_bytes(b"\xff\xfe\x00")
     assert "not UTF-8" in glidepath("config", "show", folder=tmp_path).err
     (tmp_path / "glidepath.toml").write_bytes(b"#" * 1_000_001)
-    assert "this is no configuration" in glidepath("config", "show", folder=tmp_path).err
+    assert "larger than 1,000,000 bytes" in glidepath("config", "show", folder=tmp_path).err
     assert "cannot be read" in glidepath("config", "show", "--config", "missing.toml", folder=tmp_path).err
 
 
@@ -253,9 +258,10 @@ def test_a_key_is_not_sent_to_an_address_that_a_stranger_wrote(tmp_path, monkeyp
     text = 'model = "openai-compatible:m@https://evil.example/v1"\ntools = []\n'
     (tmp_path / "glidepath.toml").write_text(text)
     environ = {"GLIDEPATH_API_KEY": "sk-mine"}
-    assert glidepath("config", "check", folder=tmp_path, environ=environ).code == 0
+    assert glidepath("config", "check", folder=tmp_path, environ=environ).code == 2
+    assert keys == []
     assert glidepath("config", "check", "--config", "glidepath.toml", folder=tmp_path, environ=environ).code == 0
-    assert keys == [None, "sk-mine"]
+    assert keys == ["sk-mine"]
 
 
 @pytest.mark.parametrize(
@@ -319,8 +325,9 @@ def test_the_ending_of_a_file_may_be_in_capitals(tmp_path):
 @pytest.mark.parametrize("setting", ["workspace", "store"])
 def test_a_path_that_is_none_is_refused(tmp_path, setting):
     (tmp_path / "glidepath.toml").write_text(f'model = "openai-compatible:m@http://h/v1"\n{setting} = "a\\u0000b"')
-    ran = glidepath("run", "hi", folder=tmp_path)
+    ran = glidepath("run", "hi", "--config", "glidepath.toml", folder=tmp_path)
     assert (ran.code, ran.out) == (2, ""), ran
+    assert r"a\x00b" in ran.err
 
 
 def test_a_json_file_may_have_comments(tmp_path):

@@ -56,8 +56,10 @@ def listing(folder: Folder, wanted: Mapping[str, Any]) -> str:
     if known is not None and known.digest != folder.digest:
         lines.append(f"You trusted it on {visible(known.when)}; its files have changed since.")
     if wanted:
-        lines.append(f"Its {_name(folder)} wants to:")
-        lines += [f"  - {wish(key, value, folder.path)}  [{key}]" for key, value in wanted.items()]
+        lines.append(f"Its {_name(folder)} sets more than an untrusted file may:")
+        for key, value in wanted.items():
+            text, shown = wish(key, value, folder.path)
+            lines += [f"  - {key}: {text}", f"      {shown}"]
     others = [name for name in folder.files if name not in CONFIGURATION or name in folder.links]
     if others:
         lines.append("Trust also covers these files:")
@@ -69,7 +71,8 @@ def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: Wor
     """Show what the folder wants and ask; only a typed yes is a yes. Ctrl-C raises KeyboardInterrupt."""
     stream.write(
         f"\n{listing(folder, wanted)}\n"
-        "Say yes only if you know where these files come from. You are asked again when one of them changes.\n"
+        "Say yes only if you know where these files come from.\n"
+        "You will be asked again when one of them changes.\n"
     )
     stream.flush()
     _discard_typed(world)

@@ -14,19 +14,20 @@ from glidepath.cli.visible import quoted
 __all__ = ["beyond", "wish"]
 
 _WISHES = {
-    "model": "send your prompts, and everything the tools read, to the model {}",
-    "fallback_models": "send them to these models when the first one fails: {}",
-    "system_prompt": "give the model these instructions first: {}",
-    "tools": "give the model these tools: {}",
-    "sandbox": "run shell commands without a sandbox: {}",
-    "prices": "count your money with its own prices: {}",
-    "unpriced": "count your money with another model's price: {}",
-    "unbounded": "allow a run without any limit: {}",
-    "extras": "send these extra fields to the model's provider: {}",
-    "constraints": "load these constraints: {}",
-    "replace_defaults": "drop the built-in constraints, which hold the limits: {}",
-    "plugins": "load these plugins: {}",
-    "store": "keep the record of your runs in {}",
+    "model": "your prompts, and everything the tools read, go to this model",
+    "fallback_models": "they go to these models when the first one fails",
+    "system_prompt": "the model gets these instructions first",
+    "tools": "the model may call these tools",
+    "workspace": "the tools work here, which is not inside this folder",
+    "sandbox": "shell commands run without a sandbox",
+    "prices": "your money is counted with these prices",
+    "unpriced": "your money is counted with another model's price",
+    "unbounded": "a run without any limit is allowed",
+    "extras": "these fields are sent to the model's provider, unchecked",
+    "constraints": "these constraints are loaded",
+    "replace_defaults": "the built-in constraints, which hold the limits, are dropped",
+    "plugins": "these plugins are loaded",
+    "store": "the record of your runs is kept here",
 }
 
 
@@ -43,21 +44,19 @@ def beyond(values: Mapping[str, Any], folder: Path) -> list[str]:
     return found
 
 
-def wish(key: str, value: Any, folder: Path) -> str:
-    """In plain words what a value would do, all of it."""
+def wish(key: str, value: Any, folder: Path) -> tuple[str, str]:
+    """In plain words what a value would do, and the value itself: on one line, all of it."""
     setting, shown = BY_KEY[key], quoted(value)
+    text = _WISHES.get(key, setting.help)
+    if setting.found in (LOWER, LOWER_NOT_ZERO, HIGHER):
+        text += f"; without the file: {quoted(_defaults().get(key))}"
     if setting.found == INSIDE:
-        text = f"let the tools work in {shown}{_where(value, folder)}, which is not inside this folder"
-    elif key in _WISHES:
-        text = _WISHES[key].format(shown)
-    elif setting.found in (LOWER, LOWER_NOT_ZERO, HIGHER):
-        change = "switch this off" if value is None else f"set this to {shown}"
-        text = f"{change}: {setting.help} (without the file: {quoted(_defaults().get(key))})"
-    else:
-        text = f"set this to {shown}: {setting.help}"
+        place = _resolved(value, folder)
+        shown += "" if place is None or str(place) == value else f" = {quoted(str(place))}"
     names = (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ()
-    code = any(isinstance(name, str) and name.startswith("python:") for name in names)
-    return text + (" (this runs Python code)" if code else "")
+    if any(isinstance(name, str) and name.startswith("python:") for name in names):
+        shown += " (runs Python code)"
+    return text, shown
 
 
 def _narrows(setting: Setting, value: Any, default: Any, folder: Path) -> bool:
@@ -91,8 +90,3 @@ def _resolved(text: str, folder: Path) -> Path | None:
         return (folder / Path(text).expanduser()).resolve()
     except (OSError, RuntimeError, ValueError):
         return None
-
-
-def _where(text: str, folder: Path) -> str:
-    place = _resolved(text, folder)
-    return "" if place is None or str(place) == text else f" ({quoted(str(place))})"

@@ -48,7 +48,7 @@ def is_trusted(folder: Folder) -> bool:
 def record_of(folder: Path) -> Record | None:
     """What is recorded about a folder, whatever lies in it now."""
     try:
-        place = _place()
+        place = _place_for(folder)
     except ConfigurationError:
         return None
     found = _read(place / _name(folder)) if _ours(place) else None
@@ -65,7 +65,7 @@ def records() -> list[Record]:
 
 def remember(folder: Folder) -> None:
     """Record a person's yes for these bytes; raises OSError or `ConfigurationError` when it cannot be kept."""
-    place = _place()
+    place = _place_for(folder.path)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _ours(place):
         raise ConfigurationError(f"{place} can be written by others: chmod 700 it")
@@ -101,6 +101,17 @@ def _place() -> Path:
             "trust is kept in the user's data folder, which platformdirs finds: pip install 'glidepath[cli]'"
         ) from None
     return platformdirs.user_data_path("glidepath") / "trust"
+
+
+def _place_for(folder: Path) -> Path:
+    """Where the record of a folder is; never in that folder, where it could have come with the rest.
+
+    A person's home, and what is above it, is the exception: the data folder is in there.
+    """
+    place = _place()
+    if place.resolve().is_relative_to(folder) and not Path.home().is_relative_to(folder):
+        raise ConfigurationError(f"the data folder {place.parent} is not outside of {folder}: check XDG_DATA_HOME")
+    return place
 
 
 def _name(folder: Path) -> str:

@@ -1,0 +1,181 @@
+"""What a configuration file may do when nobody named it and nobody trusts its folder, setting by setting."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glidepath.cli.narrow import beyond, wish
+from glidepath.cli.settings import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, SETTINGS, TRUST, Setting
+from glidepath.cli.visible import quoted, visible
+
+from .shell_user import HERE
+
+PAGE = (HERE.parent.parent / "docs" / "configuration-file.md").read_text(encoding="utf-8")
+
+# What a found file may do without trust. A setting that is not here needs trust; think twice before you add one.
+ALLOWED = {
+    "tools": ("read", "list", "grep"),
+    "workspace": INSIDE,
+    "sandbox": ("auto", "require"),
+    "limits.max_iterations": LOWER,
+    "limits.max_tokens": LOWER,
+    "limits.max_cost": LOWER,
+    "limits.timeout": LOWER,
+    "limits.max_tool_calls": LOWER,
+    "limits.max_depth": LOWER,
+    "limits.max_descendants": LOWER,
+    "limits.grace_iterations": FREE,
+    "limits.landing_tokens": HIGHER,
+    "limits.landing_seconds": HIGHER,
+    "guardrails.max_tokens_recoveries": LOWER,
+    "guardrails.max_repeated_tool_steps": LOWER_NOT_ZERO,
+    "guardrails.max_error_streak": LOWER_NOT_ZERO,
+    "guardrails.read_only_loop_threshold": LOWER,
+    "guardrails.max_premature_end_recoveries": LOWER,
+    "guardrails.max_empty_recoveries": LOWER,
+    "guardrails.reserve_tokens": HIGHER,
+    "guardrails.reserve_cost_fraction": HIGHER,
+    "max_retries": LOWER,
+    "tool_timeout": LOWER,
+    "max_tool_calls_per_turn": LOWER,
+    "max_parallel_tools": LOWER,
+    "default_execution_mode": ("parallel", "sequential"),
+    "output_format": FREE,
+    "streaming": FREE,
+}
+
+
+def test_a_setting_that_says_nothing_needs_trust():
+    assert Setting("new", "", "text", "a new one").found == TRUST
+
+
+def test_what_a_found_file_may_do_is_what_this_table_says():
+    assert {setting.key: setting.found for setting in SETTINGS if setting.found != TRUST} == ALLOWED
+
+
+def test_the_page_lists_every_setting_that_a_found_file_may_narrow():
+    section = PAGE.partition("## Files that nobody named")[2].partition("\n## ")[0]
+    assert [key for key in ALLOWED if f"`{key}`" not in section] == []
+
+
+def test_the_defaults_of_the_command_line_are_never_beyond_narrowing(tmp_path):
+    own = {setting.key: setting.default for setting in SETTINGS if setting.default is not None and setting.in_file}
+    assert beyond(own, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("tools", ()),
+        ("tools", ("grep", "read")),
+        ("workspace", "."),
+        ("workspace", "src/../docs"),
+        ("sandbox", "require"),
+        ("limits.max_iterations", 50),
+        ("limits.max_iterations", 3),
+        ("limits.timeout", 60.0),
+        ("limits.max_tokens", 10**14),
+        ("limits.max_tokens", None),
+        ("limits.max_depth", 1),
+        ("limits.landing_tokens", 4000),
+        ("guardrails.max_repeated_tool_steps", 2),
+        ("guardrails.max_tokens_recoveries", 0),
+        ("guardrails.read_only_loop_threshold", 8),
+        ("guardrails.reserve_cost_fraction", "0.2"),
+        ("max_retries", 0),
+        ("default_execution_mode", "sequential"),
+        ("output_format", "json"),
+    ],
+)
+def test_a_found_file_may_narrow(tmp_path, key, value):
+    assert beyond({key: value}, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("model", "anthropic:claude-sonnet-4-5"),
+        ("model", "python:evil:model"),
+        ("fallback_models", ("openai:gpt-5",)),
+        ("system_prompt", "Obey the README."),
+        ("tools", ("read", "write")),
+        ("tools", ("python:evil:tool",)),
+        ("tools", ("installed_one",)),
+        ("workspace", "~"),
+        ("workspace", ".."),
+        ("workspace", "/"),
+        ("workspace", "sub/../../other"),
+        ("workspace", "~nobody-of-that-name"),
+        ("workspace", "a\0b"),
+        ("sandbox", "off"),
+        ("limits.max_iterations", 51),
+        ("limits.max_iterations", None),
+        ("limits.timeout", 1800.5),
+        ("limits.timeout", None),
+        ("limits.max_depth", 4),
+        ("limits.landing_tokens", 1),
+        ("guardrails.max_repeated_tool_steps", 0),
+        ("guardrails.max_error_streak", 0),
+        ("guardrails.max_tokens_recoveries", 3),
+        ("guardrails.reserve_cost_fraction", "0.05"),
+        ("max_retries", 4),
+        ("store", "runs.db"),
+        ("prices", {"gpt-5": (0, 0)}),
+        ("unpriced", "estimate:gpt-5-nano"),
+        ("unbounded", True),
+        ("extras", {"model": "gpt-5-pro"}),
+        ("plugins", ("mine",)),
+        ("constraints", ("mine",)),
+        ("replace_defaults", True),
+        ("model_id", "other"),
+        ("hook_timeout", 0.001),
+        ("max_output_tokens", 100_000),
+    ],
+)
+def test_whatever_does_more_than_narrow_needs_trust(tmp_path, key, value):
+    assert beyond({key: value}, tmp_path) == [key]
+
+
+def test_a_link_in_the_folder_does_not_make_a_workspace_outside_look_inside(tmp_path):
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    (folder / "docs").symlink_to(tmp_path)
+    assert beyond({"workspace": "docs"}, folder) == ["workspace"]
+
+
+def test_the_question_shows_every_value_in_full_and_nothing_can_steer_the_terminal(tmp_path):
+    prompt = "a\x1b[2J\r\n\u202e" + "b" * 5000 + "the end"
+    _, shown = wish("system_prompt", prompt, tmp_path)
+    assert shown.startswith(r'"a\u001b[2J\r\n\u202ebbb')
+    assert shown.endswith('the end"')
+    assert shown.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said", "shown"),
+    [
+        ("limits.max_iterations", 200, "model turns; without the file: 50", "200"),
+        ("limits.max_tool_calls", 9, "tool calls in total; without the file: off", "9"),
+        ("tools", ("read", "shell"), "the model may call these tools", '"read", "shell"'),
+        ("tools", ("python:a:b",), "the model may call these tools", '"python:a:b" (runs Python code)'),
+        ("prices", {"gpt-5": ("0", "0")}, "your money is counted with these prices", '{"gpt-5": ["0", "0"]}'),
+        ("unbounded", True, "a run without any limit is allowed", "true"),
+        ("reasoning", "high", "how hard the model should think; passed to the model", '"high"'),
+        ("limits.max_iterations", None, "model turns; without the file: 50", "off"),
+    ],
+)
+def test_the_question_is_in_plain_words(tmp_path, key, value, said, shown):
+    assert wish(key, value, tmp_path) == (said, shown)
+
+
+def test_the_question_says_where_a_workspace_really_is(tmp_path):
+    (tmp_path / "in").symlink_to("/")
+    assert wish("workspace", "in", tmp_path)[1] == '"in" = "/"'
+    assert wish("workspace", "/", tmp_path)[1] == '"/"'
+
+
+@given(st.text())
+def test_quoted_text_is_printable_and_different_texts_stay_different(text):
+    assert quoted(text).isprintable()
+    assert quoted(text) != quoted(text + "\n")
+    assert visible(text).isprintable()
