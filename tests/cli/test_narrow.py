@@ -54,7 +54,7 @@ def test_what_a_found_file_may_do_is_what_this_table_says():
 
 
 def test_the_page_lists_every_setting_that_a_found_file_may_narrow():
-    section = PAGE.partition("## Files that nobody named")[2].partition("\n## ")[0]
+    section = PAGE.partition("## Folder trust")[2].partition("\n## ")[0]
     assert [key for key in ALLOWED if f"`{key}`" not in section] == []
 
 
