@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from glidepath.cli.narrow import beyond, wish
 from glidepath.cli.settings import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, SETTINGS, TRUST, Setting
-from glidepath.cli.visible import quoted, visible
+from glidepath.cli.visible import folded, quoted, visible
 
 from .shell_user import HERE
 
@@ -179,3 +179,11 @@ def test_quoted_text_is_printable_and_different_texts_stay_different(text):
     assert quoted(text).isprintable()
     assert quoted(text) != quoted(text + "\n")
     assert visible(text).isprintable()
+
+
+@given(st.text(), st.integers(min_value=16, max_value=120))
+def test_every_row_of_a_long_value_stands_behind_the_indent_and_nothing_is_cut(text, width):
+    shown = quoted(text)
+    rows = folded(shown, width, "      ").split("\n")
+    assert "".join(row.removeprefix("      ") for row in rows) == shown
+    assert all(row.startswith("      ") and len(row) <= width for row in rows)

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import threading
+from argparse import Namespace
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from glidepath.cli import main
 from glidepath.cli.folder import look
+from glidepath.cli.layers import gather
 from glidepath.cli.trust import forget, is_trusted, records, remember, trusted_files
 from glidepath.cli.world import World
 
@@ -149,6 +151,16 @@ def test_listing_runs_does_not_care_about_settings_of_a_flight(tmp_path):
     (tmp_path / "runs.db").touch()
     ran = glidepath("runs", "list", "--store", str(tmp_path / "runs.db"), folder=folder)
     assert (ran.code, ran.err) == (0, "")
+
+
+def test_limits_of_an_untrusted_file_hold_but_are_nobody_s_word(tmp_path):
+    folder = folder_of(tmp_path, "store = 'none'\n[limits]\nmax_iterations = 4\n")
+    world = World(environ={}, stdin=io.StringIO(), stdout=io.StringIO(), stderr=io.StringIO(), folder=folder)
+    known = gather(Namespace(), world)
+    assert (known["limits.max_iterations"], known.said("limits.max_iterations"), known.trusted) == (4, False, False)
+    remember(look(folder))
+    known = gather(Namespace(), world)
+    assert (known["limits.max_iterations"], known.said("limits.max_iterations"), known.trusted) == (4, True, True)
 
 
 # --- a person at a terminal ---------------------------------------------------------------------------------------

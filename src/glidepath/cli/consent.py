@@ -10,11 +10,13 @@ from typing import Any, TextIO
 from glidepath.cli.folder import CONFIGURATION, Folder
 from glidepath.cli.narrow import beyond, wish
 from glidepath.cli.trust import is_trusted, record_of, remember
-from glidepath.cli.visible import visible
+from glidepath.cli.visible import folded, visible
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
 __all__ = ["admit", "agrees", "keep", "listing", "somebody"]
+
+_WIDE, _INDENT = 80, " " * 6
 
 
 def admit(
@@ -49,7 +51,7 @@ def somebody(world: World) -> TextIO | None:
     return next((stream for stream in (world.stderr, world.stdout) if world.is_terminal(stream)), None)
 
 
-def listing(folder: Folder, wanted: Mapping[str, Any]) -> str:
+def listing(folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE) -> str:
     """What is asked about: every value, in full, and every other file that the answer covers."""
     lines = [f"Folder: {visible(str(folder.path))}"]
     known = record_of(folder.path)
@@ -59,7 +61,7 @@ def listing(folder: Folder, wanted: Mapping[str, Any]) -> str:
         lines.append(f"Its {_name(folder)} sets more than an untrusted file may:")
         for key, value in wanted.items():
             text, shown = wish(key, value, folder.path)
-            lines += [f"  - {key}: {text}", f"      {shown}"]
+            lines += [f"  - {key}: {text}", folded(shown, width, _INDENT)]
     others = [name for name in folder.files if name not in CONFIGURATION or name in folder.links]
     if others:
         lines.append("Trust also covers these files:")
@@ -70,7 +72,7 @@ def listing(folder: Folder, wanted: Mapping[str, Any]) -> str:
 def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: World) -> bool:
     """Show what the folder wants and ask; only a typed yes is a yes. Ctrl-C raises KeyboardInterrupt."""
     stream.write(
-        f"\n{listing(folder, wanted)}\n"
+        f"\n{listing(folder, wanted, _width(stream))}\n"
         "Say yes only if you know where these files come from.\n"
         "You will be asked again when one of them changes.\n"
     )
@@ -127,6 +129,13 @@ def _discard_typed(world: World) -> None:
         import termios
 
         termios.tcflush(world.stdin.fileno(), termios.TCIFLUSH)
+
+
+def _width(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _WIDE
+    except (OSError, AttributeError):
+        return _WIDE
 
 
 def _line(world: World) -> str:

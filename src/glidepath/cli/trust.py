@@ -88,7 +88,7 @@ def forget(folder: Path) -> bool:
     """Take the trust back; False when there was none."""
     try:
         (_place() / _name(folder)).unlink()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return True
 

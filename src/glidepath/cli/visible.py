@@ -5,12 +5,27 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["quoted", "visible"]
+__all__ = ["folded", "quoted", "visible"]
 
 
 def visible(text: str, keep: str = "") -> str:
     """The text with every control character written as an escape, except those in `keep`."""
     return "".join(sign if sign.isprintable() or sign in keep else repr(sign)[1:-1] for sign in text)
+
+
+def folded(text: str, width: int, indent: str) -> str:
+    """The text in rows of at most `width` columns, each behind the indent: none of it can pass for a line of ours."""
+    from glidepath.cli.status import width_of
+
+    room = max(width - len(indent), 8)
+    rows, row, used = [], "", 0
+    for sign in text:
+        wide = width_of(sign)
+        if used + wide > room:
+            rows.append(row)
+            row, used = "", 0
+        row, used = row + sign, used + wide
+    return "\n".join(indent + row for row in [*rows, row])
 
 
 def quoted(value: Any) -> str:
