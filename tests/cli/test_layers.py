@@ -1,6 +1,7 @@
 """Where settings come from, who wins, and what is refused."""
 
 import json
+import time
 from decimal import Decimal
 
 import pytest
@@ -343,3 +344,20 @@ def test_a_json_file_may_have_comments(tmp_path):
 
 def test_an_error_behind_a_comment_names_its_own_line(tmp_path):
     assert "line 3 column 2" in refused(tmp_path, "{ /* a\n b */ // c\n nonsense }", "glidepath.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("glidepath.json", "/* " * 300_000),
+        ("glidepath.json", '"' + '\\"' * 450_000 + "\\"),
+        ("glidepath.toml", "tools = [" + ", ".join(f"'{number:x}'" for number in range(100_000)) + ", '0']"),
+        ("glidepath.toml", "k" * 900_000 + " = 1"),
+    ],
+    ids=["comments", "string", "names", "key"],
+)
+def test_a_file_made_to_be_slow_is_refused_at_once_and_in_few_words(tmp_path, name, text):
+    before = time.process_time()
+    err = refused(tmp_path, text, name)
+    assert time.process_time() - before < 10  # it took hours
+    assert len(err) < 500

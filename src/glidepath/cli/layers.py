@@ -214,8 +214,8 @@ def _json(text: str) -> Any:
     return json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_no_twins)
 
 
-_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-"""A string, in which nothing is a comment, or a comment."""
+_COMMENT = re.compile(r'"(?:\\.|[^"\\])*+"?|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
+"""A string, in which nothing is a comment, or a comment. What is never closed is one, too: it is looked at once."""
 
 
 def _blank(comment: str) -> str:
@@ -254,7 +254,7 @@ def _unknown(key: str) -> str:
     )
     where = f" in [{meant.partition('.')[0]}]" if meant and meant.startswith(SECTIONS) and "." not in key else ""
     shown = meant.rpartition(".")[2] if meant and where else meant
-    return f"there is no setting {key!r}" + (f"; did you mean {shown!r}{where}?" if meant else "")
+    return f"there is no setting {key!r:.80}" + (f"; did you mean {shown!r}{where}?" if meant else "")
 
 
 # --- the environment and the flags --------------------------------------------------------------------------------

@@ -165,9 +165,11 @@ def _names(_: Setting, value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name.strip() for name in value):
         raise _wrong(where, "a list of names", value)
     names = tuple(name.strip() for name in value)
+    seen: set[str] = set()
     for name in names:
-        if names.count(name) > 1:
-            raise ConfigurationError(f"{where}: {name!r} is listed twice")
+        if name in seen:
+            raise ConfigurationError(f"{where}: {name!r:.80} is listed twice")
+        seen.add(name)
     return names
 
 
