@@ -507,7 +507,7 @@ def test_a_closed_stream_is_no_crash(tmp_path, closed):
 def test_a_configuration_without_an_end_is_refused(tmp_path):
     ran = glidepath("config", "show", "--config", "/dev/zero", folder=tmp_path)
     assert ran.code == 2
-    assert "this is no configuration" in ran.err
+    assert "larger than 1,000,000 bytes" in ran.err
 
 
 def test_what_a_model_says_cannot_steer_the_terminal(tmp_path):
