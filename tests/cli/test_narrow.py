@@ -158,6 +158,13 @@ def test_the_question_shows_every_value_in_full_and_nothing_can_steer_the_termin
         ("limits.max_tool_calls", 9, "tool calls in total; without the file: off", "9"),
         ("tools", ("read", "shell"), "the model may call these tools", '"read", "shell"'),
         ("tools", ("python:a:b",), "the model may call these tools", '"python:a:b" (runs Python code)'),
+        (
+            "fallback_models",
+            ("openai:gpt-5", "openai-compatible:m@https://h/v1"),
+            "they go to these models when the first one fails",
+            '"openai:gpt-5", "openai-compatible:m@https://h/v1" (gets your GLIDEPATH_API_KEY)',
+        ),
+        ("system_prompt", "python:a:b", "the model gets these instructions first", '"python:a:b"'),
         ("prices", {"gpt-5": ("0", "0")}, "your money is counted with these prices", '{"gpt-5": ["0", "0"]}'),
         ("unbounded", True, "a run without any limit is allowed", "true"),
         ("reasoning", "high", "how hard the model should think; passed to the model", '"high"'),

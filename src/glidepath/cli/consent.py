@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Mapping, Sequence
+from textwrap import fill
 from typing import Any, TextIO
 
 from glidepath.cli.folder import CONFIGURATION, Folder
@@ -61,7 +62,7 @@ def listing(folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE) -> st
         lines.append(f"Its {_name(folder)} sets more than an untrusted file may:")
         for key, value in wanted.items():
             text, shown = wish(key, value, folder.path)
-            lines += [f"  - {key}: {text}", folded(shown, width, _INDENT)]
+            lines += [_wrapped(f"  - {key}: {text}", width), folded(shown, width, _INDENT)]
     others = [name for name in folder.files if name not in CONFIGURATION or name in folder.links]
     if others:
         lines.append("Trust also covers these files:")
@@ -71,15 +72,16 @@ def listing(folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE) -> st
 
 def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: World) -> bool:
     """Show what the folder wants and ask; only a typed yes is a yes. Ctrl-C raises KeyboardInterrupt."""
+    width = _width(stream)
     stream.write(
-        f"\n{listing(folder, wanted, _width(stream))}\n"
+        f"\n{listing(folder, wanted, width)}\n"
         "Say yes only if you know where these files come from.\n"
         "You will be asked again when one of them changes.\n"
     )
     stream.flush()
     _discard_typed(world)
     what = f" ({_and(list(wanted))})" if wanted else ""
-    stream.write(f"Trust this folder{what}? [y/N] ")
+    stream.write(_wrapped(f"Trust this folder{what}? [y/N]", width) + " ")
     stream.flush()
     try:
         answer = _line(world)
@@ -121,6 +123,11 @@ def _file(folder: Folder, name: str) -> str:
 
 def _and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Our own words in lines of the terminal's width."""
+    return fill(text, max(width - 1, 20), subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 def _discard_typed(world: World) -> None:

@@ -29,6 +29,8 @@ _WISHES = {
     "plugins": "these plugins are loaded",
     "store": "the record of your runs is kept here",
 }
+_NAMING = ("model", "fallback_models", "tools")
+_EFFECTS = {"python:": "runs Python code", "openai-compatible:": "gets your GLIDEPATH_API_KEY"}
 
 
 def beyond(values: Mapping[str, Any], folder: Path) -> list[str]:
@@ -53,9 +55,10 @@ def wish(key: str, value: Any, folder: Path) -> tuple[str, str]:
     if setting.found == INSIDE:
         place = _resolved(value, folder)
         shown += "" if place is None or str(place) == value else f" = {quoted(str(place))}"
-    names = (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ()
-    if any(isinstance(name, str) and name.startswith("python:") for name in names):
-        shown += " (runs Python code)"
+    names = [name for name in (value if isinstance(value, tuple) else (value,)) if isinstance(name, str)]
+    for start, effect in _EFFECTS.items():
+        if key in _NAMING and any(name.startswith(start) for name in names):
+            shown += f" ({effect})"
     return text, shown
 
 

@@ -34,6 +34,8 @@ def quoted(value: Any) -> str:
         return "off"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
     if isinstance(value, str):
         return visible(json.dumps(value, ensure_ascii=False))
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
