@@ -118,7 +118,8 @@ async def test_a_reply_that_only_fails_to_close_is_not_waited_for():
             await asyncio.sleep(10_000)
 
     result = await run(Open())
-    assert (result.outcome, result.text, result.elapsed) == (LoopOutcome.DONE, "answer", 1)
+    assert (result.outcome, result.text) == (LoopOutcome.DONE, "answer")
+    assert result.elapsed <= 1
 
 
 @pytest.mark.parametrize(

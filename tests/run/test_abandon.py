@@ -245,7 +245,7 @@ async def test_a_reply_that_is_complete_counts_although_its_stream_does_not_clos
 
     result = await Agent(model=Lingering(), limits=LIMITS).run("go")
     assert (result.outcome, result.text, result.partial) == (LoopOutcome.DONE, "all said", False)
-    assert result.elapsed == 2
+    assert result.elapsed <= 1
     assert [item.kind for item in result.abandoned] == ["stream"]
     await asyncio.sleep(100)
 

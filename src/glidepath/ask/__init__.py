@@ -301,8 +301,8 @@ class _Call(Record, eq=False, gc=False):
         if stopped.why == "interrupt":
             self._keep(attempt)
             raise run.interrupted() from None
-        if attempt.end is not None:  # it is complete, and only did not close
-            self.error = attempt.fault()
+        if attempt.end is not None or attempt.cut:  # it is complete, or cut by us, and only did not close
+            self.error = None if attempt.cut else attempt.fault()
         else:
             self.stalled = True
             why = "it was cancelled from inside" if stopped.why == "uninvited" else "no delta in time"

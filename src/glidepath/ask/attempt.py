@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import Record, field
 from glidepath.ask.booking import BYTES_PER_TOKEN
+from glidepath.ask.closing import finish
 from glidepath.ask.source import draw_slice
 from glidepath.ask.thinking import untagged
 from glidepath.errors import EmptyResponseError, ModelError, TransientError, told
@@ -49,7 +50,6 @@ FAR_BEYOND = 16  # bytes for each token of the output cap: no reply within its c
 CALL_TOKENS = 8  # what a tool call costs beside its arguments
 CALL_BYTES = CALL_TOKENS * BYTES_PER_TOKEN
 FAILED = ("error", "aborted")  # stop reasons that are no answer
-LAST_WORDS = 1.0  # seconds a stream may take to close after its terminal event
 
 
 class Attempt(Record, gc=False):
@@ -213,12 +213,6 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                     break
                 size += _other(run, attempt, delta)
                 if attempt.end is not None:
-                    watch.scope(LAST_WORDS)  # let the stream finish by itself, for a moment
-                    try:
-                        async for _ in stream:
-                            pass
-                    except Exception:  # the reply is complete: what goes wrong now cannot take it back
-                        break
                     break
             if size > check_at:
                 attempt.size = size
@@ -228,8 +222,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     finally:
         attempt.size = size - CALL_BYTES * len(attempt.calls)  # which `metered` adds
         attempt.gather()
-    if attempt.end is None or attempt.cut or attempt.capped:
-        await _close(stream)
+    await finish(run, stream, attempt)
     if attempt.cut or attempt.dead:
         return
     fault = attempt.fault()
@@ -332,9 +325,3 @@ def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:
     for part in parts:
         _bytes(part)
     return ReasoningBlock(*map(clean, parts))
-
-
-async def _close(stream: Any) -> None:
-    close = getattr(stream, "aclose", None)
-    if close is not None:
-        await close()

@@ -129,7 +129,7 @@ async def _streamed(run: Run, request: ModelRequest, attempt: Attempt, booking: 
             run.abandoned += (AbandonedWork(call_id="", tool_name=run.plan.model_name, kind="stream", reason=reason),)
         if stopped.why == "interrupt":
             raise run.interrupted() from None
-        return attempt.end is not None and attempt.fault() is None
+        return attempt.cut or (attempt.end is not None and attempt.fault() is None)
     except ModelError:
         return False
     except KeyboardInterrupt:

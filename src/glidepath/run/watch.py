@@ -106,6 +106,7 @@ class Watch(Settled):
         "_handle",
         "_handle_at",
         "_heard_at",
+        "_longest_patience",
         "_patience_at",
         "_patient",
         "_switches",
@@ -150,6 +151,7 @@ class Watch(Settled):
         self.deadline_at = deadline_at
         self.scope_at = inf
         self._patience_at = inf
+        self._longest_patience = MAX_PATIENCE
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = inf
         self._switches = switches
@@ -161,9 +163,13 @@ class Watch(Settled):
 
     # --- time -------------------------------------------------------------------------------------------------
 
-    def scope(self, seconds: float | None) -> None:
-        """Give the coming wait a time limit of its own; None lifts it. Cheap: the timer is moved lazily."""
+    def scope(self, seconds: float | None, patience: float = MAX_PATIENCE) -> None:
+        """Give the coming wait a time limit of its own; None lifts it. Cheap: the timer is moved lazily.
+
+        `patience`: seconds that foreign code has at most to obey when the limit is reached.
+        """
         self.scope_hit = False
+        self._longest_patience = patience
         self._patient = None
         if seconds is None:
             self.scope_at = inf
@@ -324,7 +330,7 @@ class Watch(Settled):
     def be_patient(self) -> None:
         """Foreign code was asked to stop: come back when its patience has run out."""
         now = self.time()
-        self._patience_at = now + min(MAX_PATIENCE, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
+        self._patience_at = now + min(self._longest_patience, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
         if self._patience_at < self._handle_at:
             self._arm(self._patience_at)
 
@@ -341,6 +347,7 @@ class Watch(Settled):
     def calm(self) -> None:
         """The wait is over: nothing is asked to stop any more."""
         self._patience_at = self.scope_at = inf
+        self._longest_patience = MAX_PATIENCE
         self._patient = None
         if self.interrupt is None:  # what was wanted was about that wait only
             self.wanted = False
