@@ -135,11 +135,12 @@ class ToolStarted(Event, frozen=True, gc=False, tag=True):
 
 
 class ToolProgress(Event, frozen=True, gc=False, tag=True):
-    """A running tool reported something."""
+    """A running tool reported something. `dropped`: reports of this call that were dropped so far, oldest first."""
 
     call_id: str
     tool_name: str
     progress: Any
+    dropped: int = 0
 
 
 class ToolEnded(Event, frozen=True, gc=False, tag=True):

@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import ToolError
-from glidepath.events import ToolProgress
+from glidepath.events import Event, ToolProgress
 from glidepath.outcome import AbandonedWork
-from glidepath.run import CancelToken
+from glidepath.run import HIGH_WATER, CancelToken
+from glidepath.tools.text import trim
 
 if TYPE_CHECKING:
     from glidepath.outcome import RunResult
@@ -18,16 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Host"]
 
+MOST_REPORTED = 8_000  # characters of one report
 PATIENCE = 1.5  # seconds for a child to land after its tool call has ended: it lets go of its own work after one
 
 
 class Host:
     """The run, as its tools see it."""
 
-    __slots__ = ("run",)
+    __slots__ = ("dropped", "run")
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self.dropped = 0  # reports of this call
 
     def remaining(self) -> Remaining:
         """What is left of each limit of the run."""
@@ -41,11 +44,14 @@ class Host:
         """True when the run is being stopped, or has ended."""
         return self.run.watch.interrupt is not None or self.run.result is not None
 
-    def report(self, call_id: str, tool_name: str, progress: Any) -> None:
+    def report(self, call_id: str, tool_name: str, progress: Any, dropped: int = 0) -> None:
         """A running tool has something to say."""
         run = self.run
+        self.dropped += dropped
         if run.result is None:
-            run.emit(ToolProgress, call_id, tool_name, progress)
+            if run.outbox is not None and len(run.outbox) >= HIGH_WATER:
+                self.dropped += _make_room(run.outbox, call_id)
+            run.emit(ToolProgress, call_id, tool_name, _brief(progress), self.dropped)
             if run.ring is not None:
                 run.ring()
 
@@ -79,6 +85,24 @@ class Host:
                 run.abandoned += (AbandonedWork(call_id=call_id, tool_name="", kind="child", reason=reason),)
             elif not child.cancelled():
                 child.exception()  # nobody waits for it any more: what it raised is not to be reported as forgotten
+
+
+def _make_room(outbox: list[Event], call_id: str) -> int:
+    """The consumer is far behind: drop the oldest report of this call that it has not seen. How many were dropped."""
+    for place, event in enumerate(outbox):
+        if type(event) is ToolProgress and event.call_id == call_id:
+            del outbox[place]
+            return 1
+    return 0
+
+
+def _brief(progress: Any) -> Any:
+    """A report within its size: a long text is cut in the middle."""
+    if isinstance(progress, str):
+        return trim(progress, MOST_REPORTED)
+    if isinstance(progress, bytes | bytearray) and len(progress) > MOST_REPORTED:
+        return bytes(progress[:MOST_REPORTED])
+    return progress
 
 
 async def _gone(run: Run, child: asyncio.Task[Any]) -> None:

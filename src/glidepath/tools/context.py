@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -11,6 +12,8 @@ from glidepath.outcome import RunResult
 from glidepath.spi import Remaining
 
 __all__ = ["RecordingContext", "ToolContext", "ToolHost"]
+
+MOST_UNTOLD = 256  # reports of one call from another thread that wait for the loop
 
 
 class ToolHost(Protocol):
@@ -32,8 +35,8 @@ class ToolHost(Protocol):
         """True when the run is being stopped."""
         ...
 
-    def report(self, call_id: str, tool_name: str, progress: Any) -> None:
-        """A running tool has something to say."""
+    def report(self, call_id: str, tool_name: str, progress: Any, dropped: int = 0) -> None:
+        """A running tool has something to say; `dropped` reports of this call, if any, got lost on the way."""
         ...
 
     async def spawn(self, agent: Any, prompt: Any, limits: Any, call_id: str) -> RunResult:
@@ -48,7 +51,7 @@ class ToolContext:
     repeated after a crash: pass it on to services that can recognise a repetition.
     """
 
-    __slots__ = ("_host", "_loop", "abandoned", "call_id", "idempotency_key", "tool_name")
+    __slots__ = ("_asked", "_dropped", "_host", "_loop", "_untold", "abandoned", "call_id", "idempotency_key", "tool_name")
 
     abandoned: str | None
     """Internal: set when the call was let go while its work still runs."""
@@ -56,7 +59,10 @@ class ToolContext:
     def __init__(self, host: ToolHost, call_id: str, tool_name: str, idempotency_key: str) -> None:
         self._host = host
         self._loop = _running_loop()
+        self._untold: deque[Any] | None = None
         self.abandoned = None
+        self._asked = False
+        self._dropped = 0
         self.call_id = call_id
         self.tool_name = tool_name
         self.idempotency_key = idempotency_key
@@ -94,20 +100,42 @@ class ToolContext:
         return self._host.near_budget()
 
     def report(self, progress: Any) -> None:
-        """Say how far the work is; safe from any thread, never blocks, dropped once the call was let go."""
+        """Say how far the work is; safe from any thread, never blocks, dropped once the call was let go.
+
+        Reports that come faster than they can be shown are dropped, the oldest first; the event that follows says how
+        many.
+        """
         if self.abandoned is not None:
             return
         if self._loop is None or self._loop is _running_loop():
             self._host.report(self.call_id, self.tool_name, progress)
             return
+        if self._untold is None:
+            self._untold = deque(maxlen=MOST_UNTOLD)
+        if len(self._untold) == MOST_UNTOLD:
+            self._dropped += 1
+        self._untold.append(progress)
+        if self._asked:
+            return  # the loop will look: one callback tells all that wait
+        self._asked = True
         try:
-            self._loop.call_soon_threadsafe(self._report_late, progress)
+            self._loop.call_soon_threadsafe(self._tell)
         except RuntimeError:  # the loop is closed: nobody is left to listen
             return
 
-    def _report_late(self, progress: Any) -> None:
-        if self.abandoned is None:
-            self._host.report(self.call_id, self.tool_name, progress)
+    def _tell(self) -> None:
+        """On the loop: tell what other threads have reported. First the flag, so that no report is left behind."""
+        self._asked = False
+        untold: Any = self._untold
+        for _ in range(len(untold)):
+            if self.abandoned is not None:
+                return
+            dropped, self._dropped = self._dropped, 0
+            lost = (dropped,) if dropped else ()
+            self._host.report(self.call_id, self.tool_name, untold.popleft(), *lost)
+        if untold:
+            self._asked = True
+            self._loop.call_soon(self._tell)  # type: ignore[union-attr]
 
     async def spawn(self, agent: Any, prompt: Any, limits: Any = None) -> RunResult:
         """Run a child agent that spends from this run's budget; await it on the run's own loop."""
@@ -153,7 +181,7 @@ class _StandaloneHost:
     def is_cancelled(self) -> bool:
         return self._cancelled
 
-    def report(self, _call_id: str, _tool_name: str, progress: Any) -> None:
+    def report(self, _call_id: str, _tool_name: str, progress: Any, dropped: int = 0) -> None:  # noqa: ARG002
         self.reports.append(progress)
 
     async def spawn(self, agent: Any, prompt: Any, limits: Any, _call_id: str) -> RunResult:

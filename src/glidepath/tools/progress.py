@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import AsyncIterable, Awaitable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Iterator
 from contextlib import aclosing, closing, nullcontext
 from typing import Any
 
 from glidepath.tools.context import ToolContext
 
-__all__ = ["drain", "settle"]
+__all__ = ["BREATH", "drain", "drain_inline", "settle"]
+
+BREATH = 4  # values between two turns of the event loop, for a tool that never waits by itself
 
 
 async def settle(value: Any, context: ToolContext | None) -> Any:
@@ -22,6 +25,10 @@ async def settle(value: Any, context: ToolContext | None) -> Any:
     async with aclosing(value) if hasattr(value, "aclose") else nullcontext():  # type: ignore[type-var]
         async for item in value:
             report.add(item)
+            if not report.count % BREATH:
+                await asyncio.sleep(0)
+                if report.unheard():
+                    break
     return report.last
 
 
@@ -29,25 +36,46 @@ async def _awaited(value: Awaitable[Any]) -> Any:
     return await value
 
 
-def drain(values: Iterable[Any], context: ToolContext | None) -> Any:
-    """The last value of a plain generator; the others are reported."""
+async def drain_inline(values: Iterator[Any], context: ToolContext | None) -> Any:
+    """The last value of a plain generator that runs on the event loop; the others are reported."""
     report = _Lookahead(context)
     with closing(values) if hasattr(values, "close") else nullcontext():  # type: ignore[type-var]
         for item in values:
             report.add(item)
+            if not report.count % BREATH:
+                await asyncio.sleep(0)
+                if report.unheard():
+                    break
+    return report.last
+
+
+def drain(values: Iterator[Any], context: ToolContext | None) -> Any:
+    """The last value of a plain generator on a thread; the others are reported. Ends early once it was let go."""
+    report = _Lookahead(context)
+    with closing(values) if hasattr(values, "close") else nullcontext():  # type: ignore[type-var]
+        for item in values:
+            report.add(item)
+            if report.unheard():
+                break
     return report.last
 
 
 class _Lookahead:
     """Holds back one value, because only the end of the stream tells which one was the last."""
 
+    __slots__ = ("_context", "count", "last")
+
     def __init__(self, context: ToolContext | None) -> None:
         self.last: Any = None
+        self.count = 0
         self._context = context
-        self._started = False
+
+    def unheard(self) -> bool:
+        """The call was let go: nobody waits for more."""
+        return self._context is not None and self._context.abandoned is not None
 
     def add(self, item: Any) -> None:
-        if self._started and self._context is not None:
+        if self.count and self._context is not None:
             self._context.report(self.last)
         self.last = item
-        self._started = True
+        self.count += 1
