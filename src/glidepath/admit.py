@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import WireError
 from glidepath.messages import Message, codec
-from glidepath.run import opinion, report, to_read
+from glidepath.run import opinion, report, take_all, to_read
 from glidepath.spi import PollContext
 from glidepath.spi.hooks import as_message
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from glidepath.run import Run
 
 __all__ = ["poll"]
+
+MOST_MESSAGES = 10_000  # messages that one hook may put in at once
 
 
 async def poll(run: Run, hook: str) -> bool:
@@ -42,14 +44,16 @@ async def poll(run: Run, hook: str) -> bool:
 
 def _keep(run: Run, hook: str, name: str, answer: Any) -> None:
     """Each message for itself: one that cannot be used takes no other with it."""
-    try:
-        for item in (answer,) if isinstance(answer, str | Message) else answer:
-            try:
-                message = as_message(item)
-                codec.decode(codec.encode(message))  # built unchecked, for speed: what cannot be stored cannot be sent
-            except (TypeError, ValueError, WireError, RecursionError) as error:
-                report(run, hook, name, error, "skipped")
-            else:
-                run.waiting += (message,)
-    except Exception as error:  # no iterable, or one that breaks
-        report(run, hook, name, error, "skipped")
+    items, fault = ((answer,), None) if isinstance(answer, str | Message) else take_all(run, answer, MOST_MESSAGES)
+    kept: list[Message] = []
+    for item in items:
+        try:
+            message = as_message(item)
+            codec.decode(codec.encode(message))  # built unchecked, for speed: what cannot be stored cannot be sent
+        except (TypeError, ValueError, WireError, RecursionError) as error:
+            report(run, hook, name, error, "skipped")
+        else:
+            kept.append(message)
+    run.waiting += tuple(kept)
+    if fault is not None:
+        report(run, hook, name, fault, f"{len(kept)} messages are used" if kept else "skipped")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, encode, loads
@@ -36,6 +37,7 @@ __all__ = ["AFTER_MODEL", "AFTER_TOOLS", "PRE_FLIGHT", "judge", "last_validation
 _log = logging.getLogger("glidepath")
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
 _OK = ResourceValidation.ok()
+MOST_FIGURES = 1_000  # metrics of one validation that are kept
 _SCALARS = (int, float, bool, type(None), Decimal)
 _LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutcome.WRAPPED_UP) - {AgentState.COMPLETED}
 
@@ -222,7 +224,8 @@ def plain(validation: ResourceValidation) -> ResourceValidation:
 
 def _figures(metrics: Any) -> dict[str, Any]:
     try:
-        return {clean(key if isinstance(key, str) else shown(key)): _figure(value) for key, value in metrics.items()}
+        items = islice(metrics.items(), MOST_FIGURES)  # a mapping of its own may have no end
+        return {clean(key if isinstance(key, str) else shown(key)): _figure(value) for key, value in items}
     except Exception:  # no mapping at all
         return {} if metrics is None else {"metrics": clean(shown(metrics))}
 

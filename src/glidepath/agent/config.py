@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Settings, settle_field
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExecutionMode", "LoopConfig"]
 
+MOST_ITEMS = 100_000  # tools, constraints, plugins, fallback models
 LANDINGS = ("withdraw", "steer", "force", "off")
 TOOL_CHOICES = ("auto", "required", "none")
 DURABILITIES = ("sync", "full", "async", "exit")
@@ -200,7 +202,10 @@ _OTHER_NAMES = {  # what the same is called elsewhere
 def _as_tuple(name: str, value: Any) -> tuple[Any, ...]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ConfigurationError(f"{name} must be a list or tuple, not {value!r:.100}")
-    return tuple(value)
+    items = tuple(islice(value, MOST_ITEMS + 1))
+    if len(items) > MOST_ITEMS:
+        raise ConfigurationError(f"{name} has more than {MOST_ITEMS} items, or no end; pass a list or tuple")
+    return items
 
 
 def with_installed(field: str, items: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import GateApplied, GateConflictResolved
-from glidepath.run import HookFault, opinion, report, to_read
+from glidepath.run import HookFault, opinion, report, take_all, to_read
 from glidepath.spi import Gate, GateContext, ToolSpec
 from glidepath.tools.text import clean
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from glidepath.run import Run
 
 __all__ = ["offer"]
+
+MOST_NAMES = 100_000  # names that one gate may allow
 
 
 async def offer(run: Run) -> tuple[ToolSpec, ...]:
@@ -104,7 +106,7 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
         try:
             if said.fault is not None:
                 raise said.fault
-            gate = _as_gate(said.answer)
+            gate = _as_gate(run, said.answer)
         except HookFault as fault:
             report(run, "tool_gate", said.name, fault, "no tool is allowed")
             gate = Gate(allowed=frozenset(), denial_reason="a guard of this tool failed", required=True)
@@ -113,14 +115,17 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
     return gates
 
 
-def _as_gate(answer: Any) -> Gate:
+def _as_gate(run: Run, answer: Any) -> Gate:
     """The answer as a gate of which every part can be trusted."""
     try:
         if isinstance(answer, AbstractSet):
-            answer = Gate(allowed=frozenset(answer))
+            answer = Gate(allowed=answer)  # type: ignore[arg-type] # made one below
         if type(answer) is not Gate or not isinstance(answer.allowed, AbstractSet):
             raise HookFault(f"tool_gate must return a Gate, a set of names or None, not {shown(answer)}")
-        gate = replace(answer, allowed=frozenset(answer.allowed))
+        names, fault = take_all(run, answer.allowed, MOST_NAMES)
+        if fault is not None:
+            raise fault
+        gate = replace(answer, allowed=frozenset(names))
     except HookFault:
         raise
     except Exception as error:

@@ -9,13 +9,15 @@ from glidepath._wire import replace
 from glidepath.errors import told
 from glidepath.events import ContextShaped
 from glidepath.messages import AssistantMessage, Message, ReasoningBlock
-from glidepath.run import HookFault, ToRead, opinion, report, to_read
+from glidepath.run import HookFault, ToRead, opinion, report, take_all, to_read
 from glidepath.spi import OverflowContext, TransformContext
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
 __all__ = ["own_items", "recovered", "transformed"]
+
+MOST_SHOWN = 1_000_000  # messages of a view that a plugin makes
 
 
 def own_items(messages: list[Message], plan: Plan) -> list[Message]:
@@ -101,7 +103,9 @@ def _usable(run: Run, answer: Any) -> tuple[Sequence[Message], int]:
     try:
         if isinstance(answer, str) or not isinstance(answer, Sequence):
             raise TypeError(f"expected a sequence of messages or None, got {type(answer).__name__}")
-        answer = list(answer)  # read once: what is looked at is what is sent
+        answer, fault = take_all(run, answer, MOST_SHOWN)  # read once: what is looked at is what is sent
+        if fault is not None:
+            raise fault
         for message in answer:
             if not isinstance(message, Message):
                 raise TypeError(f"expected messages, got a {type(message).__name__} among them")
@@ -109,5 +113,7 @@ def _usable(run: Run, answer: Any) -> tuple[Sequence[Message], int]:
         if not view:
             raise ValueError("a view without any message cannot be sent")
         return view, sum(map(run.plan.size_of, view))  # built unchecked, for speed: what cannot be measured is refused
+    except HookFault:
+        raise
     except Exception as error:
         raise HookFault(told(error)) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["clear", "decided", "prepare"]
 
+MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's with
 UNKNOWN = (
     "Outcome unknown: the process died while this call was running. It may have taken effect; find out before you "
     "repeat it."
@@ -90,7 +92,8 @@ def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | Non
     """The policy's repair of aliased names, one for one, made on a copy; None when it cannot be trusted."""
     copies = tuple([replace(call, arguments=_wire.loads(_wire.encode(call.arguments))) for call in calls])
     try:
-        repaired = tuple(run.plan.policy.normalize_tool_calls(copies, frozenset(run.plan.tools)))
+        answer = run.plan.policy.normalize_tool_calls(copies, frozenset(run.plan.tools))
+        repaired = tuple(islice(answer, len(calls) + 1))  # it may have no end
         if len(repaired) != len(calls) or not all(isinstance(call, ToolCall) for call in repaired):
             raise TypeError("normalize_tool_calls must return one call for each call")
         if not all(isinstance(new.name, str) and isinstance(new.arguments, dict) for new in repaired):
@@ -244,6 +247,19 @@ def _block_for(run: Run, job: Job, name: str, fault: HookFault) -> None:
     job.refuse("blocked", "Blocked: a guard of this tool failed.")
 
 
+def _read(arguments: Mapping[Any, Any]) -> dict[Any, Any]:
+    """A copy of what a hook wants to run the call with; its own mapping may be anything."""
+    try:
+        if type(arguments) is dict:
+            return dict(arguments)
+        names = tuple(islice(arguments, MOST_ARGUMENTS + 1))
+        if len(names) > MOST_ARGUMENTS:
+            raise ValueError(f"it has more than {MOST_ARGUMENTS} names")
+        return {name: arguments[name] for name in names}
+    except Exception as error:
+        raise HookFault(f"Replace takes arguments that can be read: {told(error)}") from error
+
+
 def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
     """The decision, every part of which can be trusted."""
     if said.fault is not None:
@@ -254,10 +270,7 @@ def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
     if isinstance(decision, Replace) and not isinstance(decision.arguments, Mapping):
         raise HookFault(f"Replace takes the arguments as a mapping, not {shown(decision.arguments)}")
     if isinstance(decision, Replace):
-        try:
-            decision = Replace(dict(decision.arguments))
-        except Exception as error:
-            raise HookFault(f"Replace takes arguments that can be read: {told(error)}") from error
+        decision = Replace(_read(decision.arguments))
     if isinstance(decision, Block | Ask) and not isinstance(decision.reason, str):
         raise HookFault(f"{type(decision).__name__} takes its reason as a str, not {shown(decision.reason)}")
     return decision

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any, ClassVar
 
 from glidepath.errors import ConfigurationError
 from glidepath.spi.hooks import Ask, Gate, GateContext, Plugin, ToolCallContext
 
 __all__ = ["ApprovalGate", "OpeningGate", "ToolListGate"]
+
+MOST_NAMES = 100_000
 
 
 class OpeningGate(Plugin):
@@ -120,7 +123,9 @@ class ApprovalGate(Plugin):
 def _names(owner: str, field: str, given: Any) -> tuple[str, ...]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise ConfigurationError(f"{owner}.{field} must be a list of tool names, not {given!r:.100}")
-    names = tuple(given)
+    names = tuple(islice(given, MOST_NAMES + 1))
+    if len(names) > MOST_NAMES:
+        raise ConfigurationError(f"{owner}.{field} has more than {MOST_NAMES} names, or no end; pass a list of names")
     for name in names:
         if not isinstance(name, str) or not name:
             raise ConfigurationError(f"{owner}.{field} must hold names of tools, not {name!r:.100}")

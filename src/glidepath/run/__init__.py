@@ -4,7 +4,7 @@ from glidepath.outcome import Snapshot, Verdict
 from glidepath.run.adrift import mortal
 from glidepath.run.cancel import CancelToken
 from glidepath.run.decisions import Decision, answer, approve, deny
-from glidepath.run.hooks import HookFault, Opinion, ToRead, opinion, report, to_read
+from glidepath.run.hooks import HookFault, Opinion, ToRead, opinion, report, take_all, to_read
 from glidepath.run.opening import open_state
 from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLimit, Times, Touchdown
 from glidepath.run.snapshot import Resumption, place, restore_meter, snapshot_of
@@ -47,6 +47,7 @@ __all__ = [
     "report",
     "restore_meter",
     "snapshot_of",
+    "take_all",
     "tether",
     "tethered",
     "to_read",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
@@ -14,7 +15,9 @@ from glidepath.run.watch import Stopped, tethered
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["HookFault", "Opinion", "ToRead", "opinion", "report", "to_read"]
+__all__ = ["HookFault", "Opinion", "ToRead", "opinion", "report", "take_all", "to_read"]
+
+CHUNK = 64  # items of a foreign iterable between two looks at the clock
 
 
 class HookFault(GlidepathError):  # noqa: N818 - it never leaves the run
@@ -112,6 +115,25 @@ async def _awaited(run: Run, answer: Any) -> Any:
 
 async def _as_coroutine(awaitable: Any) -> Any:
     return await awaitable
+
+
+def take_all(run: Run, items: Iterable[Any], most: int) -> tuple[list[Any], HookFault | None]:
+    """What a foreign iterable gives, and a fault when it was stopped: too many items, or too long a time for them.
+
+    An iterator without an end must not keep the event loop; what it gave before it was stopped is returned.
+    """
+    taken: list[Any] = []
+    until = time.monotonic() + run.plan.times.hook
+    try:
+        for item in items:
+            if len(taken) == most:
+                return taken, HookFault(f"it gave more than {most} items; stopped reading")
+            taken.append(item)
+            if not len(taken) % CHUNK and time.monotonic() > until:
+                return taken, HookFault(f"it was still giving items after {run.plan.times.hook} s; stopped reading")
+    except (Exception, SystemExit, GeneratorExit) as error:  # no iterable at all, or one that breaks
+        return taken, HookFault(told(error))
+    return taken, None
 
 
 def report(run: Run, hook: str, name: str, fault: Exception, effect: str) -> None:
