@@ -289,6 +289,7 @@ class Agent:
         resumed = None if opening is None else opening.resumption(meter)
         elapsed = 0.0 if resumed is None else resumed.snapshot.elapsed
         watch = watch_over(plan, parent.time(), min(parent.watch.window_at, parent.watch.deadline_at), elapsed)
+        watch.above = parent.watch
         home = Session(new_id("session", watch.loop)) if opening is None else opening.home
         messages = messages if resumed is None else ()
         run = open_run(plan, home, messages, meter, watch, parent.run_id, None, resumed=resumed)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, pump
@@ -171,6 +171,8 @@ class _Call(Record, eq=False, gc=False):
             )
         run.emit(StreamStarted, plan.model_name, self.number, self.landing)
         watch = run.watch
+        if watch.halted():  # whoever heard of this attempt may have stopped the run
+            self._unsent(attempt, booking, view)
         watch.showing = attempt.parts
         watch.scope_hit = False
         try:
@@ -186,6 +188,15 @@ class _Call(Record, eq=False, gc=False):
                 run.emit(StreamChunk, "", True)
             self._settle(attempt, booking, view)
         return attempt
+
+    def _unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
+        """The run is being stopped, and the request has not gone out: it costs nothing."""
+        run = self.run
+        self.error = TransientError("the request was not sent: the run is being stopped")
+        if run.chunks:
+            run.emit(StreamChunk, "", True)
+        self._settle(attempt, booking, view)
+        raise run.interrupted()
 
     async def _fit(self, got: Any, count: int | None) -> Booking:
         """A booking that was refused at once: wait, or make the call smaller. `count`: its prompt, where known."""

@@ -107,6 +107,8 @@ async def _written(run: Run, brief: Any, booking: Booking) -> str:
     attempt = Attempt()
     failed = True
     try:
+        if run.watch.halted():
+            raise run.interrupted()
         failed = not await _streamed(run, request, attempt, booking)
     finally:
         _settle(run, attempt, booking, request, failed=failed)

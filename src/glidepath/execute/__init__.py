@@ -43,7 +43,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         jobs = prepare(run, calls)
         if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
             await clear(run, jobs)
-        ready = _ready(run, jobs)
+        ready = [] if run.watch.halted() else _ready(run, jobs)
         if ready:
             await _fly(run, ready)
         if run.spawned or run.hooks.after_tool_call:
@@ -71,7 +71,7 @@ async def finish_batch(run: Run) -> bool:
     if fresh:
         await clear(run, fresh)
     await decided(run, jobs, run.resumed.decisions)  # type: ignore[union-attr]
-    await _fly(run, _ready(run, jobs))
+    await _fly(run, [] if run.watch.halted() else _ready(run, jobs))
     if run.spawned or run.hooks.after_tool_call:
         await _follow_up(run, jobs)
     fatal = None
@@ -247,6 +247,9 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
 def _begin_alone(run: Run, job: Job) -> tuple[Any, Any] | None:
     """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
     job.announce(run)
+    if run.watch.halted():  # whoever heard of it may have stopped the run
+        job.not_started()
+        return None
     try:
         work: Any = job.tool.invoke(job.bound.values, job.context)  # type: ignore[union-attr]
         try:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import Job
 from glidepath.run import Stopped, Touchdown, mortal
@@ -64,10 +64,13 @@ class _Batch:
         if run.journal is not None and (chosen or self.landed):
             chosen = await self._note(chosen)
         for job in chosen:
+            if run.watch.halted():
+                job.not_started()
+                continue
             timeout = job.timeout(run)
             job.announce(run)
             self.flying[job] = inf if timeout is None else run.time() + timeout
-            job.task = run.watch.loop.create_task(_contained(job), name=f"glidepath-tool-{job.call.name}")
+            job.task = run.watch.loop.create_task(_contained(run, job), name=f"glidepath-tool-{job.call.name}")
             job.task.add_done_callback(self.ring)
 
     async def _note(self, chosen: list[Job]) -> list[Job]:
@@ -106,7 +109,10 @@ class _Batch:
                     self.landed.append(job)
 
     def _land(self, job: Job) -> None:
-        error = job.task.result()  # type: ignore[union-attr]
+        task: Any = job.task
+        if task.cancelled():  # before its first step
+            job.not_started()
+        error = None if task.cancelled() else task.result()
         if error is not None:
             if isinstance(error, asyncio.CancelledError):
                 job.stopped(self.run, Stopped(self._why(job)))
@@ -148,8 +154,11 @@ class _Batch:
         self.leaving[job] = watch.loop.time() + patience
 
 
-async def _contained(job: Job) -> BaseException | None:
+async def _contained(run: Run, job: Job) -> BaseException | None:
     """Run one call; whatever it raises, SystemExit and KeyboardInterrupt too, is returned and stays in here."""
+    if run.watch.halted():  # since this task was made
+        job.not_started()
+        return None
     try:
         value = await mortal(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr]
     except BaseException as error:

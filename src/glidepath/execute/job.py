@@ -55,6 +55,10 @@ class Job(Record, eq=False):
             self.kind = kind
             self.result = ToolResult(text, is_error=True)
 
+    def not_started(self) -> None:
+        """The run is being stopped, and the tool has not begun."""
+        self.refuse("cancelled", "Not started: the run is being stopped.")
+
     def is_over(self) -> bool:
         """It has its result, whatever still runs."""
         return self.result is not None

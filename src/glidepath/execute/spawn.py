@@ -63,6 +63,8 @@ class Host:
             raise ToolError(f"spawn() takes an Agent, not {type(agent).__name__}")
         if run.result is not None:
             raise ToolError("the run has ended: nothing can be spawned any more")
+        if run.watch.halted():
+            raise ToolError("the run is being stopped: nothing can be spawned any more")
         token = CancelToken()
         place = f"{call_id}.{len(run.spawned.get(call_id, ())) + 1}"
         child = asyncio.get_running_loop().create_task(

@@ -111,6 +111,7 @@ class Watch(Settled):
         "_patient",
         "_switches",
         "_times",
+        "above",
         "base",
         "deadline_at",
         "fresh",
@@ -138,6 +139,7 @@ class Watch(Settled):
         self.base = base = self.task.cancelling()
         if base and getattr(self.task, "_must_cancel", False):  # it has cancelled itself, and will hear of it in here
             self.base = base - 1
+        self.above: Watch | None = None  # of the run whose tool has started this one
         self.over = False
         self.ring: Callable[[], None] | None = None  # wakes whoever consumes the events; called before every wait
         self.wanted = False
@@ -258,6 +260,22 @@ class Watch(Settled):
         if self.interrupt is None or interrupt.signal > self.interrupt.signal:
             self.interrupt = interrupt
             self.poke()
+
+    def halted(self) -> bool:
+        """True when nothing new may start: the run, or one above it, is being stopped. Asked right before each start.
+
+        A cancel reaches a run at its next wait, and a child a step later still: what was about to start meanwhile
+        would start after `cancel()` has returned.
+        """
+        if self.interrupt is not None:
+            return True
+        above = self.above
+        while above is not None:
+            if above.interrupt is not None:
+                self.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", "the run above it is being stopped"))
+                return True
+            above = above.above
+        return False
 
     def poke(self) -> None:
         """Cancel what the run waits for, now or at its next wait."""
