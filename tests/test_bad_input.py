@@ -128,6 +128,7 @@ AGENT = each(
     ("call_timeout", SECONDS),
     ("hook_timeout", [*SECONDS, None]),
     ("constraint_timeout", [*SECONDS, None]),
+    ("kill_switch_grace", [*SECONDS, None]),
     ("thinking_tags", FLAGS),
 )
 

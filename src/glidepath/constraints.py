@@ -5,6 +5,7 @@ Every one can be used alone and is asked synchronously (`check`); `validate` is 
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import threading
@@ -14,6 +15,7 @@ from typing import Any, ClassVar
 
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
+from glidepath.run import Lookout, Lookouts
 from glidepath.spi import ResourceConstraint, ResourceContext
 
 __all__ = [
@@ -155,37 +157,85 @@ class TimeoutConstraint(_BuiltIn):
 
 
 class KillSwitchConstraint(_BuiltIn):
-    """Stops every run at once when the switch is thrown: an event is set, a file exists, or a function says so."""
+    """Stops every run at once when the switch is thrown: an event is set, a file exists, or a function says so.
+
+    A file that is missing is not thrown. A switch that cannot be read (no permission, a share that is gone, a function
+    that raises) lets nothing new be spent, and counts as thrown after `kill_switch_grace` seconds. A file is looked at
+    on a thread, so that a dead share cannot block the event loop; a function is called on the loop and must be quick.
+    """
 
     state: ClassVar[AgentState] = AgentState.CANCELLED
 
     def __init__(self, switch: threading.Event | str | os.PathLike[str] | Callable[[], bool]) -> None:
+        self._path: str | None = None
         if isinstance(switch, str | os.PathLike):
-            self._path: str | None = os.fspath(switch)
-            self._thrown: Callable[[], bool] = self._file_exists
+            self._path = os.fspath(switch)
+            if not isinstance(self._path, str) or not self._path or "\0" in self._path:
+                raise ConfigurationError(f"switch must be the path of a file, not {switch!r:.100}")
+            self.look: Callable[[], bool] = self._file_exists
         elif hasattr(switch, "is_set"):
-            self._path = None
-            self._thrown = switch.is_set
+            self.look = switch.is_set
+        elif inspect.iscoroutinefunction(switch):
+            raise ConfigurationError(
+                "switch must be a plain function, not async: write a constraint with check_every for what has to wait"
+            )
         elif callable(switch):
-            self._path = None
-            self._thrown = switch
+            self.look = switch
         else:
-            raise ConfigurationError(f"switch must be an event, a path or a function, not {switch!r}")
+            raise ConfigurationError(f"switch must be an event, a path or a function, not {switch!r:.100}")
+        self.may_block = self._path is not None
+        self._folder_seen = False
+        self._lookouts = Lookouts()
 
     def _file_exists(self) -> bool:
-        return os.path.exists(self._path)  # type: ignore[arg-type]  # noqa: PTH110 - asked often; os.path is quicker
+        """Whether the file is there; raises `OSError` when that cannot be told."""
+        path: Any = self._path
+        try:
+            os.stat(path, follow_symlinks=True)  # noqa: PTH116 - asked often; os.stat is quicker
+        except FileNotFoundError:
+            self._look_for_folder(os.path.dirname(path) or ".")  # noqa: PTH120
+            return False
+        return True
+
+    def _look_for_folder(self, folder: str) -> None:
+        """A missing file is not thrown; but a folder that was there and is gone is a share that is gone."""
+        try:
+            os.stat(folder)  # noqa: PTH116
+        except FileNotFoundError:
+            if self._folder_seen:
+                raise
+        else:
+            self._folder_seen = True
+
+    def lookout(self) -> Lookout:
+        """How the running event loop sees it: what was read last, for all runs of the loop."""
+        return self._lookouts.here(self)
 
     def check(self, context: ResourceContext) -> ResourceValidation:  # noqa: ARG002 - the switch does not look at the run
         """Violated when the switch is thrown."""
-        return ResourceValidation.violation("the kill switch was thrown") if self._thrown() else _OK
+        return ResourceValidation.violation("the kill switch was thrown") if self.look() else _OK
+
+    async def validate(self, context: ResourceContext) -> ResourceValidation:  # noqa: ARG002
+        """Violated when the switch is thrown; one that cannot be read holds the run up elsewhere, and is not."""
+        lookout = self.lookout()
+        if not (self.may_block and lookout.recent()):
+            answer = lookout.answer()
+            if answer is not None:
+                await answer
+        if lookout.thrown:
+            return ResourceValidation.violation("the kill switch was thrown")
+        return _OK if lookout.blind_since is None else ResourceValidation(False, f"cannot be read: {lookout.why}")
 
     def on_violation(self, validation: ResourceValidation) -> ResourceAction:  # noqa: ARG002
         """Stop now."""
         return ResourceAction.EMERGENCY_STOP
 
     def thrown(self) -> bool:
-        """True when the switch is thrown; asked by the watchdog between checkpoints."""
-        return self._thrown()
+        """True when the switch is thrown, as far as can be told now; a switch that cannot be read counts as thrown."""
+        try:
+            return bool(self.look())
+        except Exception:
+            return True
 
 
 class DefaultResourceConstraint(_BuiltIn):

@@ -111,6 +111,7 @@ OTHER = {  # for each field a value that is not the default
     "call_timeout": 5.0,
     "hook_timeout": 6.0,
     "constraint_timeout": 7.0,
+    "kill_switch_grace": 8.0,
     "thinking_tags": True,
 }
 LIMITS = {

@@ -172,5 +172,5 @@ def test_a_setting_without_end_is_refused(field):
 
 
 def test_a_gate_of_names_without_end_is_refused():
-    with pytest.raises(ConfigurationError, match="ToolListGate.allow has more than"):
+    with pytest.raises(ConfigurationError, match=r"ToolListGate\.allow has more than"):
         ToolListGate(allow=repeat("act"))

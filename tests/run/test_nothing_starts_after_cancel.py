@@ -110,9 +110,7 @@ def spawning(scene):
 
 def grandchild(scene):
     leaf = scene.agent(call("work", n=9), event_sink=None)
-    middle = scene.agent(
-        call("delegate", task="x"), tools=[leaf.as_tool("delegate", "Delegate.")], event_sink=None
-    )
+    middle = scene.agent(call("delegate", task="x"), tools=[leaf.as_tool("delegate", "Delegate.")], event_sink=None)
     return scene.run(call("middle", task="x"), tools=[middle.as_tool("middle", "Delegate.")])
 
 

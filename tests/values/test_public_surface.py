@@ -95,6 +95,7 @@ FIELDS = [
     "call_timeout",
     "hook_timeout",
     "constraint_timeout",
+    "kill_switch_grace",
     "thinking_tags",
 ]
 
@@ -129,6 +130,7 @@ def test_defaults_are_those_of_the_specification():
         "stall_timeout": 60,
         "hook_timeout": 5,
         "constraint_timeout": 1,
+        "kill_switch_grace": 5,
     }
     assert {name: getattr(config, name) for name in defaults} == defaults
     limits = config.limits

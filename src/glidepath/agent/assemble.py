@@ -100,7 +100,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         constraints=constraints,
         built_in=len(ours),
         custom=config.constraints,
-        switches=tuple(one.thrown for one in constraints if isinstance(one, KillSwitchConstraint)),
+        switches=tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),
         lineup=Lineup(config.plugins, inherited),
         make_guards=partial(make_guards, config.guardrails),
         make_stop_guards=partial(make_stop_guards, config.guardrails),
@@ -152,6 +152,7 @@ def _times(config: LoopConfig) -> Times:
         tool=config.tool_timeout,
         hook=config.hook_timeout,
         constraint=config.constraint_timeout,
+        switch=config.kill_switch_grace,
         landing=config.limits.landing_time,
         grain=min(
             [

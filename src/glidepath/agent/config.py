@@ -95,6 +95,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     call_timeout: float | None = None
     hook_timeout: float = 5
     constraint_timeout: float = 1
+    kill_switch_grace: float = 5
     thinking_tags: bool = False
 
     def __post_init__(self) -> None:
@@ -251,7 +252,7 @@ def check(config: LoopConfig) -> None:
         checked_int(field, getattr(config, field), least=least)
     for field in ("tool_timeout", "connect_timeout", "first_chunk_timeout", "stall_timeout", "call_timeout"):
         checked_seconds(field, getattr(config, field))
-    for field in ("hook_timeout", "constraint_timeout"):
+    for field in ("hook_timeout", "constraint_timeout", "kill_switch_grace"):
         if getattr(config, field) is None:
             raise ConfigurationError(
                 f"{field} must be a number of seconds, not None: a guard that hangs must be stopped"

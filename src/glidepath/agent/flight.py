@@ -23,7 +23,7 @@ from glidepath.ledger import Amount, Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, open_state
+from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
 from glidepath.sessions import Session
 from glidepath.tools import OutputError
 
@@ -52,7 +52,10 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> W
     own = inf if plan.timeout is None else now - elapsed + plan.timeout
     deadline = min(own, shared)
     landing = plan.times.landing if deadline == own else min(plan.times.landing, max(0.0, deadline - now) / 4)
-    return Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, switches=plan.switches)
+    watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline)
+    if plan.switches:
+        watch.sentry = Sentry(watch, plan.switches, plan.times.switch)
+    return watch
 
 
 def open_run(
@@ -185,6 +188,8 @@ async def finish_run(
             ending = await fly(run, messages) if refused is None else refused
         except Exception as defect:
             ending = failure(run, "internal", told(defect))
+        if run.watch.sentry is not None:
+            await run.watch.sentry.close(run)
         run.settle_up()
         run.passed = last_validations(run)
         result = run.conclude(ending)

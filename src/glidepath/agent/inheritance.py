@@ -67,6 +67,7 @@ INHERITANCE: Mapping[str, Passed] = MappingProxyType(
         "call_timeout": Passed.YES,
         "hook_timeout": Passed.YES,
         "constraint_timeout": Passed.YES,
+        "kill_switch_grace": Passed.YES,
         "thinking_tags": Passed.YES,
     }
 )

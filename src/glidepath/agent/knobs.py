@@ -246,6 +246,10 @@ class Knobs:
         """Seconds for one answer of a constraint."""
         return self._set("constraint_timeout", value)
 
+    def kill_switch_grace(self, value: float) -> Self:
+        """Seconds for which a kill switch may be unreadable before it counts as thrown."""
+        return self._set("kill_switch_grace", value)
+
     def thinking_tags(self, value: bool = True) -> Self:
         """Filter `<think>` and its synonyms from the visible text."""
         return self._set("thinking_tags", value)

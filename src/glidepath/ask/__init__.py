@@ -32,7 +32,7 @@ from glidepath.ledger import Refusal
 from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, Usage
 from glidepath.outcome import AbandonedWork, AgentState
 from glidepath.resilience import MARK_EVERY, BreakerState
-from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, report, tether, tethered
+from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, cleared, report, tether, tethered
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ class _Call(Record, eq=False, gc=False):
     async def attempt(self) -> Attempt:
         """Book, stream, settle. Leaves `error` set when the attempt failed."""
         run, plan = self.run, self.run.plan
+        if run.watch.sentry is not None:
+            await cleared(run)
         if run.hooks.context_transform:
             booking, view = await (self._book_landing_transformed() if self.landing else self._book_transformed())
         elif self.landing:

@@ -18,7 +18,7 @@ from glidepath.ledger import Reservation
 from glidepath.messages import StopReason, ToolResultMessage, UserMessage, visible
 from glidepath.outcome import AbandonedWork
 from glidepath.resilience import BreakerState
-from glidepath.run import LetGo, tether
+from glidepath.run import LetGo, cleared, tether
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ async def _summarized(run: Run, budget: int) -> bool:
     brief = asked.brief(run.messages, run.sizes, budget, run.pinned, room, run.gist)
     if brief is None or plan.health.state is not BreakerState.CLOSED:
         return False
+    if run.watch.sentry is not None:
+        await cleared(run)
     worst = amount(run, brief.size, brief.output)
     reservation = run.meter.reserve(worst.tokens, worst.money, turns=0)
     if not isinstance(reservation, Reservation):

@@ -16,7 +16,7 @@ from glidepath.execute.job import ALWAYS_KEPT, MOST_KEPT, Job
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
-from glidepath.run import HookFault, Stopped, Touchdown, Verdict, opinion, place, report, tethered
+from glidepath.run import HookFault, Stopped, Touchdown, Verdict, cleared, opinion, place, report, tethered
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.tools import ToolContext
 from glidepath.tools.text import clean
@@ -43,6 +43,8 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         jobs = prepare(run, calls)
         if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
             await clear(run, jobs)
+        if run.watch.sentry is not None:
+            await cleared(run)
         ready = [] if run.watch.halted() else _ready(run, jobs)
         if ready:
             await _fly(run, ready)
@@ -71,6 +73,8 @@ async def finish_batch(run: Run) -> bool:
     if fresh:
         await clear(run, fresh)
     await decided(run, jobs, run.resumed.decisions)  # type: ignore[union-attr]
+    if run.watch.sentry is not None:
+        await cleared(run)
     await _fly(run, [] if run.watch.halted() else _ready(run, jobs))
     if run.spawned or run.hooks.after_tool_call:
         await _follow_up(run, jobs)

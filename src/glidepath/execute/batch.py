@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import Job
-from glidepath.run import Stopped, Touchdown, mortal
+from glidepath.run import Stopped, Touchdown, cleared, mortal
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -58,7 +58,14 @@ class _Batch:
             watch.calm()
 
     async def _start(self) -> None:
-        run = self.run
+        run, sentry = self.run, self.run.watch.sentry
+        if sentry is not None and sentry.blind and not self.stopping:
+            if self.flying or self.leaving:
+                return  # nothing new starts while a kill switch cannot be read
+            with suppress(Touchdown):  # the run is being stopped, which is seen below
+                await cleared(run)
+        if run.watch.halted() and not self.stopping:
+            self._stop_all("cancelled", None)
         room = self.width - len(self.flying) - len(self.leaving)
         chosen = [] if self.stopping else [self.queue.pop() for _ in range(min(room, len(self.queue)))]
         if run.journal is not None and (chosen or self.landed):

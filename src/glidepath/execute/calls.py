@@ -270,7 +270,7 @@ def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
     if isinstance(decision, Replace) and not isinstance(decision.arguments, Mapping):
         raise HookFault(f"Replace takes the arguments as a mapping, not {shown(decision.arguments)}")
     if isinstance(decision, Replace):
-        decision = Replace(_read(decision.arguments))
+        return Replace(_read(decision.arguments))
     if isinstance(decision, Block | Ask) and not isinstance(decision.reason, str):
         raise HookFault(f"{type(decision).__name__} takes its reason as a str, not {shown(decision.reason)}")
     return decision

@@ -10,6 +10,7 @@ from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLi
 from glidepath.run.snapshot import Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
+from glidepath.run.switches import Lookout, Lookouts, Sentry, Switch, cleared
 from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, tether, tethered
 
 __all__ = [
@@ -22,16 +23,20 @@ __all__ = [
     "HookFault",
     "Interrupt",
     "LetGo",
+    "Lookout",
+    "Lookouts",
     "Opinion",
     "Plan",
     "Resumption",
     "Route",
     "Run",
     "RunStream",
+    "Sentry",
     "Signal",
     "Snapshot",
     "SoftLimit",
     "Stopped",
+    "Switch",
     "Times",
     "ToRead",
     "Touchdown",
@@ -39,6 +44,7 @@ __all__ = [
     "Watch",
     "answer",
     "approve",
+    "cleared",
     "deny",
     "mortal",
     "open_state",

@@ -11,6 +11,7 @@ from glidepath.ledger import Caps, Price
 from glidepath.outcome import AgentState, LoopOutcome, StopCause, Verdict
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import Health
+from glidepath.run.switches import Switch
 from glidepath.run.watch import Patience
 from glidepath.spi import (
     CallGuard,
@@ -59,6 +60,7 @@ class Times(Patience, frozen=True, kw_only=True):
     tool: float | None
     hook: float
     constraint: float
+    switch: float
     landing: float
 
 
@@ -142,7 +144,7 @@ class Plan(Value, frozen=True, kw_only=True):
     built_in: int
     """How many of the constraints are ours; they come first."""
     custom: tuple[ResourceConstraint, ...]
-    switches: tuple[Callable[[], bool], ...]
+    switches: tuple[Switch, ...]
     """The kill switches among the constraints, which the watch looks at between checkpoints."""
     lineup: Lineup
     make_guards: Callable[..., tuple[CallGuard, ...]]

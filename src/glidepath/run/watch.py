@@ -25,7 +25,6 @@ __all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "tether", "tether
 
 T = TypeVar("T")
 MIN_PATIENCE = 0.05
-SWITCH_POLL = 0.05
 
 
 class Signal(IntEnum):
@@ -109,7 +108,6 @@ class Watch(Settled):
         "_longest_patience",
         "_patience_at",
         "_patient",
-        "_switches",
         "_times",
         "above",
         "base",
@@ -123,6 +121,7 @@ class Watch(Settled):
         "ring",
         "scope_at",
         "scope_hit",
+        "sentry",
         "showing",
         "task",
         "time",
@@ -130,9 +129,7 @@ class Watch(Settled):
         "window_at",
     )
 
-    def __init__(
-        self, *, window_at: float = inf, deadline_at: float = inf, switches: tuple[Callable[[], bool], ...] = ()
-    ) -> None:
+    def __init__(self, *, window_at: float = inf, deadline_at: float = inf) -> None:
         self.loop = asyncio.get_running_loop()
         self.time = clock_of(self.loop)
         self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
@@ -156,12 +153,12 @@ class Watch(Settled):
         self._longest_patience = MAX_PATIENCE
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = inf
-        self._switches = switches
+        self.sentry: Any = None  # looks at the kill switches, where there are any
         self._patient: Alive | None = None
         self._times: Patience | None = None
         self._beats = 0
         self._began_at = self._heard_at = 0.0
-        self._arm(min(window_at, deadline_at, self.time() + (SWITCH_POLL if switches else 1.0)))
+        self._arm(min(window_at, deadline_at, self.time() + 1.0))
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -240,14 +237,9 @@ class Watch(Settled):
         if now >= self._patience_at:
             self._patience_at = inf
             self.poke()
-        poll_at = inf
-        if self._switches:
-            poll_at = now + SWITCH_POLL
-            if any(_thrown(switch) for switch in self._switches):
-                self.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", "the kill switch was thrown"))
         window = self.window_at if now < self.window_at else inf
         deadline = self.deadline_at if now < self.deadline_at else inf
-        self._arm(min(window, deadline, self.scope_at, self._patience_at, poll_at))
+        self._arm(min(window, deadline, self.scope_at, self._patience_at))
 
     # --- interrupts -------------------------------------------------------------------------------------------
 
@@ -394,6 +386,8 @@ class Watch(Settled):
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+        if self.sentry is not None:
+            self.sentry.stop()
         self.over = True
 
     async def close(self) -> None:
@@ -406,14 +400,6 @@ class Watch(Settled):
                 self.delivered(cancelled)
             else:
                 self.delivered()
-
-
-def _thrown(switch: Callable[[], bool]) -> bool:
-    """A switch that cannot be read counts as thrown: a guard that crashes stops what it guards."""
-    try:
-        return bool(switch())
-    except BaseException:  # it is asked by a timer: SystemExit would end the event loop
-        return True
 
 
 @types.coroutine

@@ -51,7 +51,17 @@ class ToolContext:
     repeated after a crash: pass it on to services that can recognise a repetition.
     """
 
-    __slots__ = ("_asked", "_dropped", "_host", "_loop", "_untold", "abandoned", "call_id", "idempotency_key", "tool_name")
+    __slots__ = (
+        "_asked",
+        "_dropped",
+        "_host",
+        "_loop",
+        "_untold",
+        "abandoned",
+        "call_id",
+        "idempotency_key",
+        "tool_name",
+    )
 
     abandoned: str | None
     """Internal: set when the call was let go while its work still runs."""

@@ -1,0 +1,273 @@
+"""Kill switches: looked at twenty times a second and before every spend, without ever blocking the event loop.
+
+A switch that can block (a file on a share that has gone away) is looked at on a thread. While a switch cannot be read
+nothing new is spent; when that lasts longer than the grace, the switch counts as thrown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
+
+from glidepath.errors import told
+from glidepath.outcome import AbandonedWork
+from glidepath.run.watch import Interrupt, Signal
+
+if TYPE_CHECKING:
+    from glidepath.run.state import Run
+    from glidepath.run.watch import Watch
+
+__all__ = ["Lookout", "Lookouts", "Sentry", "Switch", "cleared"]
+
+POLL = 0.05  # seconds between two looks
+PROBE = 0.25  # seconds a look may take; one that takes longer counts as a switch that cannot be read
+JOIN = 0.1  # seconds for a thread that has answered to be gone
+
+
+class Switch(Protocol):
+    """What a kill switch is for a run."""
+
+    name: str
+    may_block: bool
+    """Looking may take long: it is done on a thread."""
+
+    def look(self) -> bool:
+        """True when it is thrown; raises when that cannot be told."""
+        ...
+
+    def lookout(self) -> Lookout:
+        """How the running event loop sees it; one for all runs of the loop."""
+        ...
+
+
+class Lookouts:
+    """The lookouts of one switch, one for each event loop that uses it."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[asyncio.AbstractEventLoop, Lookout] = WeakKeyDictionary()
+
+    def here(self, switch: Switch) -> Lookout:
+        """The one of the running loop."""
+        loop = asyncio.get_running_loop()
+        known = self._known.get(loop)
+        if known is None:
+            known = self._known[loop] = Lookout(switch)
+        return known
+
+
+class Lookout:
+    """One switch as one event loop sees it: what was read last, and since when it cannot be read."""
+
+    def __init__(self, switch: Switch) -> None:
+        self.name = switch.name
+        self.thrown = False
+        self.blind_since: float | None = None
+        self.why = ""
+        """Why it cannot be read."""
+        self.told: set[Callable[[], None]] = set()
+        """Who wants to know when there is something new."""
+        self._switch = switch
+        self._read_at = -POLL
+        self._began: float | None = None
+        self._thread: threading.Thread | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def look(self) -> None:
+        """Look now; a switch that may block is being looked at from now on, and `told` hears what was seen."""
+        now = _now()
+        if not self._switch.may_block:
+            self._read_at = now
+            try:
+                self._note(bool(self._switch.look()), None, now)
+            except BaseException as error:  # asked by a timer: SystemExit would end the event loop
+                self._note(False, error, now)
+        elif self._began is None:
+            self._send(now)
+        elif now - self._began >= PROBE and self.blind_since is None:
+            self._note(False, TimeoutError(f"no answer within {PROBE} s"), self._began)
+
+    def recent(self) -> bool:
+        """True when it was read a moment ago, or is being read."""
+        return self._began is not None or _now() - self._read_at < POLL / 2
+
+    def answer(self) -> asyncio.Future[None] | None:
+        """Look; what to wait for until something was seen, not longer than a look may take. None: it was seen."""
+        self.look()
+        if self._began is None:
+            return None
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_at(self._began + PROBE, self._late, answered)
+        answered.add_done_callback(lambda _: timer.cancel())
+        self._waiting.append(answered)
+        return answered
+
+    def _late(self, answered: asyncio.Future[None]) -> None:
+        self.look()  # which finds that it takes too long
+        _ring(answered)
+
+    def hanging(self) -> bool:
+        """True while a look has not come back."""
+        return self._began is not None
+
+    # --- on a thread ------------------------------------------------------------------------------------------
+
+    def _send(self, now: float) -> None:
+        loop = asyncio.get_running_loop()
+        busy: Any = getattr(loop, "workers", None)
+        self._thread = threading.Thread(
+            target=self._look_there, args=(loop, busy), name="glidepath-kill-switch", daemon=True
+        )
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system has no thread left
+            self._note(False, error, now)
+            return
+        self._began = now
+        if busy is not None:
+            busy.add(self)
+
+    def _look_there(self, loop: asyncio.AbstractEventLoop, busy: Any) -> None:
+        thrown, error = False, None
+        try:
+            thrown = bool(self._switch.look())
+        except BaseException as failed:
+            error = failed
+        try:
+            loop.call_soon_threadsafe(self._came_back, busy, thrown, error)
+        except RuntimeError:  # the loop is closed: nobody is left to tell
+            return
+
+    def _came_back(self, busy: Any, thrown: bool, error: BaseException | None) -> None:
+        if self._thread is not None:
+            self._thread.join(JOIN)
+        if busy is not None:
+            busy.discard(self)
+        self._began = self._thread = None
+        self._read_at = now = _now()
+        waiting, self._waiting = self._waiting, []
+        for answered in waiting:
+            _ring(answered)
+        # Whoever waits for this look hears of it first: a checkpoint then says itself what it has found.
+        asyncio.get_running_loop().call_soon(self._note, thrown, error, now)
+        self._see(thrown, error, now)
+
+    def _note(self, thrown: bool, error: BaseException | None, at: float) -> None:
+        self._see(thrown, error, at)
+        for tell in tuple(self.told):
+            tell()
+
+    def _see(self, thrown: bool, error: BaseException | None, at: float) -> None:
+        self.thrown = thrown
+        if error is None:
+            self.blind_since = None
+        else:
+            self.why = told(error)
+            if self.blind_since is None:
+                self.blind_since = at
+
+
+class Sentry:
+    """Looks at the switches of one run, as long as it lasts."""
+
+    __slots__ = ("_grace", "_handle", "_lookouts", "_waiting", "_watch")
+
+    def __init__(self, watch: Watch, switches: tuple[Switch, ...], grace: float) -> None:
+        self._watch = watch
+        self._grace = grace
+        self._lookouts = tuple([switch.lookout() for switch in switches])
+        self._waiting: asyncio.Future[None] | None = None
+        for lookout in self._lookouts:
+            lookout.told.add(self._judge)
+        self._handle: asyncio.TimerHandle | None = watch.loop.call_later(POLL, self._tick)
+
+    @property
+    def blind(self) -> bool:
+        """True while a switch cannot be read: nothing new may be spent."""
+        return any(lookout.blind_since is not None for lookout in self._lookouts)
+
+    def _tick(self) -> None:
+        self._handle = self._watch.loop.call_later(POLL, self._tick)
+        for lookout in self._lookouts:
+            if lookout.hanging() or not lookout.recent():
+                lookout.look()
+        self._judge()
+
+    def _judge(self) -> None:
+        """Stop the run when a switch is thrown, or could not be read for too long; else let it wait or go on."""
+        watch = self._watch
+        now = watch.time() + 1e-9
+        for lookout in self._lookouts:
+            if lookout.thrown:
+                self._stop(lookout.name, "the kill switch was thrown")
+            elif lookout.blind_since is not None and now - lookout.blind_since >= self._grace:
+                reason = f"the kill switch could not be read for {self._grace:g} s and counts as thrown: {lookout.why}"
+                self._stop(lookout.name, reason)
+        if self._waiting is not None and (watch.interrupt is not None or not self.blind):
+            _ring(self._waiting)
+
+    def _stop(self, name: str, reason: str) -> None:
+        self._watch.raise_interrupt(Interrupt(Signal.CANCEL, name, reason))
+
+    async def clearance(self) -> None:
+        """Look at every switch, and return when all can be read; raises `CancelledError` when the run is stopped."""
+        watch = self._watch
+        for lookout in self._lookouts:
+            answer = lookout.answer()
+            if answer is not None:
+                await watch.wait(answer)
+        self._judge()
+        while self.blind and watch.interrupt is None:
+            self._waiting = watch.loop.create_future()
+            try:
+                await watch.wait(self._waiting)
+            finally:
+                self._waiting = None
+
+    async def close(self, run: Run) -> None:
+        """The run is over. A look that has not come back is waited for, for a moment, and then listed."""
+        self.stop()
+        for lookout in self._lookouts:
+            if lookout.hanging() and not lookout.told:  # else another run still waits for it
+                answer = lookout.answer()
+                with suppress(asyncio.CancelledError):  # which is known to the watch by then
+                    if answer is not None:
+                        await self._watch.wait(answer)
+            if lookout.hanging() and not lookout.told:
+                reason = f"looking at the kill switch did not come back: {lookout.why}"
+                run.abandoned += (AbandonedWork(call_id="", tool_name=lookout.name, kind="thread", reason=reason),)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        for lookout in self._lookouts:
+            lookout.told.discard(self._judge)
+
+
+async def cleared(run: Run) -> None:
+    """Return when something new may be spent; raises `Touchdown` when the run is being stopped.
+
+    Asked only of a run with a kill switch.
+    """
+    sentry: Any = run.watch.sentry
+    with suppress(asyncio.CancelledError):  # which is known to the watch by then
+        await sentry.clearance()
+    if run.watch.halted():
+        raise run.interrupted()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()  # not kept: whoever keeps a loop keeps it alive
+
+
+def _ring(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
