@@ -7,10 +7,11 @@ walked only when something may be the matter, or when there are custom constrain
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Record, encode, loads
 from glidepath.errors import shown, told
@@ -32,13 +33,32 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["AFTER_MODEL", "AFTER_TOOLS", "PRE_FLIGHT", "judge", "last_validations", "smooth", "witness"]
+__all__ = [
+    "AFTER_MODEL",
+    "AFTER_TOOLS",
+    "IN_FLIGHT",
+    "PRE_FLIGHT",
+    "context_of",
+    "crashed",
+    "judge",
+    "last_validations",
+    "note",
+    "record_of",
+    "smooth",
+    "verdict_of",
+    "weighed",
+    "witness",
+]
 
 _log = logging.getLogger("glidepath")
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
+IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock
 _OK = ResourceValidation.ok()
+MOST_WARNINGS = 1_000  # warnings of one run that are noted: a constraint may change its words at every checkpoint
+_FIGURES = re.compile(r"\d+(?:[.,]\d+)*")
 MOST_FIGURES = 1_000  # metrics of one validation that are kept
 _SCALARS = (int, float, bool, type(None), Decimal)
+Weighed: TypeAlias = tuple[ResourceValidation, ResourceAction, AgentState]
 _LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutcome.WRAPPED_UP) - {AgentState.COMPLETED}
 
 
@@ -77,11 +97,11 @@ def _completed(run: Run) -> int:
     return run.iterations - (run.turn_open and run.reply is not None)
 
 
-def context_of(run: Run) -> ResourceContext:
+def context_of(run: Run, checkpoint: str | None = None) -> ResourceContext:
     """What constraints see."""
     meter = run.meter
     return ResourceContext(
-        checkpoint=run.checkpoint,
+        checkpoint=checkpoint or run.checkpoint,
         iteration=_completed(run),
         tokens_used=meter.tokens,
         cost=dollars(meter.money),
@@ -109,28 +129,34 @@ async def _walk(run: Run) -> Verdict | None:
         answer = _begin(constraint, context)
         if answer.__class__ is ResourceValidation and answer.violated is False:
             passing.append((constraint.name, answer))
+            if run.warned:
+                _calm(run, constraint.name)
             continue
         validation, action, state = await _conclude(run, constraint, answer)
         if not validation.violated:
             passing.append((constraint.name, validation))
+            if run.warned:
+                _calm(run, constraint.name)
             continue
-        record = _record(constraint.name, context, action, validation)
-        _note(run, record)
+        record = record_of(constraint.name, context, action, validation)
+        if action is not ResourceAction.WARN_CONTINUE or _is_news(run, record):
+            note(run, record)
         if worst is None or action.severity > worst[0].severity:
             worst = (action, state, constraint.name, validation)
         if action is ResourceAction.EMERGENCY_STOP:
             for skipped in chain[position + 1 :]:
-                _note(run, _skipped(skipped.name, record))
+                note(run, _skipped(skipped.name, record))
             break
     run.passing = (context, quiet, passing)
     if worst is None or worst[0].severity < ResourceAction.GRACEFUL_EXIT.severity:
         return None
-    return _verdict(*worst)
+    return verdict_of(*worst)
 
 
-def _record(
+def record_of(
     name: str, context: ResourceContext, action: ResourceAction, validation: ResourceValidation
 ) -> ValidationRecord:
+    """What a constraint said, for the result."""
     return ValidationRecord(
         constraint=name,
         checkpoint=context.checkpoint,
@@ -158,6 +184,10 @@ def _begin(constraint: ResourceConstraint, context: ResourceContext) -> Any:
     """A constraint's answer when it has one at once, as nearly all do; else a `_Begun`."""
     try:
         work: Any = constraint.validate(context)
+        if not hasattr(work, "__await__"):
+            return work  # a plain function has answered
+        if not hasattr(work, "send"):
+            work = _as_coroutine(work)
         return _Begun(work, work.send(None))
     except StopIteration as answered:
         return answered.value
@@ -165,9 +195,11 @@ def _begin(constraint: ResourceConstraint, context: ResourceContext) -> Any:
         return _Begun(error=error)
 
 
-async def _conclude(
-    run: Run, constraint: ResourceConstraint, answer: Any
-) -> tuple[ResourceValidation, ResourceAction, AgentState]:
+async def _as_coroutine(awaitable: Any) -> Any:
+    return await awaitable
+
+
+async def _conclude(run: Run, constraint: ResourceConstraint, answer: Any) -> Weighed:
     """What an answer means; a constraint that cannot answer properly is violated, and the run ends in state ERROR."""
     try:
         validation = answer
@@ -175,17 +207,7 @@ async def _conclude(
             if answer.error is not None:
                 raise answer.error
             validation = await tethered(answer.work, run.watch, run.plan.times.constraint, answer.waiting)
-        if type(validation) is not ResourceValidation:
-            raise TypeError(f"validate returned {type(validation).__name__}, not ResourceValidation")
-        if validation.violated is False:
-            return validation, ResourceAction.ALLOW, AgentState.RUNNING
-        _check(validation)
-        action, state = constraint.on_violation(validation), constraint.state
-        if type(action) is not ResourceAction:
-            raise TypeError(f"on_violation returned {type(action).__name__}, not ResourceAction")
-        if type(state) is not AgentState or state not in _LIMITED:
-            raise TypeError(f"its state is {shown(state)}, which no limit ends a run in")
-        validation = plain(validation)
+        return weighed(constraint, validation)
     except Stopped as stopped:
         if stopped.why == "interrupt":
             raise run.interrupted() from None
@@ -196,8 +218,26 @@ async def _conclude(
         if run.watch.gone:
             raise
         reason = f"{constraint.name} failed: {told(error)}"
-    else:
-        return validation, action, state
+    return crashed(run, constraint, reason)
+
+
+def weighed(constraint: ResourceConstraint, validation: Any) -> Weighed:
+    """What an answer asks for; raises for one that cannot be trusted."""
+    if type(validation) is not ResourceValidation:
+        raise TypeError(f"validate returned {type(validation).__name__}, not ResourceValidation")
+    if validation.violated is False:
+        return validation, ResourceAction.ALLOW, AgentState.RUNNING
+    _check(validation)
+    action, state = constraint.on_violation(validation), constraint.state
+    if type(action) is not ResourceAction:
+        raise TypeError(f"on_violation returned {type(action).__name__}, not ResourceAction")
+    if type(state) is not AgentState or state not in _LIMITED:
+        raise TypeError(f"its state is {shown(state)}, which no limit ends a run in")
+    return plain(validation), action, state
+
+
+def crashed(run: Run, constraint: ResourceConstraint, reason: str) -> Weighed:
+    """A constraint that cannot answer is violated: a guard that crashes stops what it guards."""
     run.emit(HookFailed, constraint.name, "validate", reason, "the run lands")
     return ResourceValidation.violation(reason), ResourceAction.GRACEFUL_EXIT, AgentState.ERROR
 
@@ -252,7 +292,26 @@ def _skipped(name: str, by: ValidationRecord) -> ValidationRecord:
     )
 
 
-def _note(run: Run, record: ValidationRecord) -> None:
+def _is_news(run: Run, record: ValidationRecord) -> bool:
+    """Whether a warning says something new: it begins, or its words change. Other figures in them are no news."""
+    said = (_FIGURES.sub("#", record.validation.reason), record.validation.notice)
+    if run.warned.get(record.constraint) == said or run.warnings >= MOST_WARNINGS:
+        return False
+    run.warned = {**run.warned, record.constraint: said}
+    run.warnings += 1
+    if run.warnings == MOST_WARNINGS:
+        _log.warning("%s: %d warnings of constraints are noted; more are not", run.run_id, MOST_WARNINGS)
+    return True
+
+
+def _calm(run: Run, name: str) -> None:
+    """A constraint holds again whose warning had lasted."""
+    if name in run.warned:
+        run.warned = {other: said for other, said in run.warned.items() if other != name}
+        _log.info("%s: %s: holds again", run.run_id, name)
+
+
+def note(run: Run, record: ValidationRecord) -> None:
     """Keep a violation or a skipped constraint for the result; tell observers, and the model what it should know."""
     if run.violations:
         run.violations.append(record)
@@ -286,7 +345,7 @@ def witness(run: Run, verdict: Verdict) -> None:
         return
     validation = ResourceValidation(violated=True, reason=cause.reason, metrics=cause.metrics)
     iteration = context_of(run).iteration
-    _note(
+    note(
         run,
         ValidationRecord(
             constraint=cause.source,
@@ -298,7 +357,8 @@ def witness(run: Run, verdict: Verdict) -> None:
     )
 
 
-def _verdict(action: ResourceAction, state: AgentState, name: str, validation: ResourceValidation) -> Verdict:
+def verdict_of(action: ResourceAction, state: AgentState, name: str, validation: ResourceValidation) -> Verdict:
+    """What a violation means for the run."""
     gentle = action is ResourceAction.GRACEFUL_EXIT
     cause = StopCause(source=name, action=action.name.lower(), reason=validation.reason, metrics=validation.metrics)
     cut = LoopOutcome.CANCELLED if state is AgentState.CANCELLED and not gentle else LoopOutcome.CUT_OFF
@@ -324,7 +384,7 @@ def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
     context, quiet, passing = run.passing or (context_of(run), True, [])
     passing = [(name, validation if validation is _OK else plain(validation)) for name, validation in passing]
     if not quiet:
-        return tuple([_record(name, context, ResourceAction.ALLOW, validation) for name, validation in passing])
+        return tuple([record_of(name, context, ResourceAction.ALLOW, validation) for name, validation in passing])
     answers: list[tuple[str, ResourceValidation]] = []
     for constraint in plan.constraints[: plan.built_in]:
         check = _synchronous(constraint)
@@ -332,7 +392,7 @@ def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
         if not validation.violated:
             answers.append((constraint.name, validation))
     return tuple(
-        [_record(name, context, ResourceAction.ALLOW, validation) for name, validation in (*answers, *passing)]
+        [record_of(name, context, ResourceAction.ALLOW, validation) for name, validation in (*answers, *passing)]
     )
 
 

@@ -262,9 +262,10 @@ async def land(run: Run, verdict: Verdict) -> Ending:
             answered = await _landing_call(run, verdict)
         except Touchdown as touchdown:  # cancelled, or out of time, while landing
             answered = False
-            if touchdown.verdict.cut is LoopOutcome.CANCELLED:
+            if _overrules(run, touchdown.verdict):
                 verdict = touchdown.verdict
-                witness(run, verdict)
+            if verdict is touchdown.verdict or run.past_deadline():  # not only out of the time for the landing
+                witness(run, touchdown.verdict)
         if answered:
             with suppress(OutputError):  # an answer in another format is no answer; its text is kept
                 output = None if run.plan.output is None else _fitted(run)
@@ -281,7 +282,14 @@ async def _give_way(run: Run, verdict: Verdict) -> Verdict:
     if not verdict.gentle or interrupt.signal is Signal.WINDOW:
         return verdict
     now = run.interrupted().verdict
-    return now if now.cut is LoopOutcome.CANCELLED else replace(verdict, gentle=False)
+    return now if _overrules(run, now) else replace(verdict, gentle=False)
+
+
+def _overrules(run: Run, verdict: Verdict) -> bool:
+    """Whether what stops the landing is what ends the run: a cancel or an emergency, but not the end of its time."""
+    interrupt = run.watch.interrupt
+    emergency = interrupt is not None and interrupt.signal is Signal.EMERGENCY
+    return emergency or verdict.cut is LoopOutcome.CANCELLED
 
 
 def _may_call(run: Run) -> bool:

@@ -100,6 +100,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         constraints=constraints,
         built_in=len(ours),
         custom=config.constraints,
+        clocked=tuple(one for one in constraints if one.check_every is not None),
         switches=tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),
         lineup=Lineup(config.plugins, inherited),
         make_guards=partial(make_guards, config.guardrails),

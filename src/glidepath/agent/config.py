@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Settings, settle_field
 from glidepath.agent.discovery import GROUPS, installed
-from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits, checked_int, checked_seconds
+from glidepath.agent.limits import FOREVER, OTHER_LIMIT_NAMES, Limits, checked_int, checked_seconds
 from glidepath.agent.prices import checked_prices
 from glidepath.context import strategy
 from glidepath.errors import ConfigurationError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ExecutionMode", "LoopConfig"]
 
 MOST_ITEMS = 100_000  # tools, constraints, plugins, fallback models
+LEAST_CHECK = 0.01  # seconds between two questions to a constraint on a clock
 LANDINGS = ("withdraw", "steer", "force", "off")
 TOOL_CHOICES = ("auto", "required", "none")
 DURABILITIES = ("sync", "full", "async", "exit")
@@ -336,6 +337,13 @@ def _check_constraint(constraint: Any) -> None:
     if not isinstance(name, str) or not name:
         raise ConfigurationError(
             f"{type(constraint).__name__}.name must be a str that is not empty, not {type(name).__name__}"
+        )
+    every: Any = constraint.check_every
+    number = isinstance(every, int | float) and not isinstance(every, bool)
+    if every is not None and (not number or not LEAST_CHECK <= every < FOREVER):
+        raise ConfigurationError(
+            f"{type(constraint).__name__}.check_every must be None or a number of seconds of at least {LEAST_CHECK}; "
+            f"got {every!r:.100}"
         )
     state: Any = constraint.state
     limit_state = isinstance(state, AgentState) and state is not AgentState.COMPLETED

@@ -23,6 +23,7 @@ from glidepath.ledger import Amount, Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.patrol import Patrol
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
 from glidepath.sessions import Session
 from glidepath.tools import OutputError
@@ -177,6 +178,7 @@ async def finish_run(
     opening: Opening | None = None,
 ) -> RunResult:
     """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned."""
+    patrol: Patrol | None = None
     try:
         refused = None if refusal is None else _refused(refusal)
         if opening is not None:
@@ -184,12 +186,16 @@ async def finish_run(
         run.start()
         if cancel is not None:
             cancel.subscribe(run.hear)
+        if run.plan.clocked:
+            patrol = Patrol(run)
         try:
             ending = await fly(run, messages) if refused is None else refused
         except Exception as defect:
             ending = failure(run, "internal", told(defect))
         if run.watch.sentry is not None:
             await run.watch.sentry.close(run)
+        if patrol is not None:
+            await patrol.close()
         run.settle_up()
         run.passed = last_validations(run)
         result = run.conclude(ending)
@@ -200,6 +206,8 @@ async def finish_run(
         for observer in run.audience.observers if run.audience is not None else ():
             await observer.close(run.plan.times.hook)
     finally:
+        if patrol is not None:
+            patrol.stop()
         if cancel is not None:
             cancel.unsubscribe(run.hear)
         home.in_flight = False

@@ -118,7 +118,7 @@ class ResourceConstraintContract(Contract):
             constraint = self.make_constraint()
             async with asyncio.timeout(SECOND):
                 for _ in range(100):
-                    await constraint.validate(self.calm(constraint))
+                    await _answered(constraint.validate(self.calm(constraint)))
 
         self.run(clause())
 
@@ -159,4 +159,9 @@ def _at(context: ResourceContext, checkpoint: str) -> ResourceContext:
 
 
 async def _asked(constraint: ResourceConstraint, context: ResourceContext) -> Any:
-    return await asyncio.wait_for(constraint.validate(context), 10 * SECOND)
+    return await asyncio.wait_for(_answered(constraint.validate(context)), 10 * SECOND)
+
+
+async def _answered(answer: Any) -> Any:
+    """The answer of a plain or an async `validate`."""
+    return await answer if hasattr(answer, "__await__") else answer

@@ -144,6 +144,8 @@ class Plan(Value, frozen=True, kw_only=True):
     built_in: int
     """How many of the constraints are ours; they come first."""
     custom: tuple[ResourceConstraint, ...]
+    clocked: tuple[ResourceConstraint, ...]
+    """Those that are asked on a clock, too."""
     switches: tuple[Switch, ...]
     """The kill switches among the constraints, which the watch looks at between checkpoints."""
     lineup: Lineup

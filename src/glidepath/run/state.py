@@ -203,6 +203,10 @@ class Run:
     parts: tuple[str, ...] = ()
     abandoned: tuple[AbandonedWork, ...] = ()
     violations: list[ValidationRecord] | tuple[()] = ()
+    warned: Mapping[str, Any] = field(default_factory=_nothing)
+    """The constraints whose warning lasts, and what they said when it was last noted."""
+    warnings: int = 0
+    """Warnings noted so far."""
     children: tuple[RunResult, ...] = ()
     text: str = ""
     passing: Any = None
@@ -296,6 +300,10 @@ class Run:
             if state not in TRANSITIONS[self.state]:
                 raise RuntimeError(f"illegal transition {self.state.name} -> {state.name}")
             self.state = state
+
+    def past_deadline(self) -> bool:
+        """True when the whole time of this run is up, not only that of its landing."""
+        return self.plan.timeout is not None and self.elapsed() + 1e-6 >= self.plan.timeout
 
     def cruising(self) -> bool:
         """True when no limit on turns or time is near, and nothing has begun to bring the run down."""
@@ -458,6 +466,8 @@ class Run:
     def interrupted(self) -> Touchdown:
         """What the pending interrupt means for the run."""
         interrupt: Interrupt = self.watch.interrupt  # type: ignore[assignment]
+        if interrupt.verdict is not None:
+            return Touchdown(interrupt.verdict)
         timed = interrupt.signal <= Signal.DEADLINE
         gentle = interrupt.signal is Signal.WINDOW
         cause = StopCause(

@@ -19,6 +19,7 @@ from math import inf
 from typing import Any, Protocol, TypeVar
 
 from glidepath._wire import Value
+from glidepath.outcome import Verdict
 from glidepath.run.adrift import MAX_PATIENCE, Settled, drift, is_request, request, resettle
 
 __all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "tether", "tethered"]
@@ -32,16 +33,18 @@ class Signal(IntEnum):
 
     WINDOW = 1
     DEADLINE = 2
-    CANCEL = 3
-    TASK = 4
+    EMERGENCY = 3
+    CANCEL = 4
+    TASK = 5
 
 
 class Interrupt(Value, frozen=True):
-    """An interruption of the whole run, and who asked for it."""
+    """An interruption of the whole run, and who asked for it. `verdict`: how the run ends by it, where that is known."""
 
     signal: Signal
     source: str
     reason: str
+    verdict: Verdict | None = None
 
 
 class LetGo(Exception):  # noqa: N818 - not an error: what happened

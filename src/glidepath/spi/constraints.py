@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Awaitable
 from decimal import Decimal
 from typing import Any, ClassVar, Protocol
 
@@ -69,10 +70,14 @@ class ResourceConstraint:
     violation with `GRACEFUL_EXIT`, and the run ends in state ERROR: a guard that crashes stops what it guards.
 
     Set `state` on the class to say in which state a run ends that this constraint stopped, and `name` to say who
-    you are in causes and events (default: the class name).
+    you are in causes and events (default: the class name). Set `check_every` to a number of seconds to be asked on a
+    clock, too, while tools and streams are in flight (`checkpoint` is "in_flight" then): an `EMERGENCY_STOP` interrupts
+    them; a milder action waits for the next checkpoint, where the constraint is asked again.
     """
 
     state: ClassVar[AgentState] = AgentState.BUDGET_EXCEEDED
+    check_every: float | None = None
+    """Seconds between two questions while work is in flight; None: asked at checkpoints only."""
     name: str
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -81,8 +86,8 @@ class ResourceConstraint:
             cls.name = cls.__name__
 
     @abstractmethod
-    async def validate(self, context: ResourceContext) -> ResourceValidation:
-        """Look at the run and say whether the limit holds."""
+    def validate(self, context: ResourceContext) -> ResourceValidation | Awaitable[ResourceValidation]:
+        """Look at the run and say whether the limit holds; `async def`, or a plain `def` that is quick."""
         raise NotImplementedError
 
     def on_violation(self, validation: ResourceValidation) -> ResourceAction:  # noqa: ARG002 - part of the port

@@ -1,0 +1,135 @@
+"""Constraints on a clock: asked while tools and streams are in flight, so that an emergency need not wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from glidepath.errors import told
+from glidepath.judge import IN_FLIGHT, Weighed, context_of, crashed, note, record_of, verdict_of, weighed
+from glidepath.outcome import AbandonedWork, AgentState, ResourceAction
+from glidepath.run import Interrupt, Signal, mortal
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+    from glidepath.spi import ResourceConstraint, ResourceContext
+
+__all__ = ["Patrol"]
+
+PATIENCE = 0.5  # seconds for a question that is still open at the end of the run
+
+
+class Patrol:
+    """Asks the constraints of one run that have `check_every`, each on its own clock, one question at a time.
+
+    An emergency interrupts the run; a constraint that crashes or does not answer in time lands it at the next
+    checkpoint and is not asked again. Everything milder is left to the checkpoint.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._timers: dict[int, asyncio.TimerHandle] = {}  # by id: whatever constraints think about being equal
+        self._open: dict[asyncio.Task[Any], ResourceConstraint] = {}
+        for constraint in run.plan.clocked:
+            self._wind(constraint)
+
+    def _wind(self, constraint: ResourceConstraint) -> None:
+        every: Any = constraint.check_every
+        self._timers[id(constraint)] = self.run.watch.loop.call_later(every, self._ask, constraint)
+
+    def _ask(self, constraint: ResourceConstraint) -> None:
+        loop = self.run.watch.loop
+        context = context_of(self.run, IN_FLIGHT)
+        task = loop.create_task(self._question(constraint, context), name="glidepath-check")
+        self._open[task] = constraint
+        self._timers[id(constraint)] = loop.call_later(self.run.plan.times.constraint, self._late, task)
+        task.add_done_callback(lambda done: self._answered(done, context))
+
+    async def _question(self, constraint: ResourceConstraint, context: ResourceContext) -> Any:
+        return await mortal(_answer(constraint, context), self._is_over)
+
+    def _is_over(self) -> bool:
+        return self.run.result is not None
+
+    def _answered(self, task: asyncio.Task[Any], context: ResourceContext) -> None:
+        constraint = self._open.pop(task, None)
+        answer = None if task.cancelled() else task.result()
+        timer = None if constraint is None else self._timers.pop(id(constraint), None)
+        if constraint is None or timer is None:
+            return  # too late: the run is over, or the constraint was given up
+        timer.cancel()
+        if isinstance(answer, BaseException):
+            reason = f"{constraint.name} failed: {told(answer)}"
+            self._conclude(constraint, context, crashed(self.run, constraint, reason))
+            return
+        try:
+            found = weighed(constraint, answer)
+        except BaseException as error:
+            found = crashed(self.run, constraint, f"{constraint.name} failed: {told(error)}")
+        if self._conclude(constraint, context, found):
+            self._wind(constraint)
+
+    def _late(self, task: asyncio.Task[Any]) -> None:
+        constraint = self._open[task]
+        del self._timers[id(constraint)]
+        task.cancel()
+        reason = f"{constraint.name} did not answer within {self.run.plan.times.constraint} s"
+        self._conclude(constraint, context_of(self.run, IN_FLIGHT), crashed(self.run, constraint, reason))
+
+    def _conclude(self, constraint: ResourceConstraint, context: ResourceContext, found: Weighed) -> bool:
+        """Do what was found; whether to ask again."""
+        run = self.run
+        validation, action, state = found
+        emergency = action is ResourceAction.EMERGENCY_STOP
+        if not emergency and state is not AgentState.ERROR:
+            return True
+        note(run, record_of(constraint.name, context, action, validation))
+        verdict = verdict_of(action, state, constraint.name, validation)
+        if emergency:
+            interrupt = Interrupt(Signal.EMERGENCY, constraint.name, validation.reason, verdict)
+            run.watch.raise_interrupt(interrupt)
+        elif run.verdict is None:
+            run.verdict = verdict
+        return False
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Ask no more. A question that stays open although it was cancelled is listed as abandoned."""
+        self.stop()
+        watch = self.run.watch
+        until = watch.time() + PATIENCE
+        while self._open and watch.time() < until:
+            bell: asyncio.Future[None] = watch.loop.create_future()
+            for task in self._open:
+                task.add_done_callback(lambda _, bell=bell: bell.done() or bell.set_result(None))
+            watch.scope(until - watch.time())
+            with suppress(asyncio.CancelledError):  # which is known to the watch by then
+                await watch.wait(bell)
+            watch.calm()
+        for constraint in self._open.values():
+            reason = "the constraint did not stop when the run had ended"
+            work = AbandonedWork(call_id="", tool_name=constraint.name, kind="task", reason=reason)
+            self.run.abandoned += (work,)
+
+    def stop(self) -> None:
+        """Stop the clocks, and ask what is still open to stop."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for task in self._open:
+            task.cancel()
+
+
+async def _answer(constraint: ResourceConstraint, context: ResourceContext) -> Any:
+    """What a constraint says, or the error that it raised: nothing may get out of the task it is asked in."""
+    try:
+        answer: Any = constraint.validate(context)
+        return await answer if hasattr(answer, "__await__") else answer
+    except asyncio.CancelledError as cancelled:
+        if asyncio.current_task().cancelling():  # type: ignore[union-attr]
+            raise
+        return cancelled
+    except BaseException as error:
+        return error
