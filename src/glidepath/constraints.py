@@ -6,14 +6,13 @@ Every one can be used alone and is asked synchronously (`check`); `validate` is 
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import threading
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, shown
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
 from glidepath.run import Lookout, Lookouts
 from glidepath.spi import ResourceConstraint, ResourceContext
@@ -29,6 +28,7 @@ __all__ = [
 ]
 
 _OK = ResourceValidation.ok()
+FOREVER = 10**15  # of anything that is counted, seconds included
 
 
 class _BuiltIn(ResourceConstraint):
@@ -45,8 +45,8 @@ class _BuiltIn(ResourceConstraint):
 
 def _positive(value: Any, field: str) -> None:
     number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    if not number or (not isinstance(value, int) and not math.isfinite(value)) or not value > 0:
-        raise ConfigurationError(f"{field} must be a number greater than 0, not {value!r:.100}")
+    if not number or (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < FOREVER:
+        raise ConfigurationError(f"{field} must be a finite number greater than 0, not {shown(value, 100)}")
 
 
 class MaxIterationConstraint(_BuiltIn):
@@ -96,7 +96,7 @@ class CostLimitConstraint(_BuiltIn):
             cost = Decimal("NaN" if isinstance(max_cost, bool) else max_cost)
         except (ArithmeticError, TypeError, ValueError):
             raise ConfigurationError(
-                f"max_cost must be an amount in dollars such as '0.50', not {max_cost!r}"
+                f"max_cost must be an amount in dollars such as '0.50', not {shown(max_cost, 100)}"
             ) from None
         _positive(cost, "max_cost")
         self.max_cost = cost
@@ -139,6 +139,8 @@ class TimeoutConstraint(_BuiltIn):
 
     def __init__(self, timeout: float, landing_seconds: float = 0.0) -> None:
         _positive(timeout, "timeout")
+        if landing_seconds != 0:
+            _positive(landing_seconds, "landing_seconds")
         self.timeout = timeout
         self.landing_seconds = landing_seconds
 

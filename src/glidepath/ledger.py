@@ -19,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, Value
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, shown
 from glidepath.outcome import dollars
 from glidepath.spi.constraints import Remaining
 
@@ -39,9 +39,11 @@ def pico(amount: Decimal | str | float, *, field: str) -> int:
     try:
         value = Decimal(str(amount) if isinstance(amount, float) else amount)
     except (ArithmeticError, TypeError, ValueError):
-        raise ConfigurationError(f"{field} must be an amount in dollars such as '0.50', not {amount!r}") from None
+        raise ConfigurationError(
+            f"{field} must be an amount in dollars such as '0.50', not {shown(amount, 100)}"
+        ) from None
     if not value.is_finite() or not 0 <= value < MOST:
-        raise ConfigurationError(f"{field} must be a finite amount of at least 0 dollars, not {amount!r:.100}")
+        raise ConfigurationError(f"{field} must be a finite amount of at least 0 dollars, not {shown(amount, 100)}")
     return int((value * PICO).to_integral_value(ROUND_CEILING))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import told
@@ -103,7 +104,7 @@ class Patrol:
         while self._open and watch.time() < until:
             bell: asyncio.Future[None] = watch.loop.create_future()
             for task in self._open:
-                task.add_done_callback(lambda _, bell=bell: bell.done() or bell.set_result(None))
+                task.add_done_callback(partial(_ring, bell))
             watch.scope(until - watch.time())
             with suppress(asyncio.CancelledError):  # which is known to the watch by then
                 await watch.wait(bell)
@@ -120,6 +121,11 @@ class Patrol:
         self._timers.clear()
         for task in self._open:
             task.cancel()
+
+
+def _ring(bell: asyncio.Future[None], _: object) -> None:
+    if not bell.done():
+        bell.set_result(None)
 
 
 async def _answer(constraint: ResourceConstraint, context: ResourceContext) -> Any:

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
+from glidepath.ask import LONGEST_RETRY_AFTER
 from glidepath.errors import (
     ContextOverflowError,
     EmptyResponseError,
@@ -127,6 +128,40 @@ async def test_a_retry_after_that_says_nothing_is_ignored(retry_after):
     result, recorder, _ = await run([fail(RateLimitedError("wait", retry_after=retry_after)), "answer"])
     assert result.outcome is LoopOutcome.DONE
     assert recorder.one(RetryScheduled).delay <= 0.5
+
+
+NO_DEADLINE = Limits(max_iterations=3)
+TOO_LONG = [LONGEST_RETRY_AFTER + 1, 3600.0, 86_400 * 365, 10**400, float("inf")]
+
+
+@pytest.mark.parametrize("retry_after", TOO_LONG, ids=lambda value: f"{value:.0e}" if value < 1e300 else "huge")
+@virtual
+async def test_g7_without_a_deadline_a_retry_after_beyond_five_minutes_fails_at_once(retry_after):
+    result, _, _ = await run([fail(RateLimitedError("wait", retry_after=retry_after))], limits=NO_DEADLINE)
+    assert (result.outcome, result.elapsed) == (LoopOutcome.FAILED, 0)
+    assert result.cause.metrics["error"] == "RateLimitedError"
+
+
+@virtual
+async def test_without_a_deadline_a_retry_after_of_five_minutes_is_honoured():
+    wait = fail(RateLimitedError("wait", retry_after=LONGEST_RETRY_AFTER))
+    result, _, _ = await run([wait, "answer"], limits=NO_DEADLINE)
+    assert (result.text, result.elapsed >= LONGEST_RETRY_AFTER) == ("answer", True)
+
+
+@virtual
+async def test_a_retry_after_that_is_too_long_goes_to_the_fallback():
+    wait = fail(RateLimitedError("wait", retry_after=86_400))
+    spare = ScriptedModel(["from the other"], name="spare")
+    result, _, _ = await run([wait], limits=NO_DEADLINE, fallback_models=[spare])
+    assert (result.text, result.elapsed) == ("from the other", 0)
+
+
+@virtual
+async def test_within_a_deadline_a_long_retry_after_is_honoured():
+    wait = fail(RateLimitedError("wait", retry_after=600))
+    result, _, _ = await run([wait, "answer"], limits=Limits(timeout=3_600))
+    assert (result.text, result.elapsed >= 600) == ("answer", True)
 
 
 @pytest.mark.parametrize("retry_after", [50, 101, 10**9, float("inf")])

@@ -1,6 +1,7 @@
 """A constraint may be asked on a clock: its emergency interrupts what is in flight."""
 
 import asyncio
+from itertools import pairwise
 from math import inf, nan
 
 import pytest
@@ -114,7 +115,7 @@ async def test_it_is_asked_at_its_own_pace():
     await fly(constraint, model=ScriptedModel([say("a", delay=10)]))
     times = [at for at, where in constraint.asked if where == "in_flight"]
     assert len(times) >= 19
-    assert all(round(later - earlier, 6) >= 0.5 for earlier, later in zip(times, times[1:], strict=False))
+    assert all(round(later - earlier, 6) >= 0.5 for earlier, later in pairwise(times))
 
 
 @virtual
@@ -174,5 +175,5 @@ async def test_an_emergency_in_the_landing_ends_the_landing():
 def test_a_clock_that_cannot_be_is_refused(value):
     constraint = Clock()
     constraint.check_every = value
-    with pytest.raises(ConfigurationError, match="Clock.check_every must be None or a number of seconds"):
+    with pytest.raises(ConfigurationError, match=r"Clock\.check_every must be None or a number of seconds"):
         Agent(model=ScriptedModel([]), constraints=[constraint], limits=Limits(max_iterations=1))

@@ -490,7 +490,7 @@ async def test_a_huge_result_is_cut_to_its_head_and_tail():
 async def test_a_result_that_no_model_can_read_is_an_error_result():
     @tool
     async def odd() -> object:
-        return object()
+        return b"no image"
 
     result, _ = await fly([call("odd"), "done"], [odd])
     assert results(result)[0].is_error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from itertools import islice
@@ -14,7 +13,7 @@ from glidepath.agent.discovery import GROUPS, installed
 from glidepath.agent.limits import FOREVER, OTHER_LIMIT_NAMES, Limits, checked_int, checked_seconds
 from glidepath.agent.prices import checked_prices
 from glidepath.context import strategy
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, shown
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
@@ -343,7 +342,7 @@ def _check_constraint(constraint: Any) -> None:
     if every is not None and (not number or not LEAST_CHECK <= every < FOREVER):
         raise ConfigurationError(
             f"{type(constraint).__name__}.check_every must be None or a number of seconds of at least {LEAST_CHECK}; "
-            f"got {every!r:.100}"
+            f"got {shown(every, 100)}"
         )
     state: Any = constraint.state
     limit_state = isinstance(state, AgentState) and state is not AgentState.COMPLETED
@@ -379,8 +378,8 @@ def _check_parts(config: LoopConfig) -> None:
 
 def _check_temperature(value: Any) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and (not number or not math.isfinite(value) or value < 0):
-        raise ConfigurationError(f"temperature must be a finite number of at least 0, not {value!r}")
+    if value is not None and (not number or not 0 <= value < FOREVER):  # NaN is not, either
+        raise ConfigurationError(f"temperature must be a finite number of at least 0, not {shown(value, 100)}")
 
 
 def _check_text(field: str, value: Any) -> None:

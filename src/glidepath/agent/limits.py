@@ -7,13 +7,14 @@ from decimal import Decimal
 from typing import Any
 
 from glidepath._wire import Settings
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, pico
 from glidepath.spi import Remaining
 
 __all__ = ["Budget", "Limits", "checked_int", "checked_seconds"]
 
+MOST = 10**15  # of anything that is counted: figures beyond it are calculated with nowhere
 FOREVER = 1e300  # seconds: what no clock can count
 OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older files, or elsewhere
     "cost_limit": "max_cost",
@@ -30,7 +31,11 @@ def checked_int(field: str, value: Any, *, least: int = 1) -> None:
     """Raise `ConfigurationError` unless `value` is None or a whole number of at least `least`."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
         raise ConfigurationError(
-            f"{field} must be a whole number of at least {least}, or None for no limit; got {value!r}"
+            f"{field} must be a whole number of at least {least}, or None for no limit; got {shown(value, 100)}"
+        )
+    if value is not None and value > MOST:
+        raise ConfigurationError(
+            f"{field} must be at most 10**15, or None for no limit; got a number of {value.bit_length()} bits"
         )
 
 
@@ -39,7 +44,7 @@ def checked_seconds(field: str, value: Any) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is not None and (not number or not 0 < value < FOREVER):  # NaN is not, either
         raise ConfigurationError(
-            f"{field} must be a number of seconds greater than 0, or None for no limit; got {value!r:.100}"
+            f"{field} must be a number of seconds greater than 0, or None for no limit; got {shown(value, 100)}"
         )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from glidepath._wire import Record
@@ -43,6 +44,8 @@ __all__ = ["Reply", "ask", "board"]
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+LONGEST_RETRY_AFTER = 300.0  # seconds that a run without a deadline waits for a provider that asks it to
+FOREVER = 1e300  # seconds: what no clock can count
 
 
 class Reply(Record, gc=False):
@@ -422,6 +425,8 @@ class _Call(Record, eq=False, gc=False):
             raise run.interrupted()
         if not error.retryable or self.retries >= max_retries or self.probing:
             raise error
+        if run.watch.deadline_at == inf and _too_long(error):
+            raise error
         delay = _delay(self.retries, error, getattr(run.watch.loop, "random", random.random))
         if delay >= min(run.watch.deadline_at, run.watch.window_at if not self.landing else 1e18) - run.time():
             raise error
@@ -456,12 +461,19 @@ def _touchdown(run: Run) -> Exception:
     return run.interrupted()
 
 
+def _too_long(error: ModelError) -> bool:
+    """Whether a provider asks to come back later than a run without a deadline waits."""
+    asked: Any = getattr(error, "retry_after", None)
+    return isinstance(asked, int | float) and asked > LONGEST_RETRY_AFTER
+
+
 def _delay(retries: int, error: ModelError, chance: Callable[[], float]) -> float:
     """Exponential with full jitter on the upper half; a provider's Retry-After is honoured."""
     grown = min(LONGEST_DELAY, FIRST_DELAY * 2.0**retries)
     asked: Any = getattr(error, "retry_after", None)
     if isinstance(asked, int | float) and asked > 0:
-        return float(asked) + chance() * 0.1 * min(float(asked), 1.0)
+        asked = float(min(asked, FOREVER))
+        return asked + chance() * 0.1 * min(asked, 1.0)  # type: ignore[no-any-return]
     return grown / 2 + chance() * grown / 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,14 @@ from glidepath.tools import Bound, Tool, ToolContext, ToolResult, as_result, tri
 if TYPE_CHECKING:
     from glidepath.run import Run
 
+_log = logging.getLogger("glidepath")
+
 __all__ = ["ALWAYS_KEPT", "MOST_KEPT", "Job", "failure"]
 
+NOT_SHOWN = (
+    "The tool ran to its end, and whatever it does is done. What it returned is binary data that cannot be shown here; "
+    "calling it again would not show it either."
+)
 MOST_KEPT = 32_000  # characters of a result at most
 ALWAYS_KEPT = 200  # characters of a result that no budget takes away
 
@@ -70,10 +77,17 @@ class Job(Record, eq=False):
         try:
             result = as_result(value)
         except ToolError as error:
-            self.raised(error)
+            self._cannot_be_shown(error)
             return
         self.kind = result.kind or ("error" if result.is_error else None)
         self.result = result
+
+    def _cannot_be_shown(self, error: ToolError) -> None:
+        """It ran and returned what no model can read: the model is told that it ran, people what to change."""
+        self.kind = "not_shown"
+        self.traceback = f"{self.call.name}: {error}"
+        _log.warning("%s", self.traceback)
+        self.result = ToolResult(NOT_SHOWN, is_error=True)
 
     def raised(self, error: BaseException) -> None:
         """It raised: type and message are for the model, the traceback for people."""

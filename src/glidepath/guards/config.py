@@ -24,10 +24,13 @@ def _shown(value: Any) -> str:
         return f"a {type(value).__name__} that cannot be shown"
 
 
+MOST = 10**15
+
+
 def _count(field: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
         raise ConfigurationError(
-            f"GuardrailsConfig.{field} must be a whole number of at least 0 (0 is off), not {_shown(value)}"
+            f"GuardrailsConfig.{field} must be a whole number from 0 (off) to 10**15, not {_shown(value)}"
         )
 
 

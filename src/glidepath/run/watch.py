@@ -39,7 +39,7 @@ class Signal(IntEnum):
 
 
 class Interrupt(Value, frozen=True):
-    """An interruption of the whole run, and who asked for it. `verdict`: how the run ends by it, where that is known."""
+    """An interruption of the whole run, and who asked for it. `verdict`: how the run ends by it, where known."""
 
     signal: Signal
     source: str

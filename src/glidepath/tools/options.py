@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, shown
 from glidepath.tools.advice import closest
 from glidepath.tools.text import shorten
 
@@ -15,6 +14,7 @@ __all__ = ["Isolation", "RunOptions", "ToolOptions", "check_name", "checked_opti
 
 Isolation = Literal["inline", "thread", "process"]
 
+FOREVER = 1e300  # seconds or characters: what nobody can count
 _NAME = re.compile(r"[a-zA-Z0-9_./:-]{1,128}")
 """Adapters send a provider the name it takes: see `glidepath.models.names`."""
 _ISOLATIONS = ("inline", "thread", "process")
@@ -79,10 +79,12 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         check_name(given["name"])
     _check_description(given["description"])
     timeout, most = given["timeout"], given["max_result_chars"]
-    if timeout is not None and not (_is_number(timeout) and math.isfinite(timeout) and timeout > 0):
-        raise ConfigurationError(f"timeout: expected seconds above 0, or None for no timeout, got {timeout!r}")
-    if most is not None and not (type(most) is int and most > 0):
-        raise ConfigurationError(f"max_result_chars: expected a whole number above 0, or None, got {most!r}")
+    if timeout is not None and not (_is_number(timeout) and 0 < timeout < FOREVER):  # NaN is not, either
+        raise ConfigurationError(
+            f"timeout: expected a finite number of seconds above 0, or None for no timeout, got {shown(timeout, 100)}"
+        )
+    if most is not None and not (type(most) is int and 0 < most < FOREVER):
+        raise ConfigurationError(f"max_result_chars: expected a whole number above 0, or None, got {shown(most, 100)}")
     if given["isolation"] is not None and given["isolation"] not in _ISOLATIONS:
         raise ConfigurationError(f"isolation: expected one of {', '.join(_ISOLATIONS)}, got {given['isolation']!r}")
     return given
@@ -95,8 +97,8 @@ def _is_number(value: Any) -> bool:
 def check_name(name: Any) -> None:
     """Refuse a name that nobody could type, or that hides something."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        shown = shorten(repr(name), 100)
-        raise ConfigurationError(f"name: expected 1 to 128 letters, digits, _ - . / or :, got {shown}: pass name='...'")
+        given = shorten(repr(name), 100)
+        raise ConfigurationError(f"name: expected 1 to 128 letters, digits, _ - . / or :, got {given}: pass name='...'")
 
 
 def _check_description(description: Any) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import abc
+from itertools import islice
 from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.errors import ToolError
 from glidepath.messages import ImageBlock, ResultBlock, TextBlock
+from glidepath.tools.besttext import CONTAINED, MOST_ITEMS, best_text, finite, named
 from glidepath.tools.text import clean, clean_data, split, trim
 
 __all__ = ["NO_OUTPUT", "ToolResult", "as_result", "trim_result"]
@@ -18,7 +20,6 @@ NO_OUTPUT = "(no output)"
 """What the model reads when a tool returned nothing: providers refuse an empty result."""
 
 _BLOCKS = (TextBlock, ImageBlock)
-_RETURN = "return a str, an image, a ToolResult, or data that can be written as JSON"
 
 
 class ToolResult(Value, frozen=True):
@@ -37,7 +38,10 @@ class ToolResult(Value, frozen=True):
 
 
 def as_result(value: Any) -> ToolResult:
-    """The result for whatever a tool returned; raises `ToolError`, naming the type, for what no model can read."""
+    """The result for whatever a tool returned: as JSON, else as its best text with a marker.
+
+    Raises `ToolError`, with advice for whoever wrote the tool, only for bytes that are no image.
+    """
     if type(value) is str:
         return ToolResult(clean(value) or NO_OUTPUT)
     if isinstance(value, ToolResult):
@@ -83,11 +87,12 @@ def _block(item: Any) -> ResultBlock:
         text = clean(item.text)
         return item if text is item.text else TextBlock(text)
     if isinstance(item, (bytes, bytearray, memoryview)):
-        return _image(bytes(item))
-    content = _content(item)
-    if not isinstance(content, str):
-        raise ToolError(f"the tool returned a list inside a list of blocks: {_RETURN}")
-    return TextBlock(content)
+        try:
+            return _image(bytes(item))
+        except ToolError:
+            return TextBlock(f"[{len(item)} bytes that cannot be shown]")
+    content = item if isinstance(item, str) else _json(item)
+    return TextBlock(clean(content) or NO_OUTPUT)
 
 
 def _image(data: bytes) -> ImageBlock:
@@ -108,20 +113,24 @@ def _image(data: bytes) -> ImageBlock:
 
 
 def _json(value: Any) -> str:
+    """The value as JSON; what has no JSON form as text, with a marker: the tool has run, and must not seem to fail."""
     try:
         try:
-            return _encode(value).decode()
+            text = _encode(value).decode()
         except UnicodeEncodeError:
-            return _encode(clean_data(_wire.plain(value, enc_hook=_plainer))).decode()
-    except RecursionError:
-        raise ToolError(f"the tool returned a {_named(value)} that refers to itself or is nested too deeply") from None
-    except Exception as error:
-        raise ToolError(f"the tool returned a {_named(value)} that cannot be sent ({error}): {_RETURN}") from error
+            text = _encode(clean_data(_wire.plain(value, enc_hook=_plainer))).decode()
+    except CONTAINED:  # whatever a type of its own raises
+        return best_text(value)
+    return best_text(value) if "null" in text and not finite(value) else text
 
 
 def _detached(details: Any) -> Any:
     """Plain data of its own: a tool that goes on changing what it returned must not change the journal."""
-    return _wire.loads(_json(details))
+    written = _json(details)
+    try:
+        return _wire.loads(written)
+    except _wire.WireError:  # it was shown as text
+        return written
 
 
 def _plainer(value: Any) -> Any:
@@ -132,19 +141,16 @@ def _plainer(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, str):  # a subclass
         return str.__str__(value)
+    if hasattr(value, "dtype"):  # of numpy: see `best_text`
+        raise NotImplementedError(f"{named(value)} has no JSON form of its own")
     if isinstance(value, abc.Mapping):
-        return dict(value)
+        return {name: value[name] for name in islice(value, MOST_ITEMS)}
     if isinstance(value, abc.Collection):
-        return list(value)
-    raise NotImplementedError(f"objects of type {_named(value)} have no JSON form")
+        return list(islice(value, MOST_ITEMS))
+    raise NotImplementedError(f"objects of type {named(value)} have no JSON form")
 
 
 _encode = _wire.encoder(enc_hook=_plainer)
-
-
-def _named(value: Any) -> str:
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def trim_result(result: ToolResult, limit: int) -> ToolResult:

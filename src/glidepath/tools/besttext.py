@@ -1,0 +1,163 @@
+"""Results that are not JSON: the nearest JSON, with text where there is none, and a marker that says so.
+
+A tool that has run must not seem to have failed because of what it returned: the model would run it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections import abc
+from itertools import islice
+from typing import Any
+
+from glidepath import _wire
+from glidepath.tools.text import clean, trim
+
+__all__ = ["CONTAINED", "MOST_ITEMS", "best_text", "finite", "named"]
+
+MOST_ITEMS = 100_000  # of a collection that are read: one of a class of its own may have no end
+DEEPEST = 60
+LONGEST = 100_000  # characters of one value that is shown as text
+MOST_ELEMENTS = 10_000  # of an array that is written out; a larger one shortens itself
+CONTAINED = (Exception, SystemExit, GeneratorExit)
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_NAMED_KINDS = 4
+
+
+def named(value: Any) -> str:
+    """The name of a value's type, with its module unless it is built in."""
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def best_text(value: Any) -> str:
+    """The value as JSON where it can be, as text where it cannot, and a line that names what is shown as text."""
+    reader = _Reader()
+    try:
+        plain = reader.plain(value, 0)
+        text = plain if reader.whole and isinstance(plain, str) else _wire.encode(plain).decode()
+    except CONTAINED:  # nothing a result can do is an error of its tool
+        text = reader.as_text(value)
+    kinds = ", ".join([*reader.kinds][:_NAMED_KINDS]) + (", ..." if len(reader.kinds) > _NAMED_KINDS else "")
+    return f"{clean(text)}\n[shown as text: {kinds}]" if kinds else clean(text)
+
+
+def finite(value: Any) -> bool:
+    """Whether JSON can hold every number in plain data; infinity and NaN would silently become null."""
+    waiting, seen = [value], 0
+    while waiting and seen < MOST_ITEMS:
+        seen += 1
+        one = waiting.pop()
+        if isinstance(one, float):
+            if not math.isfinite(one):
+                return False
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list | tuple | set | frozenset):
+            waiting += one
+        elif dataclasses.is_dataclass(one) and not isinstance(one, type):
+            waiting += [getattr(one, field.name, None) for field in dataclasses.fields(one)]
+        elif hasattr(one, "__struct_fields__"):
+            waiting += [getattr(one, name, None) for name in one.__struct_fields__]
+    return True
+
+
+class _Reader:
+    """Makes plain data of anything, and remembers what it had to show as text."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, None] = {}
+        self.whole = False
+        """The value as a whole is text."""
+        self._inside: set[int] = set()
+        self._left = MOST_ITEMS
+
+    def plain(self, value: Any, depth: int) -> Any:
+        if value is None or type(value) in (bool, int):
+            return value
+        if isinstance(value, str):
+            return clean(value)
+        if isinstance(value, float):
+            return self._number(value)
+        if id(value) in self._inside:
+            return self._marked(f"a {named(value)} that refers to itself", f"[this {named(value)} again]")
+        if depth > DEEPEST:
+            return self._marked("what is nested too deeply", f"[a {named(value)}]")
+        self._inside.add(id(value))
+        try:
+            return self._opened(value, depth)
+        except CONTAINED:  # a value of a class of its own may raise whatever is asked of it
+            return self.as_text(value, depth)
+        finally:
+            self._inside.discard(id(value))
+
+    def _number(self, value: float) -> Any:
+        if math.isfinite(value):
+            return float(value)
+        text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return self._marked(text.removeprefix("-"), text)
+
+    def _opened(self, value: Any, depth: int) -> Any:
+        if isinstance(value, abc.Mapping):
+            return {self._key(key): self.plain(value[key], depth + 1) for key in self._some(value)}
+        if isinstance(value, list | tuple | abc.Set | abc.Collection) and not isinstance(value, bytes | bytearray):
+            if hasattr(value, "dtype"):
+                return self._array(value, depth)
+            return [self.plain(item, depth + 1) for item in self._some(value)]
+        if hasattr(value, "dtype") and callable(getattr(value, "item", None)):  # a scalar of numpy
+            return self._array(value, depth)
+        if callable(dump := getattr(value, "model_dump", None)):
+            return self.plain(dump(), depth + 1)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {
+                field.name: self.plain(getattr(value, field.name), depth + 1) for field in dataclasses.fields(value)
+            }
+        try:
+            return _wire.loads(_wire.encode(value))  # a date, a Decimal, an enum: whatever has a JSON form
+        except CONTAINED:
+            return self.as_text(value, depth)
+
+    def _array(self, value: Any, depth: int) -> Any:
+        if getattr(value, "size", 0) > MOST_ELEMENTS:
+            return self.as_text(value, depth)
+        made = value.tolist() if callable(getattr(value, "tolist", None)) else value.item()
+        return self.as_text(value, depth) if made is value else self.plain(made, depth + 1)
+
+    def _some(self, items: Any) -> list[Any]:
+        some = list(islice(items, self._left + 1))
+        if len(some) > self._left:
+            self.kinds[f"only the first {self._left} items"] = None
+            some = some[: self._left]
+        self._left -= len(some)
+        return some
+
+    def _key(self, key: Any) -> str:
+        if isinstance(key, str):
+            return clean(key)
+        if type(key) is int:
+            return str(key)
+        return str(self._marked(f"keys of type {named(key)}", self._words(key)))
+
+    def as_text(self, value: Any, depth: int = 0) -> str:
+        """The value in its own words."""
+        self.whole = self.whole or not depth
+        return str(self._marked(named(value), self._words(value)))
+
+    @staticmethod
+    def _words(value: Any) -> str:
+        for say in (_own_words, repr):
+            try:
+                return trim(_ADDRESS.sub("", say(value)), LONGEST)
+            except CONTAINED:
+                continue
+        return f"<a {named(value)} that cannot be shown>"
+
+    def _marked(self, kind: str, text: str) -> str:
+        self.kinds[kind] = None
+        return text
+
+
+def _own_words(value: Any) -> str:
+    return f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else str(value)
