@@ -93,6 +93,13 @@ class World:
             with _Started(self):
                 return self.specimen.block(self.tools_started)
 
+        async def reporting(**_: Any) -> AsyncIterator[Any]:
+            with _Started(self):
+                async for value in self.specimen.progress(self.tools_started):
+                    yield value
+
+        if self.specimen.reports:
+            return self.copy_of(original, reporting)
         return self.copy_of(original, blocking if self.specimen.blocking else stand_in)
 
     def copy_of(self, original: Tool, fn: Any) -> Tool:

@@ -75,12 +75,8 @@ class _Reader:
         self._left = MOST_ITEMS
 
     def plain(self, value: Any, depth: int) -> Any:
-        if value is None or type(value) in (bool, int):
-            return value
-        if isinstance(value, str):
-            return clean(value)
-        if isinstance(value, float):
-            return self._number(value)
+        if value is None or isinstance(value, str | float) or type(value) in (bool, int):
+            return self._scalar(value)
         if id(value) in self._inside:
             return self._marked(f"a {named(value)} that refers to itself", f"[this {named(value)} again]")
         if depth > DEEPEST:
@@ -93,31 +89,29 @@ class _Reader:
         finally:
             self._inside.discard(id(value))
 
-    def _number(self, value: float) -> Any:
+    def _scalar(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return clean(value)
+        if not isinstance(value, float):
+            return value
         if math.isfinite(value):
             return float(value)
         text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         return self._marked(text.removeprefix("-"), text)
 
     def _opened(self, value: Any, depth: int) -> Any:
-        if isinstance(value, abc.Mapping):
-            return {self._key(key): self.plain(value[key], depth + 1) for key in self._some(value)}
-        if isinstance(value, list | tuple | abc.Set | abc.Collection) and not isinstance(value, bytes | bytearray):
-            if hasattr(value, "dtype"):
-                return self._array(value, depth)
-            return [self.plain(item, depth + 1) for item in self._some(value)]
-        if hasattr(value, "dtype") and callable(getattr(value, "item", None)):  # a scalar of numpy
+        below = depth + 1
+        if hasattr(value, "dtype"):  # an array or a scalar of numpy
             return self._array(value, depth)
+        if isinstance(value, abc.Mapping):
+            return {self._key(key): self.plain(value[key], below) for key in self._some(value)}
+        if isinstance(value, abc.Collection) and not isinstance(value, bytes | bytearray | memoryview):
+            return [self.plain(item, below) for item in self._some(value)]
         if callable(dump := getattr(value, "model_dump", None)):
-            return self.plain(dump(), depth + 1)
+            return self.plain(dump(), below)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {
-                field.name: self.plain(getattr(value, field.name), depth + 1) for field in dataclasses.fields(value)
-            }
-        try:
-            return _wire.loads(_wire.encode(value))  # a date, a Decimal, an enum: whatever has a JSON form
-        except CONTAINED:
-            return self.as_text(value, depth)
+            return {one.name: self.plain(getattr(value, one.name), below) for one in dataclasses.fields(value)}
+        return _wire.loads(_wire.encode(value))  # a date, a Decimal, an enum: whatever has a JSON form
 
     def _array(self, value: Any, depth: int) -> Any:
         if getattr(value, "size", 0) > MOST_ELEMENTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from random import Random
 from typing import Any, ClassVar, Protocol
 
@@ -85,6 +86,8 @@ class Specimen:
     """A tool it brings along: "delegate" starts children."""
     blocking: ClassVar[bool] = False
     """Its tools are plain functions that block a thread."""
+    reports: ClassVar[bool] = False
+    """Its tools are generators that report: `progress` instead of `work`."""
     ends_from_outside: ClassVar[bool] = False
     """Somebody stops it: CANCELLED is the right end."""
 
@@ -95,6 +98,10 @@ class Specimen:
     async def work(self, number: int) -> Any:
         """What a tool does, on its `number`-th call."""
         return "Nothing new."
+
+    def progress(self, number: int) -> AsyncIterator[Any]:
+        """The same for a specimen that reports: its progress, and the result last."""
+        raise NotImplementedError
 
     def block(self, number: int) -> Any:
         """The same for a blocking specimen."""
