@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Record, field
 from glidepath.ask.booking import BYTES_PER_TOKEN
-from glidepath.ask.closing import finish
+from glidepath.ask.closing import LAST_WORDS, finish
 from glidepath.ask.source import draw_slice
 from glidepath.ask.thinking import untagged
 from glidepath.errors import EmptyResponseError, ModelError, TransientError, told
@@ -49,6 +50,7 @@ LEAST = 4  # bytes a delta counts for at least
 FAR_BEYOND = 16  # bytes for each token of the output cap: no reply within its cap is so long
 CALL_TOKENS = 8  # what a tool call costs beside its arguments
 CALL_BYTES = CALL_TOKENS * BYTES_PER_TOKEN
+_OVER = object()
 FAILED = ("error", "aborted")  # stop reasons that are no answer
 
 
@@ -196,7 +198,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     watch.fresh = True
     parts, push, text_delta, chunk = attempt.parts, run.chunk_sink(attempt), TextDelta, StreamChunk
     run_id, parent_id, number, at = run.run_id, run.parent_id, run.next_number, 0.0
-    size, check_at = 0, min(booking.size // WIDEST, BREATH)
+    size, check_at, over = 0, min(booking.size // WIDEST, BREATH), False
     try:
         async for delta in stream:
             if delta.__class__ is text_delta:
@@ -213,6 +215,9 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                     break
                 size += _other(run, attempt, delta)
                 if attempt.end is not None:
+                    watch.scope(LAST_WORDS, LAST_WORDS)
+                    with suppress(Exception):  # the reply is complete: what goes wrong now cannot take it back
+                        over = await anext(stream, _OVER) is _OVER  # ordinarily it is
                     break
             if size > check_at:
                 attempt.size = size
@@ -222,7 +227,8 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     finally:
         attempt.size = size - CALL_BYTES * len(attempt.calls)  # which `metered` adds
         attempt.gather()
-    await finish(run, stream, attempt)
+    if not over:
+        await finish(run, stream, attempt)
     if attempt.cut or attempt.dead:
         return
     fault = attempt.fault()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from glidepath.ask.attempt import Attempt
     from glidepath.run import Run
 
-__all__ = ["MOST_AFTER_END", "finish"]
+__all__ = ["LAST_WORDS", "MOST_AFTER_END", "finish"]
 
 MOST_AFTER_END = 32  # deltas that are read and dropped after the terminal event, before the stream is closed
 LAST_WORDS = 0.5  # seconds a stream has to end by itself and to close; it has as long again to obey a cancellation
