@@ -167,12 +167,12 @@ async def test_g17_a_generator_on_a_thread_ends_soon_after_it_was_let_go():
     def endless_on_a_thread():
         """Report for ever, on a thread."""
         try:
+            token.cancel()
             while True:
                 yield "tick"
         finally:
             ended.set()
 
-    asyncio.get_running_loop().call_later(0, token.cancel)
     model = ScriptedModel([call("endless_on_a_thread")])
     agent = Agent(model=model, tools=[endless_on_a_thread], limits=Limits(max_iterations=3))
     result = await agent.run("go", cancel=token)
