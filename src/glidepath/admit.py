@@ -51,5 +51,7 @@ def _keep(run: Run, hook: str, name: str, answer: Any) -> None:
                 report(run, hook, name, error, "skipped")
             else:
                 run.waiting += (message,)
-    except Exception as error:  # no iterable, or one that breaks
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # no iterable, or one that breaks
         report(run, hook, name, error, "skipped")

@@ -152,7 +152,9 @@ def words(error: BaseException) -> str:
     """The message of any exception, so that it can be written; empty for one that cannot say it."""
     try:
         text = str(error)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return ""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -166,5 +168,7 @@ def shown(value: object, limit: int = 200) -> str:
     """The beginning of any object's repr, even of one that has none."""
     try:
         return repr(value)[:limit]
-    except (Exception, SystemExit):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return f"a {type(value).__name__} that cannot be shown"

@@ -223,7 +223,9 @@ def plain(validation: ResourceValidation) -> ResourceValidation:
 def _figures(metrics: Any) -> dict[str, Any]:
     try:
         return {clean(key if isinstance(key, str) else shown(key)): _figure(value) for key, value in metrics.items()}
-    except Exception:  # no mapping at all
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # no mapping at all
         return {} if metrics is None else {"metrics": clean(shown(metrics))}
 
 
@@ -232,7 +234,9 @@ def _figure(value: Any) -> Any:
         return clean(value)
     try:
         written = encode(value)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return clean(shown(value))
     return value if type(value) in _SCALARS else loads(written)
 

@@ -191,7 +191,9 @@ def _rescue(run: Run, reply: Reply) -> Recovery | None:
     for guard in run.stop_guards:
         try:
             recovery = guard.recover(stop)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             reason = f"the guard failed: {told(error)}"
             run.emit(HookFailed, guard.name, "guard", reason, "the run fails")
             return Recovery(reason=guard.name, fail=reason)
@@ -251,6 +253,8 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
 
     Every call has its result, and the best text is kept, in either case.
     """
+    if run.reply is not None and not any(message is run.reply for message in run.messages):
+        run.reply = None  # it was not added any more: its text is kept, its calls are nobody's
     try:
         if isinstance(defect, KeyboardInterrupt):
             return await land(run, run.interrupted_by_hand().verdict)
@@ -259,7 +263,9 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
             if run.watch.interrupt is not None:
                 return await land(run, run.interrupted().verdict)
         answer_open_calls(run, "cancelled", "Not executed: the run has failed.")
-    except Exception as another:  # then at least there is a result
+    except GeneratorExit:
+        raise
+    except BaseException as another:  # then at least there is a result
         _log.error("%s: %s, while it was brought down after %s", run.run_id, told(another), told(defect))
     return failure(run, "internal", told(defect))
 

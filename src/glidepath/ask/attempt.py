@@ -335,6 +335,12 @@ def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:
 
 
 async def _close(stream: Any) -> None:
-    close = getattr(stream, "aclose", None)
-    if close is not None:
-        await close()
+    """Close a stream that is not read to its end; what was read counts, however it takes that."""
+    try:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException:
+        return

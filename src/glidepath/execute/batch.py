@@ -152,9 +152,9 @@ async def _contained(job: Job) -> BaseException | None:
     """Run one call; whatever it raises, SystemExit and KeyboardInterrupt too, is returned and stays in here."""
     try:
         value = await mortal(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr]
+        job.returned(value)
     except BaseException as error:
         return error
-    job.returned(value)
     return None
 
 

@@ -154,7 +154,7 @@ class Observer:
 
 
 class Farewell(Record):
-    """How observers were dismissed: events they missed, who did not stop, whether the caller was cancelled meanwhile."""
+    """How observers were dismissed: events missed, who did not stop, whether the caller was cancelled meanwhile."""
 
     missed: int = 0
     stubborn: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLi
 from glidepath.run.snapshot import Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
-from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, tether, tethered
+from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, interrupt_by_hand, tether, tethered
 
 __all__ = [
     "HIGH_WATER",
@@ -40,6 +40,7 @@ __all__ = [
     "answer",
     "approve",
     "deny",
+    "interrupt_by_hand",
     "mortal",
     "open_state",
     "opinion",

@@ -114,7 +114,7 @@ async def _as_coroutine(awaitable: Any) -> Any:
     return await awaitable
 
 
-def report(run: Run, hook: str, name: str, fault: Exception, effect: str) -> None:
+def report(run: Run, hook: str, name: str, fault: BaseException, effect: str) -> None:
     """Tell the observers about a hook that failed."""
     error = str(fault) if isinstance(fault, HookFault) else told(fault)
     run.emit(HookFailed, name, hook, error, effect)

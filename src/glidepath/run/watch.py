@@ -24,7 +24,7 @@ from glidepath._wire import Value
 from glidepath.run.adrift import MAX_PATIENCE, Settled, drift, is_request, request, resettle
 from glidepath.run.whose import INSIDE, Ear, is_by_hand
 
-__all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "tether", "tethered"]
+__all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "interrupt_by_hand", "tether", "tethered"]
 
 T = TypeVar("T")
 MIN_PATIENCE = 0.05
@@ -378,9 +378,11 @@ class Watch(Settled):
             self.task, self.base = new, new.cancelling()
             self.level, self.own, self.heard = self.base, 0, 0
 
-    def forgive(self) -> None:
-        """Foreign code had cancelled itself, and has taken it back: it may go on."""
-        self._patience_at = inf
+    def forgive(self, *, asked: bool) -> bool:
+        """Foreign code had cancelled itself, and has taken it back: it may go on, unless it was asked to stop, too."""
+        if not asked:
+            self._patience_at = inf
+        return asked
 
     def be_patient(self) -> None:
         """Foreign code was asked to stop: come back when its patience has run out."""
@@ -447,6 +449,15 @@ class Watch(Settled):
         await self.settle()
 
 
+def interrupt_by_hand() -> bool:
+    """Ctrl-C arrived in foreign code that knows of no run: cancel the one around it. False when there is none."""
+    watch = INSIDE.get()
+    if watch is None or watch.over:
+        return False
+    watch.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", "interrupted from the keyboard"))
+    return True
+
+
 def _thrown(switch: Callable[[], bool]) -> bool:
     """A switch that cannot be read counts as thrown: a guard that crashes stops what it guards."""
     try:
@@ -471,21 +482,16 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
                 (waiting,), started = started, ()
             else:
                 waiting = coroutine.send(None) if error is None else coroutine.throw(error)
-        except StopIteration as stop:
+        except BaseException as end:
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
-            return stop.value
-        except BaseException:
-            if watch.own or watch.task.cancelling() != watch.base:
-                yield from watch.settle().__await__()
+            if isinstance(end, StopIteration):
+                return end.value
             raise
         if watch.task.cancelling() != watch.level:
             watch.look()
         if doubt and not watch.in_doubt():
-            doubt = False
-            if not asked:
-                patient = False
-                watch.forgive()
+            doubt, patient = False, patient and watch.forgive(asked=asked)
         if watch.wanted:
             watch.poke_self()
         if watch.ring is not None:
@@ -493,9 +499,9 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
         error = None
         watch.fresh = True
         try:
-            if isinstance(waiting, Future) and waiting is not watch.task:
-                waiting = Ear(waiting, watch, coroutine)
-            yield waiting
+            yield (
+                Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
+            )
         except asyncio.CancelledError as cancelled:
             error = cancelled
             asked = watch.asks(cancelled) or asked

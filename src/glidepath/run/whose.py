@@ -31,8 +31,8 @@ INSIDE: ContextVar[Any] = ContextVar("glidepath_inside", default=None)
 """The watch of the innermost run in whose task, or for whose sake, this code runs."""
 
 _BY_HAND = Runner._on_sigint.__code__  # type: ignore[attr-defined] # noqa: SLF001 - there is no other way to know it
-_TIMEOUT = asyncio.Timeout._on_timeout.__code__  # noqa: SLF001
-_GROUP = asyncio.TaskGroup._on_task_done.__code__  # type: ignore[attr-defined] # noqa: SLF001
+_TIMEOUT = asyncio.Timeout._on_timeout.__code__  # type: ignore[attr-defined] # noqa: SLF001
+_GROUP = asyncio.TaskGroup._on_task_done.__code__  # noqa: SLF001
 
 
 class Ear:

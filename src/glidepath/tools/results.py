@@ -115,7 +115,9 @@ def _json(value: Any) -> str:
             return _encode(clean_data(_wire.plain(value, enc_hook=_plainer))).decode()
     except RecursionError:
         raise ToolError(f"the tool returned a {_named(value)} that refers to itself or is nested too deeply") from None
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ToolError(f"the tool returned a {_named(value)} that cannot be sent ({error}): {_RETURN}") from error
 
 
