@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import Job
 from glidepath.run import Stopped, Touchdown, mortal
@@ -106,7 +106,8 @@ class _Batch:
                     self.landed.append(job)
 
     def _land(self, job: Job) -> None:
-        error = job.task.result()  # type: ignore[union-attr]
+        task: Any = job.task
+        error = asyncio.CancelledError() if task.cancelled() else task.result()  # it may cancel itself and return
         if error is not None:
             if isinstance(error, asyncio.CancelledError):
                 job.stopped(self.run, Stopped(self._why(job)))

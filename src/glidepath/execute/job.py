@@ -103,7 +103,6 @@ class Job(Record, eq=False):
             )
             self.refuse("not_stopped", f"The tool did not stop when asked to ({reason}); it may still be running.")
         elif stopped.why == "uninvited":
-            self.kind = "CancelledError"
             self.refuse("CancelledError", "CancelledError: the tool was cancelled from inside")
         else:
             self.refuse(
