@@ -187,7 +187,8 @@ async def _conclude(
     except Stopped as stopped:
         if stopped.why == "interrupt":
             raise run.interrupted() from None
-        reason = f"{constraint.name} did not answer within {run.plan.times.constraint} s"
+        hung = f"did not answer within {run.plan.times.constraint} s"
+        reason = f"{constraint.name} {hung if stopped.why == 'timeout' else 'was cancelled from inside'}"
     except KeyboardInterrupt:
         raise run.interrupted_by_hand() from None
     except BaseException as error:  # SystemExit, too: a constraint must not end the process

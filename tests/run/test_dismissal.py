@@ -47,12 +47,12 @@ def now():
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 0.4, 1.0, 50])
-@pytest.mark.parametrize("timeout", [0.5, 1, 3, 60])
+@pytest.mark.parametrize("limit", [0.5, 1, 3, 60])
 @virtual
-async def test_g1_a_deadline_that_passes_while_observers_finish_takes_no_result_away(seconds, timeout):
+async def test_g1_a_deadline_that_passes_while_observers_finish_takes_no_result_away(seconds, limit):
     slow = Slow(seconds)
     async with no_leftovers():
-        result = await agent_with(slow, limits=Limits(max_iterations=5, timeout=timeout)).run("go")
+        result = await agent_with(slow, limits=Limits(max_iterations=5, timeout=limit)).run("go")
     assert (result.outcome, result.text) == (LoopOutcome.DONE, "the answer")
     assert slow.begun[-1] is RunEnded
     assert asyncio.current_task().cancelling() == 0
