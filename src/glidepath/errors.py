@@ -21,6 +21,8 @@ GlidepathError
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 __all__ = [
@@ -143,6 +145,17 @@ class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by th
         why = f": {result.cause.reason}" if result.cause else ""
         super().__init__(f"the run ended {result.state.name}/{result.outcome.name}{why}")
         self.result = result
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Other people's objects are read before take-off: whatever they raise is a `ConfigurationError`, Ctrl-C apart."""
+    try:
+        yield
+    except (GlidepathError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # of a property, say: SystemExit must not end a program
+        raise ConfigurationError(f"the configuration cannot be read: {told(error)}") from error
 
 
 # --- speaking of other people's objects -------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from glidepath.agent.prices import find_price
 from glidepath.agent.route import known_output, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
 from glidepath.context import BYTES_PER_TOKEN, CharEstimator, guarded, landing_view, repair, sizer, strategy
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, readable
 from glidepath.guards import LANDING_NOTICE, GracefulTurnLimit, known_stop_guards, make_guards, make_stop_guards, stitch
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
@@ -26,20 +26,12 @@ from glidepath.tools.output import REMINDER
 __all__ = ["assemble"]
 
 
+@readable()
 def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
     """The plan of a configuration; raises `ConfigurationError` for what only shows when all parts are together.
 
     `inherited` are the plugins a child gets from its parent, beside its own.
     """
-    try:
-        return _assembled(config, inherited)
-    except (ConfigurationError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # a property of a model, a policy or a constraint: SystemExit must not end a program
-        raise ConfigurationError(f"the configuration cannot be read: {told(error)}") from error
-
-
-def _assembled(config: LoopConfig, inherited: tuple[Plugin, ...]) -> Plan:
     model: Any = config.model
     limits = config.limits
     estimator = config.token_estimator or CharEstimator()
