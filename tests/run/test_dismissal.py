@@ -166,6 +166,14 @@ async def test_what_a_slow_observer_has_missed_is_counted_and_logged_and_it_stil
 
 
 @virtual
+async def test_the_last_event_is_not_cut_short_while_there_is_time():
+    for hundredths in (3, 7, 11, 13, 17, 19):
+        slow = Slow(hundredths / 100)
+        await agent_with(slow, turns=10).run("go")
+        assert slow.seen[-1] is RunEnded
+
+
+@virtual
 async def test_an_observer_that_keeps_up_sees_every_event_in_order():
     slow, everything = Slow(0.01), EventRecorder()
     result = await agent_with(slow, turns=3, event_sink=everything).run("go")

@@ -136,7 +136,12 @@ class Observer:
                 self.dropped -= 1
                 self._queue.append(last)
 
-    def interrupt(self) -> None:
+    def redirect(self) -> None:
+        """Stop what it does now and show it the event that ends all, unless that is what it is at."""
+        if not isinstance(self._told, self._last):
+            self.stop()
+
+    def stop(self) -> None:
         """Stop what it does now; what is left is offered all the same."""
         task = self._task
         if task is None or task.done():
@@ -170,7 +175,7 @@ async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
     farewell = Farewell()
     if any(observer.busy for observer in observers):
         loop = asyncio.get_running_loop()
-        for share, then in ((0.6, Observer.hurry), (0.2, Observer.interrupt), (0.2, Observer.interrupt)):
+        for share, then in ((0.6, Observer.hurry), (0.2, Observer.redirect), (0.2, Observer.stop)):
             hurry = min(patience, LAST_WORDS) if farewell.cancelled else patience
             await _until(observers, loop.time() + hurry * share, farewell)
             for observer in observers:
