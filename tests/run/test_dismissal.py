@@ -210,6 +210,7 @@ async def test_the_observers_of_a_team_are_dismissed_within_a_second_and_see_its
     team = Team([Agent(model=model, limits=LIMITS)], plugins=slow)
     async with no_leftovers():
         began = now()
-        await team.run("go")
+        result = await team.run("go")
     assert now() - began <= FAREWELL + 0.001
+    assert any("observers were too slow" in warning for warning in result.warnings)
     assert all(one.begun[-1].__name__.startswith("Team") for one in slow)

@@ -593,6 +593,38 @@ def _fields(odd):
     return {name: getattr(odd.config, name) for name in odd.config.__struct_fields__}
 
 
+def test_g4_a_run_whose_coroutine_is_closed_gives_back_what_was_set_aside():
+    """Whoever tears an event loop down closes what runs in it; the budget may be used by others."""
+
+    class Silent:
+        name = "silent"
+
+        def stream(self, request):
+            return self
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            await asyncio.sleep(10_000)
+
+    loop, budget = asyncio.new_event_loop(), Budget(SHARED)
+    coroutine = agent(Silent()).run("x", parent=budget)
+    task = loop.create_task(coroutine)
+    for _ in range(20):
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    meter = budget.meter
+    assert meter.reserved_tokens > 0
+    assert meter.aside_tokens > 0
+    coroutine.close()
+    assert (meter.reserved_tokens, meter.aside_tokens) == (0, 0)
+    task.cancel()
+    with pytest.raises(RuntimeError):  # the task now drives a coroutine that is closed
+        loop.run_until_complete(task)
+    loop.close()
+
+
 # --- teams ------------------------------------------------------------------------------------------------------------
 
 

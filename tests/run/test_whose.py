@@ -6,6 +6,8 @@ import os
 import signal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from glidepath import (
     Agent,
@@ -23,6 +25,7 @@ from glidepath.models import StreamEnd, TextDelta
 from glidepath.testing import (
     EventRecorder,
     ScriptedModel,
+    VirtualClock,
     call,
     calls,
     no_leftovers,
@@ -115,6 +118,21 @@ async def cancelled_by_its_task():
     return "never"
 
 
+@contextlib.asynccontextmanager
+async def in_time():
+    async with asyncio.timeout(0.5):
+        yield
+
+
+async def group_then_timeout():
+    """The group leaves one behind; the timeout takes back its own, which is another one."""
+    await group_caught()
+    with contextlib.suppress(TimeoutError):
+        async with in_time():
+            await asyncio.sleep(100)
+    return "caught"
+
+
 async def twice():
     for _ in range(2):
         await group_caught()
@@ -131,6 +149,7 @@ FOREIGN = {
     "cancels_itself_and_swallows": (cancels_itself_and_swallows, None),
     "leaky_timer": (leaky_timer, "TimeoutError"),
     "cancelled_by_its_task": (cancelled_by_its_task, "CancelledError"),
+    "group_then_timeout": (group_then_timeout, None),
     "twice": (twice, None),
 }
 every_kind = pytest.mark.parametrize("kind", FOREIGN)
@@ -395,3 +414,48 @@ def test_g1_a_real_ctrl_c_in_the_middle_of_a_tool_still_stops_the_program():
     with pytest.raises(KeyboardInterrupt):
         agent.run_sync("go")
     assert recorder.one(RunEnded).result.outcome is LoopOutcome.CANCELLED
+
+
+STEPS = st.lists(st.sampled_from(["own", "own later", "group", "caught", "timeout", "rest"]), min_size=1, max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, stop=st.one_of(st.none(), st.integers(0, 60)))
+def test_g1_the_caller_is_cancelled_exactly_when_somebody_outside_cancelled_it(steps, stop):
+    """Whatever a tool does to its own task, in whatever order, and whenever the caller is cancelled."""
+
+    @tool
+    async def work() -> str:
+        for step in steps:
+            with contextlib.suppress(ValueError, TimeoutError):
+                if step == "own":
+                    asyncio.current_task().cancel()
+                elif step == "own later":
+                    asyncio.get_running_loop().call_later(0.5, asyncio.current_task().cancel)
+                elif step == "group":
+                    try:
+                        await group_fails()
+                    except* ValueError:
+                        pass
+                elif step == "timeout":
+                    async with asyncio.timeout(0.3):
+                        await asyncio.sleep(1)
+                else:
+                    await asyncio.sleep(0.4)
+        return "worked"
+
+    async def program():
+        recorder = EventRecorder()
+        model = ScriptedModel([call("work"), *[call("nap")] * 4, say("done")], delay=0.1)
+        limits = Limits(max_iterations=10)
+        agent = Agent(model=model, tools=[work, nap], limits=limits, plugins=[recorder.as_plugin()])
+        task = asyncio.create_task(agent.run("go"))
+        if stop is not None:
+            await asyncio.sleep(stop / 10)
+            asked = task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled() is (stop is not None and asked)
+        if recorder.events:
+            recorder.assert_legal()
+
+    VirtualClock().run(program())

@@ -186,9 +186,9 @@ async def finish_run(
         if cancel is not None:
             cancel.unsubscribe(run.hear)
         home.in_flight = False
+        run.settle_up()  # again, in vain, unless the run's own coroutine was closed from outside
         await watch.close()
         watch.leave()
-        run.settle_up()  # again, in vain, unless the run's own coroutine was closed from outside
     cancelled = await _dismiss(run)
     if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
         raise asyncio.CancelledError("the task was cancelled")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -58,7 +59,10 @@ def scopes(coroutine: Any) -> Iterator[Any]:
     while inside is not None:
         held = gc.get_referents(inside)
         for one in held:
-            yield getattr(one, "__self__", None) if type(one) is types.MethodType else one
+            scope = getattr(one, "__self__", None) if type(one) is types.MethodType else one
+            yield scope
+            if isinstance(scope, _MADE_OF_GENERATORS):
+                yield from scopes(scope.gen)
         inside = _awaited(inside, held)
 
 
@@ -72,6 +76,7 @@ def _awaited(inside: Any, held: list[Any]) -> Any:
     return next((one for one in held if isinstance(one, types.AsyncGeneratorType | types.CoroutineType)), None)
 
 
+_MADE_OF_GENERATORS: Any = (contextlib._AsyncGeneratorContextManager, contextlib._GeneratorContextManager)  # noqa: SLF001
 _SCOPES: dict[type, str] = {asyncio.Timeout: "_task", asyncio.TaskGroup: "_parent_task"}
 _WAITING: tuple[tuple[type, str], ...] = (
     (types.CoroutineType, "cr_await"),

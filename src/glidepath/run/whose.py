@@ -64,11 +64,12 @@ class Ear:
     def _from_inside(self, caller: Any) -> bool:
         if type(self) is Ear and caller.f_code is Ear.cancel.__code__:  # a run inside a run has heard it first
             return self._from_inside(caller.f_back)
-        if caller.f_code is _BY_HAND or caller.f_code is _TIMEOUT:
-            return False  # the person's; or one that takes itself back, unless it is the caller's
-        if caller.f_code is _GROUP:  # not by its mark: the caller's own group may have been given a task in here
-            group = caller.f_locals.get("self")
-            return any(scope is group for scope in scopes(self._coroutine))
+        if caller.f_code is _BY_HAND:
+            return False
+        if caller.f_code is _GROUP or caller.f_code is _TIMEOUT:
+            # not by its mark: the caller's own group may have got a task in here, the caller's deadline been moved
+            mine = caller.f_locals.get("self")
+            return any(scope is mine for scope in scopes(self._coroutine))
         inside = INSIDE.get()
         while inside is not None and inside is not self._watch:
             inside = inside.outer

@@ -186,7 +186,11 @@ class Channel:
     async def close(self) -> None:
         """Let slow observers finish, and let go of the journal."""
         try:
-            await dismiss(self._audience.observers, FAREWELL)
+            farewell = await dismiss(self._audience.observers, FAREWELL)
+            if farewell.missed:
+                self._warn(f"observers were too slow and have missed {farewell.missed} events")
+            for name in farewell.stubborn:
+                self._warn(f"observer {name} did not stop after the end and was let go")
         finally:
             if self._pen is not None:
                 await self.flush()
