@@ -21,6 +21,8 @@ GlidepathError
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 __all__ = [
@@ -145,6 +147,17 @@ class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by th
         self.result = result
 
 
+@contextmanager
+def readable() -> Iterator[None]:
+    """Other people's objects are read before take-off: whatever they raise is a `ConfigurationError`, Ctrl-C apart."""
+    try:
+        yield
+    except (GlidepathError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # of a property, say: SystemExit must not end a program
+        raise ConfigurationError(f"the configuration cannot be read: {told(error)}") from error
+
+
 # --- speaking of other people's objects -------------------------------------------------------------------------
 
 
@@ -152,7 +165,9 @@ def words(error: BaseException) -> str:
     """The message of any exception, so that it can be written; empty for one that cannot say it."""
     try:
         text = str(error)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return ""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -166,5 +181,7 @@ def shown(value: object, limit: int = 200) -> str:
     """The beginning of any object's repr, even of one that has none."""
     try:
         return repr(value)[:limit]
-    except (Exception, SystemExit):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return f"a {type(value).__name__} that cannot be shown"

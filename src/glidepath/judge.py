@@ -211,7 +211,8 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: Any) -> We
     except Stopped as stopped:
         if stopped.why == "interrupt":
             raise run.interrupted() from None
-        reason = f"{constraint.name} did not answer within {run.plan.times.constraint} s"
+        hung = f"did not answer within {run.plan.times.constraint} s"
+        reason = f"{constraint.name} {hung if stopped.why == 'timeout' else 'was cancelled from inside'}"
     except KeyboardInterrupt:
         raise run.interrupted_by_hand() from None
     except BaseException as error:  # SystemExit, too: a constraint must not end the process
@@ -266,7 +267,9 @@ def _figures(metrics: Any) -> dict[str, Any]:
     try:
         items = islice(metrics.items(), MOST_FIGURES)  # a mapping of its own may have no end
         return {clean(key if isinstance(key, str) else shown(key)): _figure(value) for key, value in items}
-    except Exception:  # no mapping at all
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # no mapping at all
         return {} if metrics is None else {"metrics": clean(shown(metrics))}
 
 
@@ -275,7 +278,9 @@ def _figure(value: Any) -> Any:
         return clean(value)
     try:
         written = encode(value)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return clean(shown(value))
     return value if type(value) in _SCALARS else loads(written)
 

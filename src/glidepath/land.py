@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +26,9 @@ from glidepath.tools import OutputError
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["close_out", "delivered", "failed", "land", "paused", "refuse_cut_calls", "take"]
+__all__ = ["close_out", "delivered", "failed", "land", "paused", "refuse_cut_calls", "salvaged", "take"]
 
+_log = logging.getLogger("glidepath")
 NO_ANSWER = "No answer was written."
 NOT_DECIDED = "The run waits for a decision."
 _SHOWN = 300
@@ -188,7 +191,9 @@ def _rescue(run: Run, reply: Reply) -> Recovery | None:
     for guard in run.stop_guards:
         try:
             recovery = guard.recover(stop)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             reason = f"the guard failed: {told(error)}"
             run.emit(HookFailed, guard.name, "guard", reason, "the run fails")
             return Recovery(reason=guard.name, fail=reason)
@@ -241,6 +246,28 @@ def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
     cause = StopCause(source=source, action="fail", reason=reason, metrics=metrics)
     text = run.text or summary(run)
     return Ending(state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, text=text, partial=True)
+
+
+async def salvaged(run: Run, defect: BaseException) -> Ending:
+    """What comes of a run whose loop raised: Ctrl-C and the caller's cancellation land it, anything else is a defect.
+
+    Every call has its result, and the best text is kept, in either case.
+    """
+    if run.reply is not None and not any(message is run.reply for message in run.messages):
+        run.reply = None  # it was not added any more: its text is kept, its calls are nobody's
+    try:
+        if isinstance(defect, KeyboardInterrupt):
+            return await land(run, run.interrupted_by_hand().verdict)
+        if isinstance(defect, asyncio.CancelledError):
+            run.watch.delivered(defect)
+            if run.watch.interrupt is not None:
+                return await land(run, run.interrupted().verdict)
+        answer_open_calls(run, "cancelled", "Not executed: the run has failed.")
+    except GeneratorExit:
+        raise
+    except BaseException as another:  # then at least there is a result
+        _log.error("%s: %s, while it was brought down after %s", run.run_id, told(another), told(defect))
+    return failure(run, "internal", told(defect))
 
 
 # --- the landing ------------------------------------------------------------------------------------------------

@@ -334,6 +334,8 @@ class RunResult(Value, frozen=True, kw_only=True):
     abandoned: tuple[AbandonedWork, ...] = ()
     unknown_effects: tuple[ToolCall, ...] = ()
     undelivered: tuple[Message, ...] = ()
+    missed_events: int = 0
+    """How many events async observers never saw, because they were too slow; known only after `RunEnded`."""
     metadata: dict[str, Any] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     """What `Agent.resume` needs; None when the run is DONE. What this result tells anyway is not in it twice."""

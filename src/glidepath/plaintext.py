@@ -79,7 +79,9 @@ def _words(run: Run, tool: str) -> str:
         if not isinstance(text, str) or not visible(text):
             raise TypeError(f"plain_text_recovery_prompt must return a text, not {text!r:.100}")
         return clean(text)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         why = told(error)
         run.emit(HookFailed, "protocol_policy", "plain_text_recovery_prompt", why, "default text")
         return ProtocolPolicy().plain_text_recovery_prompt(run.text, tool)

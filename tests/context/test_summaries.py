@@ -256,14 +256,23 @@ async def test_g7_the_deadline_ends_the_checkpoint_and_the_run_lands():
 
 @virtual
 async def test_the_callers_own_cancellation_goes_on_after_landing():
+    asked = asyncio.Event()
+
     def checkpoint(_request):
-        asyncio.get_running_loop().call_later(3, task.cancel)
+        asked.set()
         return hang()
+
+    async def somebody():  # what a model itself cancels would be the model's own
+        await asked.wait()
+        await asyncio.sleep(3)
+        task.cancel()
 
     model = reader(60, checkpoint)
     task = asyncio.create_task(fly(model))
+    stopper = asyncio.create_task(somebody())
     with pytest.raises(asyncio.CancelledError):
         await task
+    await stopper
     assert model.open_streams == 0
 
 

@@ -10,7 +10,13 @@ from glidepath.events import HookFailed, RunEnded
 from glidepath.testing import EventRecorder, ScriptedModel, call, no_leftovers, virtual
 
 LIMITS = Limits(max_iterations=5)
-ODD = [ValueError, SystemExit, GeneratorExit, asyncio.CancelledError]
+
+
+class Outlandish(BaseException):
+    """What greenlets, test runners and other event loops raise."""
+
+
+ODD = [ValueError, SystemExit, GeneratorExit, asyncio.CancelledError, Outlandish]
 
 
 @tool
@@ -131,7 +137,7 @@ async def test_an_observer_can_never_hurt_a_run(error):
     recorder.assert_legal()
 
 
-@pytest.mark.parametrize("error", [ValueError, SystemExit, asyncio.CancelledError])
+@pytest.mark.parametrize("error", ODD)
 @virtual
 async def test_an_async_observer_can_never_hurt_a_run(error):
     observer = plugin_with("event_observer", error, is_async=True)
@@ -146,7 +152,7 @@ async def test_a_slow_async_observer_sees_everything_and_never_holds_the_run_up(
 
     class Slow(Plugin):
         async def event_observer(self, event):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.01)
             seen.append((type(event), asyncio.get_running_loop().time()))
 
     async with no_leftovers():
@@ -162,10 +168,10 @@ async def test_an_async_observer_that_hangs_is_stopped_when_the_run_is_over():
             await asyncio.sleep(10_000)
 
     async with no_leftovers():
-        agent = Agent(model=ScriptedModel(["hi"]), limits=LIMITS, hook_timeout=2, plugins=[Hanging()])
+        agent = Agent(model=ScriptedModel(["hi"]), limits=LIMITS, plugins=[Hanging()])
         result = await agent.run("go")
     assert result.elapsed == 0
-    assert asyncio.get_running_loop().time() == 2
+    assert asyncio.get_running_loop().time() == 1
 
 
 class Silent:

@@ -466,7 +466,7 @@ class Slow(Plugin):
         self.seen = []
 
     async def event_observer(self, event):
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.05)
         self.seen.append(event)
 
 

@@ -203,7 +203,7 @@ class Odd:
         ({datetime: 1}, "{\"<class 'datetime.datetime'>\":1}\n[shown as text: keys of type type]"),
         ({frozenset({1}), "a"} - {"a"}, "[[1]]"),
     ],
-    ids=repr,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_is_not_json_becomes_its_best_text_with_a_marker(value, text):
     assert as_result(value) == ToolResult(text)

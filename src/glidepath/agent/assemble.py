@@ -13,7 +13,7 @@ from glidepath.agent.prices import find_price
 from glidepath.agent.route import known_output, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
 from glidepath.context import BYTES_PER_TOKEN, CharEstimator, guarded, landing_view, repair, sizer, strategy
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, readable
 from glidepath.guards import LANDING_NOTICE, GracefulTurnLimit, known_stop_guards, make_guards, make_stop_guards, stitch
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
@@ -26,6 +26,7 @@ from glidepath.tools.output import REMINDER
 __all__ = ["assemble"]
 
 
+@readable()
 def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
     """The plan of a configuration; raises `ConfigurationError` for what only shows when all parts are together.
 

@@ -13,7 +13,7 @@ from glidepath.agent.discovery import GROUPS, installed
 from glidepath.agent.limits import FOREVER, OTHER_LIMIT_NAMES, Limits, checked_int, checked_seconds
 from glidepath.agent.prices import checked_prices
 from glidepath.context import strategy
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, readable, shown
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
@@ -99,8 +99,9 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     thinking_tags: bool = False
 
     def __post_init__(self) -> None:
-        _normalize(self)
-        check(self)
+        with readable():
+            _normalize(self)
+            check(self)
 
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:

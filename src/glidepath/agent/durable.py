@@ -14,7 +14,7 @@ from glidepath.messages import ToolCall, UnknownMessage
 from glidepath.outcome import AgentState, Charge, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Decision, Ending, Resumption, restore_meter, snapshot_of
 from glidepath.sessions import Session
-from glidepath.sessions.answer import heard
+from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.owner import this_owner
@@ -119,7 +119,7 @@ async def claimed(
 
 async def _claim(config: LoopConfig, opening: Opening, store: Any, parent: dict[str, str] | None) -> None:
     home = opening.home
-    lease = _lease(await heard(store.claim(home.id, this_owner()), undo=store.release))
+    lease = _lease(await heard(called(store.claim, home.id, this_owner()), undo=store.release))
     scribe = Scribe(store, lease, durability=config.durability, parent=parent)
     try:
         if lease.head:
@@ -170,7 +170,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
     store, session_id = scribe.store, f"{parent.session_id}/{place}"
     link = {"session_id": parent.session_id, "run_id": parent.run_id, "call": place}
     try:
-        known = bool((await heard(store.load(session_id)))[1])
+        known = bool((await heard(called(store.load, session_id)))[1])
     except StoreError:
         known = False
     if not known:
@@ -217,7 +217,7 @@ async def _reopen(
     config: LoopConfig, opening: Opening, store: Any, decisions: Any, tools: Mapping[str, Any], run_id: str | None
 ) -> None:
     session_id = opening.home.id
-    lease = _lease(await heard(store.claim(session_id, this_owner(), create=False), undo=store.release))
+    lease = _lease(await heard(called(store.claim, session_id, this_owner(), create=False), undo=store.release))
     scribe = Scribe(store, lease, durability=config.durability)
     try:
         folded = await _folded(store, session_id)

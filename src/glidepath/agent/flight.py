@@ -15,15 +15,16 @@ from glidepath.agent.durable import Opening
 from glidepath.agent.route import landing_money, priced
 from glidepath.ask.booking import LEAST_LANDING
 from glidepath.ask.summary import recall
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError
 from glidepath.events import ChildEnded, RunEnded
 from glidepath.judge import last_validations
-from glidepath.land import failure
+from glidepath.land import salvaged
 from glidepath.ledger import Amount, Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.patrol import Patrol
+from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
 from glidepath.sessions import Session
 from glidepath.tools import OutputError
@@ -177,44 +178,87 @@ async def finish_run(
     refusal: Refusal | None = None,
     opening: Opening | None = None,
 ) -> RunResult:
-    """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned."""
-    patrol: Patrol | None = None
+    """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned.
+
+    After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
+    """
+    watch = run.watch
+    watch.enter()
     try:
-        refused = None if refusal is None else _refused(refusal)
-        if opening is not None:
-            refused = opening.attend(run) or refused
-        run.start()
-        if cancel is not None:
-            cancel.subscribe(run.hear)
-        if run.plan.clocked:
-            patrol = Patrol(run)
-        try:
-            ending = await fly(run, messages) if refused is None else refused
-        except Exception as defect:
-            ending = failure(run, "internal", told(defect))
-        if run.watch.sentry is not None:
-            await run.watch.sentry.close(run)
-        if patrol is not None:
-            await patrol.close()
-        run.settle_up()
-        run.passed = last_validations(run)
-        result = run.conclude(ending)
-        if run.journal is not None:
-            result = await run.journal.end(result)
-        run.emit(RunEnded, result)
-        home.close_run(result)
-        for observer in run.audience.observers if run.audience is not None else ():
-            await observer.close(run.plan.times.hook)
+        result = await _flown(run, home, messages, cancel, refusal, opening)
     finally:
-        if patrol is not None:
-            patrol.stop()
         if cancel is not None:
             cancel.unsubscribe(run.hear)
         home.in_flight = False
-        await run.watch.close()
-    if run.watch.interrupt is not None and run.watch.interrupt.signal is Signal.TASK:
-        raise asyncio.CancelledError(run.watch.interrupt.reason)
+        run.settle_up()  # again, in vain, unless the run's own coroutine was closed from outside
+        await watch.close()
+        watch.leave()
+    cancelled = await _dismiss(run)
+    if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
+        raise asyncio.CancelledError("the task was cancelled")
+    return run.result or result
+
+
+async def _flown(
+    run: Run,
+    home: Session,
+    messages: Sequence[Message],
+    cancel: CancelToken | None,
+    refusal: Refusal | None,
+    opening: Opening | None,
+) -> RunResult:
+    """The run from its first event to its last."""
+    patrol = Patrol(run) if run.plan.clocked else None
+    try:
+        ending = None if refusal is None else _refused(refusal)
+        if opening is not None:
+            ending = opening.attend(run) or ending
+        run.start()
+        if cancel is not None:
+            cancel.subscribe(run.hear)
+        if ending is None:
+            ending = await fly(run, messages)
+    except BaseException as defect:
+        if isinstance(defect, GeneratorExit):  # the run's own coroutine is being closed: nothing may be awaited
+            raise
+        ending = await salvaged(run, defect)
+    finally:
+        if patrol is not None:
+            patrol.stop()
+    if run.watch.sentry is not None:
+        await run.watch.sentry.close(run)
+    if patrol is not None:
+        await patrol.close()
+    run.settle_up()
+    with suppress(Exception):  # what a custom constraint has answered with
+        run.passed = last_validations(run)
+    result = run.conclude(ending)
+    if run.journal is not None:
+        result = await run.journal.end(result)
+    run.emit(RunEnded, result)
+    run.watch.disarm()
+    home.close_run(result)
     return result
+
+
+async def _dismiss(run: Run) -> bool:
+    """Let slow observers finish within what is left; True when the caller was cancelled meanwhile.
+
+    What they did not see, and who did not stop, is in the result that is returned.
+    """
+    if run.audience is None or run.result is None:
+        return False
+    stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
+    left = max(LAST_WORDS, run.watch.deadline_at - run.time())
+    patience = LAST_WORDS if stopped else min(FAREWELL, left, run.plan.times.hook)
+    farewell = await dismiss(run.audience.observers, patience)
+    if farewell.missed or farewell.stubborn:
+        gone = [
+            AbandonedWork(call_id="", tool_name=name, kind="observer", reason="it did not stop after the run's end")
+            for name in farewell.stubborn
+        ]
+        run.result = replace(run.result, abandoned=(*run.result.abandoned, *gone), missed_events=farewell.missed)
+    return farewell.cancelled
 
 
 def _refused(refusal: Refusal) -> Ending:

@@ -285,7 +285,11 @@ class _Call(Record, eq=False, gc=False):
             if stopped.why == "interrupt":
                 raise run.interrupted() from None
             return None
-        except Exception:
+        except KeyboardInterrupt:
+            raise run.interrupted_by_hand() from None
+        except BaseException:
+            if run.watch.gone:
+                raise
             return None  # our own over-estimate is used instead
         return tokens if type(tokens) is int and tokens >= 0 else None
 
@@ -299,8 +303,10 @@ class _Call(Record, eq=False, gc=False):
         elif isinstance(error, KeyboardInterrupt):
             self._keep(attempt)
             raise run.interrupted_by_hand() from None
-        elif run.watch.gone or not isinstance(error, Exception | SystemExit | GeneratorExit):
+        elif run.watch.gone:
             raise error
+        elif attempt.end is not None:  # complete: what goes wrong now cannot take it back
+            self.error = attempt.fault()
         else:
             self.error = TransientError(told(error))
             self.error.__cause__ = error
@@ -399,7 +405,9 @@ class _Call(Record, eq=False, gc=False):
             larger = ladder.next_cap(cap, self.escalations)
             if larger is not None and type(larger) is not int:
                 raise TypeError(f"next_cap returned {shown(larger, 80)}, not a whole number")
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             name = type(ladder).__name__
             self.run.emit(HookFailed, name, "max_output_tokens_recovery", told(error), "no larger cap")
             return None

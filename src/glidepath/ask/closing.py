@@ -42,7 +42,11 @@ async def _in_time(run: Run, attempt: Attempt, work: Coroutine[Any, Any, bool], 
         if attempt.dead or watch.interrupt is not None or not watch.scope_hit:
             raise
         return False
-    except Exception:  # the reply is complete: what goes wrong now cannot take it back
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # the reply is complete: what goes wrong now cannot take it back
+        if watch.gone:  # the run's own coroutine is being closed
+            raise
         return False
 
 

@@ -128,7 +128,9 @@ def _as_gate(run: Run, answer: Any) -> Gate:
         gate = replace(answer, allowed=frozenset(names))
     except HookFault:
         raise
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise HookFault(f"tool_gate answered something unreadable: {told(error)}") from error
     if not all(isinstance(name, str) for name in gate.allowed):
         raise HookFault("tool_gate allows names only: a set of str")

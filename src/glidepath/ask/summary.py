@@ -138,7 +138,7 @@ async def _streamed(run: Run, request: ModelRequest, attempt: Attempt, booking: 
         return False
     except KeyboardInterrupt:
         raise run.interrupted_by_hand() from None
-    except (Exception, SystemExit, GeneratorExit):
+    except BaseException:
         if watch.gone:
             raise
         return False

@@ -113,7 +113,7 @@ def _usable(run: Run, answer: Any) -> tuple[Sequence[Message], int]:
         if not view:
             raise ValueError("a view without any message cannot be sent")
         return view, sum(map(run.plan.size_of, view))  # built unchecked, for speed: what cannot be measured is refused
-    except HookFault:
+    except (HookFault, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise HookFault(told(error)) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -16,6 +15,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from glidepath.run import interrupt_by_hand
 from glidepath.spi import TokenEstimator
 
 __all__ = ["BYTES_PER_TOKEN", "CharEstimator", "Estimate", "char_estimate", "guarded", "message_size", "sizer"]
@@ -59,7 +59,11 @@ def guarded(estimate: Estimate) -> Estimate:
     def measured(text: str) -> int:
         try:
             tokens = estimate(text)
-        except (Exception, SystemExit, GeneratorExit, CancelledError):
+        except KeyboardInterrupt:
+            if not interrupt_by_hand():
+                raise
+            return char_estimate(text)
+        except BaseException:
             return char_estimate(text)
         return tokens if type(tokens) is int and tokens >= 0 else char_estimate(text)
 
@@ -73,7 +77,7 @@ def message_size(message: Message, estimate: Estimate) -> int:
     """
     try:
         return _size(message, estimate)
-    except Exception:
+    except Exception:  # of the message itself: what an estimator raises stays in `guarded`
         return _size(message, char_estimate)
 
 

@@ -145,7 +145,9 @@ def _kept_back(run: Run, step: Step) -> bool:
     for guard in run.before_guards:
         try:
             verdict = guard.before(step)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             verdict = _crashed(run, guard.name, error)
         if verdict is not None:
             return _keep_back(run, guard.name, verdict)
@@ -178,7 +180,9 @@ def _learn(run: Run, step: Step) -> None:
     for guard in run.after_guards:
         try:
             verdict = guard.after(step, results)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             verdict = _crashed(run, guard.name, error)
         if verdict is not None:
             _apply(run, guard.name, verdict)
@@ -190,7 +194,7 @@ def _learn(run: Run, step: Step) -> None:
         raise landing
 
 
-def _crashed(run: Run, name: str, error: Exception) -> GuardVerdict:
+def _crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:
     reason = f"the guard failed: {told(error)}"
     run.emit(HookFailed, name, "guard", reason, "the run lands")
     return GuardVerdict(action="land", reason=reason)
@@ -292,19 +296,21 @@ def _finish(run: Run, jobs: list[Job]) -> None:
     limit = partial(_result_budget, run, len(jobs))
     results: list[ToolResultMessage] = []
     fatal = None
-    for job in jobs:
-        if job.result is None and not _may_wait(run, jobs):
-            job.refuse("cancelled", "Not executed: the run is being stopped.")
-        if job.result is None:
-            run.pending = (*run.pending, _pend(run, job))
-        else:
-            if job.trial is not None:
-                breaker.tell(run, job)
-            message = job.message(run, limit)
-            run.add(message)
-            results.append(message)
-            fatal = fatal or job.fatal
-    run.results = tuple(results)
+    try:
+        for job in jobs:
+            if job.result is None and not _may_wait(run, jobs):
+                job.refuse("cancelled", "Not executed: the run is being stopped.")
+            if job.result is None:
+                run.pending = (*run.pending, _pend(run, job))
+            else:
+                if job.trial is not None:
+                    breaker.tell(run, job)
+                message = job.message(run, limit)
+                run.add(message)
+                results.append(message)
+                fatal = fatal or job.fatal
+    finally:  # Ctrl-C in between: what has its result is not answered twice
+        run.results = tuple(results)
     if fatal is not None:
         raise Touchdown(_fatal(fatal))
 

@@ -117,9 +117,9 @@ class _Batch:
 
     def _land(self, job: Job) -> None:
         task: Any = job.task
-        if task.cancelled():  # before its first step
+        if task.cancelled() and not job.begun:
             job.not_started()
-        error = None if task.cancelled() else task.result()
+        error = asyncio.CancelledError() if task.cancelled() else task.result()  # it may cancel itself and return
         if error is not None:
             if isinstance(error, asyncio.CancelledError):
                 job.stopped(self.run, Stopped(self._why(job)))
@@ -166,11 +166,12 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
     if run.watch.halted():  # since this task was made
         job.not_started()
         return None
+    job.begun = True
     try:
         value = await mortal(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr]
+        job.returned(value)
     except BaseException as error:
         return error
-    job.returned(value)
     return None
 
 

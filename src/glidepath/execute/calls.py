@@ -98,7 +98,9 @@ def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | Non
             raise TypeError("normalize_tool_calls must return one call for each call")
         if not all(isinstance(new.name, str) and isinstance(new.arguments, dict) for new in repaired):
             raise TypeError("normalize_tool_calls must keep names texts and arguments dicts")
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         why = told(error)
         run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", why, "the calls do not run")
         return None
@@ -133,7 +135,9 @@ def _turn_away(run: Run, job: Job) -> None:
 def _hidden(run: Run, name: str, shown: list[str]) -> str:
     try:
         text = run.plan.policy.hidden_tool_error(name, shown)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         run.emit(HookFailed, "protocol_policy", "hidden_tool_error", told(error), "default text")
         text = None
     if isinstance(text, str) and text:
@@ -256,7 +260,9 @@ def _read(arguments: Mapping[Any, Any]) -> dict[Any, Any]:
         if len(names) > MOST_ARGUMENTS:
             raise ValueError(f"it has more than {MOST_ARGUMENTS} names")
         return {name: arguments[name] for name in names}
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise HookFault(f"Replace takes arguments that can be read: {told(error)}") from error
 
 

@@ -44,6 +44,8 @@ class Job(Record, eq=False):
     fatal: str | None = None
     traceback: str | None = None
     started_at: float | None = None
+    begun: bool = False
+    """Its task has taken its first step."""
     stop_asked: str | None = None
     """Why it was asked to stop."""
     task: asyncio.Task[BaseException | None] | None = None
@@ -121,7 +123,6 @@ class Job(Record, eq=False):
             )
             self.refuse("not_stopped", f"The tool did not stop when asked to ({reason}); it may still be running.")
         elif stopped.why == "uninvited":
-            self.kind = "CancelledError"
             self.refuse("CancelledError", "CancelledError: the tool was cancelled from inside")
         else:
             self.refuse(

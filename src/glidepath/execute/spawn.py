@@ -67,11 +67,15 @@ class Host:
             raise ToolError("the run is being stopped: nothing can be spawned any more")
         token = CancelToken()
         place = f"{call_id}.{len(run.spawned.get(call_id, ())) + 1}"
+        flight = partial(fly, prompt, parent=run, limits=limits, cancel=token, place=place)
         child = asyncio.get_running_loop().create_task(
-            fly(prompt, parent=run, limits=limits, cancel=token, place=place), name="glidepath-child"
+            _sheltered(flight), name="glidepath-child"
         )  # a task of its own: what interrupts the child must not interrupt this run, and the other way round
         run.spawned = {**run.spawned, call_id: (*run.spawned.get(call_id, ()), (token, child))}
-        return await child  # type: ignore[no-any-return]
+        result, error = await child
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]
 
     @staticmethod
     async def recall(run: Run, call_id: str) -> None:
@@ -105,6 +109,16 @@ def _brief(progress: Any) -> Any:
     if isinstance(progress, bytes | bytearray) and len(progress) > MOST_REPORTED:
         return bytes(progress[:MOST_REPORTED])
     return progress
+
+
+async def _sheltered(flight: Any) -> tuple[RunResult | None, BaseException | None]:
+    """Await a child before it takes off, too: SystemExit or Ctrl-C in a task of ours would end the event loop."""
+    try:
+        return await flight(), None
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:
+        return None, error
 
 
 async def _gone(run: Run, child: asyncio.Task[Any]) -> None:

@@ -55,7 +55,9 @@ def name_of(plugin: Plugin) -> str:
     """The plugin's own name, or its class name in snake_case."""
     try:
         name = getattr(plugin, "name", None)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ConfigurationError(f"{type(plugin).__name__}.name raised {told(error)}") from error
     if name is None:
         return snake_case(type(plugin).__name__)
@@ -210,7 +212,9 @@ def _made(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None
     """What `for_run` or `for_child` gives; anything but a plugin or None is a mistake."""
     try:
         made = make()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ConfigurationError(f"{type(plugin).__name__}.{method}() raised {told(error)}") from error
     if made is not None and not isinstance(made, Plugin):
         raise ConfigurationError(f"{type(plugin).__name__}.{method}() must return a Plugin, not {shown(made)}")

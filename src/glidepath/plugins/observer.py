@@ -9,14 +9,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from glidepath._wire import Record
 from glidepath.errors import told
-from glidepath.events import Event, StreamChunk
+from glidepath.events import Event, RunEnded, StreamChunk
 from glidepath.spi.hooks import Plugin
 
-__all__ = ["Audience", "Observer"]
+__all__ = ["FAREWELL", "LAST_WORDS", "Audience", "Farewell", "Observer", "dismiss"]
 
 _log = logging.getLogger("glidepath")
-_CONTAINED = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
+FAREWELL = 1.0  # seconds that all observers of a run together have after its last event
+LAST_WORDS = 0.25  # seconds that they have when the run, or whoever called it, was stopped
 Report: TypeAlias = Callable[[str, str, str, str], None]
 """Told about a failure: plugin, hook, error, effect."""
 
@@ -41,19 +43,29 @@ class Sink:
 
 
 class Observer:
-    """One event observer in one run. An async one has a bounded queue, and loses events rather than time."""
+    """One event observer in one run. An async one has a bounded queue, and loses events rather than time.
+
+    `last`: the kinds of event that end what it watches. That one is always offered, whatever else had to be dropped.
+    """
 
     MAX_FAILURES = 3
     QUEUE = 1024
 
-    def __init__(self, name: str, plugin: Plugin, report: Report) -> None:
+    def __init__(
+        self, name: str, plugin: Plugin, report: Report, *, last: tuple[type[Event], ...] = (RunEnded,)
+    ) -> None:
         self.name = name
+        self.by_hand: Callable[[], Any] | None = None
+        """Told when Ctrl-C arrives in an async observer."""
         self._method = plugin.event_observer
         self._wanted = plugin.events
         self._report = report
         self._failed = 0
+        self._last = last
         self._queue: deque[Event] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._left: asyncio.Task[None] | None = None  # one that was stopped, and may not have heard of it yet
+        self._told: Event | None = None
         self.dropped = 0
         self.tell: Callable[[Event], Any] = self._method
         if inspect.iscoroutinefunction(self._method):
@@ -77,7 +89,7 @@ class Observer:
     def _enqueue(self, event: Event) -> None:
         if self.removed:
             return
-        if len(self._queue) >= self.QUEUE:
+        if len(self._queue) >= self.QUEUE and not isinstance(event, self._last):
             self.dropped += 1
             if self.dropped == 1:
                 reason = f"{self.QUEUE} events wait for it"
@@ -85,34 +97,126 @@ class Observer:
             return
         self._queue.append(event)
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._drain())
+            self._begin()
+
+    def _begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._drain(), name="glidepath-observer")
 
     async def _drain(self) -> None:
-        queue = self._queue
-        while queue and not self.removed:
-            event = queue.popleft()
+        queue, mine = self._queue, asyncio.current_task()
+        while queue and not self.removed and mine is self._task:
+            self._told = event = queue.popleft()
             try:
                 await self._method(event)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # SystemExit, too: in a task of ours it would end the event loop
+                if isinstance(error, GeneratorExit) or mine is not self._task:
+                    raise  # the loop is being torn down, or it was stopped
                 self.fail(error)
+                if isinstance(error, KeyboardInterrupt) and self.by_hand is not None:
+                    self.by_hand()
+                if isinstance(error, asyncio.CancelledError) and mine.cancelling():  # type: ignore[union-attr]
+                    return  # the event loop is being closed, or it has cancelled itself
+            self._told = None
 
-    async def close(self, patience: float) -> None:
-        """Let a slow observer finish what is queued, for a while, then stop it."""
-        if self._task is not None and not self._task.done():
-            await asyncio.wait({self._task}, timeout=patience)
-            self._task.cancel()
-            await asyncio.wait({self._task}, timeout=patience)
-        if self.dropped:
-            _log.warning("observer %r was too slow and has missed %d events", self.name, self.dropped)
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """True while it works."""
+        tasks = (self._task, self._left)
+        return any(task is not None and not task.done() for task in tasks)
+
+    def hurry(self) -> None:
+        """It cannot keep up: the event that ends all is next, the others are dropped."""
+        if self.busy and self._queue:
+            last = self._queue[-1]
+            self.dropped += len(self._queue)
+            self._queue.clear()
+            if isinstance(last, self._last):
+                self.dropped -= 1
+                self._queue.append(last)
+
+    def redirect(self) -> None:
+        """Stop what it does now and show it the event that ends all, unless that is what it is at."""
+        if not isinstance(self._told, self._last):
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop what it does now; what is left is offered all the same."""
+        task = self._task
+        if task is None or task.done():
+            return
+        if self._told is not None:
+            self.dropped += 1
+        self._left, self._task, self._told = task, None, None
+        task.cancel()
+        if self._queue:
+            self._begin()
+
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """Where it is still at work."""
+        return {task for task in (self._task, self._left) if task is not None and not task.done()}
+
+
+class Farewell(Record):
+    """How observers were dismissed: events missed, who did not stop, whether the caller was cancelled meanwhile."""
+
+    missed: int = 0
+    stubborn: tuple[str, ...] = ()
+    cancelled: bool = False
+
+
+async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
+    """Let observers finish, all together and within `patience` seconds, then stop them.
+
+    They go on in order for most of that time. Who is not done by then is shown the last event next, and a moment
+    later gets it in place of what it is stuck in. A cancellation of the caller only makes this quicker.
+    """
+    farewell = Farewell()
+    if any(observer.busy for observer in observers):
+        loop = asyncio.get_running_loop()
+        for share, then in ((0.6, Observer.hurry), (0.2, Observer.redirect), (0.2, Observer.stop)):
+            hurry = min(patience, LAST_WORDS) if farewell.cancelled else patience
+            await _until(observers, loop.time() + hurry * share, farewell)
+            for observer in observers:
+                then(observer)
+        await _until(observers, loop.time() + min(LAST_WORDS, patience), farewell)
+        farewell.stubborn = tuple([observer.name for observer in observers if observer.busy])
+    for observer in observers:
+        if observer.dropped:
+            farewell.missed += observer.dropped
+            _log.warning("observer %r was too slow and has missed %d events", observer.name, observer.dropped)
+    return farewell
+
+
+async def _until(observers: Sequence[Observer], at: float, farewell: Farewell) -> None:
+    """Wait until all are done, or that time; the caller's cancellation is noted, and passed on when all is done."""
+    loop = asyncio.get_running_loop()
+    while (tasks := set[Any]().union(*[observer.tasks() for observer in observers])) and loop.time() < at - 1e-9:
+        try:
+            await asyncio.wait(tasks, timeout=at - loop.time())
+        except asyncio.CancelledError:
+            farewell.cancelled = True
+            at = min(at, loop.time() + LAST_WORDS)
 
 
 class Audience:
     """Everybody who watches one run. Which of them want a kind of event is found out once for each kind."""
 
-    __slots__ = ("_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks")
+    __slots__ = ("_by_hand", "_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks")
 
-    def __init__(self, sink: Callable[[Event], Any] | None, observers: Sequence[Observer], report: Report) -> None:
+    def __init__(
+        self,
+        sink: Callable[[Event], Any] | None,
+        observers: Sequence[Observer],
+        report: Report,
+        *,
+        by_hand: Callable[[], Any],
+    ) -> None:
         self.observers = tuple(observers)
+        self._by_hand = by_hand  # told when Ctrl-C arrives in whoever watches
+        for observer in self.observers:
+            observer.by_hand = by_hand
         self._listeners: tuple[Any, ...] = (*([] if sink is None else [Sink(sink, report)]), *observers)
         self._routes: dict[type[Event], tuple[Any, ...]] = {}
         self._telling = False
@@ -140,7 +244,7 @@ class Audience:
                     try:
                         if (answer := tell(event)) is not None:
                             _refuse(answer)
-                    except _CONTAINED as error:
+                    except BaseException as error:  # whatever it is: who watches can never hurt a run
                         self._failed(tell, error)
                 if not self._untold:
                     return
@@ -159,6 +263,8 @@ class Audience:
         listener.fail(error)
         if listener.removed:
             self._routes.clear()
+        if isinstance(error, KeyboardInterrupt):
+            self._by_hand()
 
 
 def _refuse(answer: Any) -> None:

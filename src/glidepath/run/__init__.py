@@ -11,7 +11,7 @@ from glidepath.run.snapshot import Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
 from glidepath.run.switches import Lookout, Lookouts, Sentry, Switch, cleared
-from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, tether, tethered
+from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, interrupt_by_hand, tether, tethered
 
 __all__ = [
     "HIGH_WATER",
@@ -46,6 +46,7 @@ __all__ = [
     "approve",
     "cleared",
     "deny",
+    "interrupt_by_hand",
     "mortal",
     "open_state",
     "opinion",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any
 
-__all__ = ["MAX_PATIENCE", "Settled", "drift", "is_request", "mortal", "request", "resettle"]
+__all__ = ["MAX_PATIENCE", "Settled", "drift", "is_request", "mortal", "request", "resettle", "scopes"]
 
 MAX_PATIENCE = 1.0  # seconds that foreign code has to stop
 
@@ -44,16 +45,24 @@ def resettle(coroutine: Any, owner: Settled, new: asyncio.Task[Any]) -> None:
     called the run, and may do anything by then.
     """
     old = owner.task
+    for scope in scopes(coroutine):
+        if isinstance(scope, Settled) and scope is not owner:
+            scope.move(old, new)
+        name = _SCOPES.get(type(scope))
+        if name is not None and getattr(scope, name, None) is old:
+            setattr(scope, name, new)
+
+
+def scopes(coroutine: Any) -> Iterator[Any]:
+    """What the frames of a waiting coroutine hold: the timeouts, task groups and runs it is inside of, among others."""
     inside: Any = coroutine
     while inside is not None:
         held = gc.get_referents(inside)
         for one in held:
             scope = getattr(one, "__self__", None) if type(one) is types.MethodType else one
-            if isinstance(scope, Settled) and scope is not owner:
-                scope.move(old, new)
-            name = _SCOPES.get(type(scope))
-            if name is not None and getattr(scope, name, None) is old:
-                setattr(scope, name, new)
+            yield scope
+            if isinstance(scope, _MADE_OF_GENERATORS):
+                yield from scopes(scope.gen)
         inside = _awaited(inside, held)
 
 
@@ -67,6 +76,7 @@ def _awaited(inside: Any, held: list[Any]) -> Any:
     return next((one for one in held if isinstance(one, types.AsyncGeneratorType | types.CoroutineType)), None)
 
 
+_MADE_OF_GENERATORS: Any = (contextlib._AsyncGeneratorContextManager, contextlib._GeneratorContextManager)  # noqa: SLF001
 _SCOPES: dict[type, str] = {asyncio.Timeout: "_task", asyncio.TaskGroup: "_parent_task"}
 _WAITING: tuple[tuple[type, str], ...] = (
     (types.CoroutineType, "cr_await"),

@@ -131,12 +131,14 @@ def take_all(run: Run, items: Iterable[Any], most: int) -> tuple[list[Any], Hook
             taken.append(item)
             if not len(taken) % CHUNK and time.monotonic() > until:
                 return taken, HookFault(f"it was still giving items after {run.plan.times.hook} s; stopped reading")
-    except (Exception, SystemExit, GeneratorExit) as error:  # no iterable at all, or one that breaks
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # no iterable at all, or one that breaks
         return taken, HookFault(told(error))
     return taken, None
 
 
-def report(run: Run, hook: str, name: str, fault: Exception, effect: str) -> None:
+def report(run: Run, hook: str, name: str, fault: BaseException, effect: str) -> None:
     """Tell the observers about a hook that failed."""
     error = str(fault) if isinstance(fault, HookFault) else told(fault)
     run.emit(HookFailed, name, hook, error, effect)

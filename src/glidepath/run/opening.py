@@ -95,7 +95,7 @@ def _start_transcript(run: Run) -> None:
 def _start_listeners(run: Run, outbox: list[Event] | None) -> None:
     if run.hooks.observers or run.plan.sink is not None:
         observers = [Observer(name, plugin, run.hook_failed) for name, plugin in run.hooks.observers]
-        run.audience = Audience(run.plan.sink, observers, run.hook_failed)
+        run.audience = Audience(run.plan.sink, observers, run.hook_failed, by_hand=run.interrupted_by_hand)
         run.audience.outbox = outbox
         run.tell_all = run.audience
         run.chunks = outbox is not None or run.audience.wants_chunks

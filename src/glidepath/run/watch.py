@@ -1,8 +1,9 @@
 """The watchdog of one run: one timer, and one way to interrupt whatever the run is waiting for.
 
 A run lives in its caller's task. To interrupt it, the watch cancels that task while the run itself is waiting,
-and takes the cancellation back (`uncancel`) when it arrives, so that the caller never notices. A cancellation that
-was not ours is the caller's own and is passed on after the landing.
+and takes the cancellation back (`uncancel`) when it arrives, so that the caller never notices. A cancellation that is
+neither ours nor made by the foreign code that the run drives (`whose` tells) is the caller's own and is passed on after
+the landing.
 
 Foreign code (a model's stream, a tool, a hook) is awaited through a `tether`: it gets the cancellation first, and
 when it does not obey within its patience the run lets go of it, and the foreign code drifts on in a task of its own.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 import types
+from asyncio import Future
 from collections.abc import Callable, Generator, Sequence
 from enum import IntEnum
 from math import inf
@@ -21,8 +23,9 @@ from typing import Any, Protocol, TypeVar
 from glidepath._wire import Value
 from glidepath.outcome import Verdict
 from glidepath.run.adrift import MAX_PATIENCE, Settled, drift, is_request, request, resettle
+from glidepath.run.whose import INSIDE, Ear, is_by_hand
 
-__all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "tether", "tethered"]
+__all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "interrupt_by_hand", "tether", "tethered"]
 
 T = TypeVar("T")
 MIN_PATIENCE = 0.05
@@ -117,10 +120,15 @@ class Watch(Settled):
         "deadline_at",
         "fresh",
         "gone",
+        "heard",
         "interrupt",
+        "level",
         "loop",
+        "outer",
         "over",
+        "own",
         "poked",
+        "poking",
         "ring",
         "scope_at",
         "scope_hit",
@@ -140,10 +148,14 @@ class Watch(Settled):
         if base and getattr(self.task, "_must_cancel", False):  # it has cancelled itself, and will hear of it in here
             self.base = base - 1
         self.above: Watch | None = None  # of the run whose tool has started this one
+        self.level = base  # how often the task was cancelled when somebody last looked
+        self.own = 0  # cancellations that foreign code has made and not taken back
+        self.heard = 0  # such ones that an `Ear` has heard and nobody has counted yet
+        self.outer: Any = None  # the watch of the run around this one
         self.over = False
         self.ring: Callable[[], None] | None = None  # wakes whoever consumes the events; called before every wait
         self.wanted = False
-        self.poked = False
+        self.poked = self.poking = False
         self.fresh = True  # foreign code has waited since somebody looked at the clock
         self.gone = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
         self.interrupt: Interrupt | None = None
@@ -277,8 +289,9 @@ class Watch(Settled):
         if self.poked or self.over:  # one cancellation is on its way, and whoever gets it looks at everything
             return
         if asyncio.current_task(self.loop) is not self.task:
-            self.poked = True
+            self.poked = self.poking = True
             self.task.cancel()
+            self.poking = False
         else:
             self.wanted = True
 
@@ -292,6 +305,7 @@ class Watch(Settled):
     def delivered(self, cancelled: BaseException | None = None) -> None:
         """A cancellation arrived at our wait. Take ours back, and heed the caller's."""
         self.retract()
+        self.arrived()
         self.claim()
         if is_request(cancelled):
             self.heed()
@@ -314,17 +328,63 @@ class Watch(Settled):
         self.task.uncancel()
         return True
 
+    # --- whose cancellation -----------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """From now on, whatever is made in this task is made inside this run."""
+        self.outer = INSIDE.get()
+        INSIDE.set(self)
+
+    def leave(self) -> None:
+        """The run is over."""
+        INSIDE.set(self.outer)
+
+    def count(self) -> int:
+        """How often the task was cancelled, ours apart."""
+        return self.task.cancelling() - self.poked
+
+    def look(self) -> None:
+        """Foreign code has run: what it cancelled meanwhile is its own, and so is what it took back."""
+        count = self.count()
+        if count <= self.level:
+            self.own = max(0, self.own - self.level + count)
+        elif not is_by_hand(self.task):
+            self.own += count - self.level
+        self.level = count
+
+    def arrived(self) -> None:
+        """A cancellation was delivered: count those that were heard to be foreign code's own."""
+        count = self.count()
+        self.own += max(0, min(self.heard, count - self.level))
+        self.heard, self.level = 0, count
+
     def in_doubt(self) -> bool:
-        """True while a cancellation is open that is not ours: the caller's, or foreign code's own (a timeout)."""
-        return self.task.cancelling() > self.base
+        """True while a cancellation is open that is neither ours nor foreign code's: the caller's, or a timeout's."""
+        return self.count() > self.base + self.own
 
     def claim(self) -> bool:
-        """A cancellation that foreign code did not take back is the caller's: the run is interrupted by it."""
+        """A cancellation that foreign code neither made nor took back is the caller's: the run is interrupted by it."""
         if not self.in_doubt():
             return False
-        self.base = self.task.cancelling()
+        self.level = self.count()
+        self.base = self.level - self.own
         self.heed()
         return True
+
+    def disown(self) -> bool:
+        """Foreign code is done: take back what it has cancelled. True when one is still on its way to this task."""
+        self.look()
+        self.claim()
+        taken, self.own = self.own, 0
+        for _ in range(taken):
+            self.task.uncancel()
+        self.level = self.count()
+        return taken > 0 and getattr(self.task, "_must_cancel", False)  # before 3.13 it is not called off
+
+    async def settle(self) -> None:
+        """Leave no cancellation of foreign code behind in the task, not even one that has not arrived yet."""
+        if self.disown():
+            await self.let_others_hear()
 
     def heed(self) -> None:
         """The caller wants the run to stop."""
@@ -335,10 +395,13 @@ class Watch(Settled):
         if self.task is old:
             self.retract()
             self.task, self.base = new, new.cancelling()
+            self.level, self.own, self.heard = self.base, 0, 0
 
-    def forgive(self) -> None:
-        """Foreign code had cancelled itself, and has taken it back: it may go on."""
-        self._patience_at = inf
+    def forgive(self, *, asked: bool) -> bool:
+        """Foreign code had cancelled itself, and has taken it back: it may go on, unless it was asked to stop, too."""
+        if not asked:
+            self._patience_at = inf
+        return asked
 
     def be_patient(self) -> None:
         """Foreign code was asked to stop: come back when its patience has run out."""
@@ -374,6 +437,8 @@ class Watch(Settled):
 
     async def wait(self, future: asyncio.Future[T]) -> T:
         """Await a future of our own, raced against every interrupt. Raises `CancelledError` when interrupted."""
+        if self.task.cancelling() != self.level:  # a hook has cancelled the task and never waited
+            await self.settle()
         if self.wanted:
             self.poke_self()
         if self.ring is not None:
@@ -394,7 +459,7 @@ class Watch(Settled):
         self.over = True
 
     async def close(self) -> None:
-        """Stop the timer and leave no cancellation of ours behind in the caller's task."""
+        """Stop the timer and leave no cancellation of ours, nor of foreign code, behind in the caller's task."""
         self.disarm()
         if self.poked:  # asked for and never delivered, because the run did not wait again
             try:
@@ -403,6 +468,16 @@ class Watch(Settled):
                 self.delivered(cancelled)
             else:
                 self.delivered()
+        await self.settle()
+
+
+def interrupt_by_hand() -> bool:
+    """Ctrl-C arrived in foreign code that knows of no run: cancel the one around it. False when there is none."""
+    watch = INSIDE.get()
+    if watch is None or watch.over:
+        return False
+    watch.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", "interrupted from the keyboard"))
+    return True
 
 
 @types.coroutine
@@ -413,25 +488,24 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
     """
     error: BaseException | None = None
     asked = patient = doubt = False
+    if not started and watch.task.cancelling() != watch.level:  # a hook has cancelled the task and never waited
+        yield from watch.settle().__await__()
     while True:
         try:
             if started:
                 (waiting,), started = started, ()
             else:
                 waiting = coroutine.send(None) if error is None else coroutine.throw(error)
-        except StopIteration as stop:
-            if doubt:
-                watch.claim()
-            return stop.value
-        except BaseException:
-            if doubt:
-                watch.claim()
+        except BaseException as end:
+            if watch.own or watch.task.cancelling() != watch.base:
+                yield from watch.settle().__await__()
+            if isinstance(end, StopIteration):
+                return end.value
             raise
+        if watch.task.cancelling() != watch.level:
+            watch.look()
         if doubt and not watch.in_doubt():
-            doubt = False
-            if not asked:
-                patient = False
-                watch.forgive()
+            doubt, patient = False, patient and watch.forgive(asked=asked)
         if watch.wanted:
             watch.poke_self()
         if watch.ring is not None:
@@ -439,14 +513,17 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
         error = None
         watch.fresh = True
         try:
-            yield waiting
+            yield (
+                Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
+            )
         except asyncio.CancelledError as cancelled:
             error = cancelled
             asked = watch.asks(cancelled) or asked
+            watch.arrived()
             doubt = watch.in_doubt()
             if patient and watch.out_of_patience():
                 resettle(coroutine, watch, watch.loop.create_task(drift(coroutine), name="glidepath-abandoned"))
-                watch.claim()
+                yield from watch.settle().__await__()
                 raise LetGo from None
             if (asked or doubt) and not patient:
                 patient = True

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.run import mortal
 
-__all__ = ["FAREWELL", "SILENCE", "as_store_error", "heard"]
+__all__ = ["FAREWELL", "SILENCE", "as_store_error", "called", "heard"]
 
 T = TypeVar("T")
 SILENCE = 30.0  # seconds a store may take for one answer: longer than a PostgresStore waits for a statement
@@ -54,14 +54,19 @@ async def heard(
     raise as_store_error(error)
 
 
+async def called(method: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
+    """Call a store's method inside the await: what it raises before it has anything to wait for is heard, too."""
+    return await method(*arguments, **options)
+
+
 async def _take_back(work: asyncio.Task[Any], later: Any, undo: Any) -> None:
     if work.cancelled():  # before it began
         close = getattr(later, "close", None)
         if close is not None:
             close()
     elif undo is not None and work.done() and work.result()[1] is None:
-        with suppress(Exception):
-            await heard(undo(work.result()[0]), FAREWELL)
+        with suppress(Exception):  # whatever it raises is a StoreError by then
+            await heard(called(undo, work.result()[0]), FAREWELL)
 
 
 async def _contained(later: Any, over: Any) -> tuple[Any, BaseException | None]:

@@ -18,7 +18,7 @@ from glidepath.events import SessionSaved
 from glidepath.messages import Message, ToolResultMessage, UnknownMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Signal, Touchdown, Verdict
-from glidepath.sessions.answer import FAREWELL, as_store_error, heard
+from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved
@@ -198,7 +198,7 @@ class Scribe:
 
     async def _give_back(self) -> None:
         with suppress(Exception):
-            await heard(self.store.release(self.lease), FAREWELL)
+            await heard(called(self.store.release, self.lease), FAREWELL)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class Scribe:
         except KeyboardInterrupt as error:
             self._break(error)  # nobody knows whether it was written
             raise run.interrupted_by_hand() from None
-        except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError) as error:  # nobody has cancelled the run
+        except BaseException as error:  # SystemExit, CancelledError: nobody has cancelled the run
             self._break(error)
         else:
             self.number, self.hash = commit.number, commit.hash
@@ -343,7 +343,7 @@ class Scribe:
             if self.number != seen:
                 beats, seen = 0, self.number  # a commit renews it as well
             try:
-                for sign in await heard(self.store.beat([self.lease], renew=beats % RENEW == RENEW - 1)):
+                for sign in await heard(called(self.store.beat, [self.lease], renew=beats % RENEW == RENEW - 1)):
                     if sign.lost:
                         watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", "another owner has taken the session"))
                     elif sign.stop is not None:

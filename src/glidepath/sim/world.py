@@ -79,6 +79,7 @@ class World:
             self._config,
             model=_Model(self, self._config.model),
             tools=tuple(tools),
+            plugins=(*self._config.plugins, *[make() for make in self.specimen.plugins]),
             store=None,
             event_sink=sink,
             fallback_models=(),

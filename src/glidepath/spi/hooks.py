@@ -197,9 +197,10 @@ class Plugin:
         """See what happened.
 
         Asked: for every event named in `events`; None is all but `StreamChunk`.
-        Answer: nothing. An async observer has a queue of its own and holds nobody up.
+        Answer: nothing. An async observer has a queue of its own; at the end it has a second to catch up.
         Composition: in order, behind the journal and the event sink.
-        Failure: it can never hurt a run: a crash is reported, the third one removes it; a slow one misses events.
+        Failure: it can never hurt a run: a crash is reported, the third one removes it; a slow one misses events,
+        which are counted, but never the last.
         """
 
     @experimental(reason=UNPROVEN)

@@ -16,7 +16,7 @@ from glidepath.errors import ConfigurationError, told
 from glidepath.ledger import Refusal, pico
 from glidepath.messages import Usage
 from glidepath.outcome import RunResult
-from glidepath.plugins.observer import Audience, Observer
+from glidepath.plugins.observer import FAREWELL, Audience, Observer, dismiss
 from glidepath.run import CancelToken, Decision
 from glidepath.teams.accounts import session_id
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted, ending
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bond", "Channel", "check_decisions", "decided_key", "linked", "newly_spent"]
 
-_OBSERVER_PATIENCE = 5.0
 _LEAST_TIME = 0.001
 
 
@@ -87,8 +86,8 @@ class Channel:
         self._team, self._request = team.name, request
         self._members = tuple(member.name for member in team.members)
         self._pen = pen
-        observers = [Observer(name, plugin, self._report) for name, plugin in team.observers()]
-        self._audience = Audience(team.event_sink, observers, self._report)
+        observers = [Observer(name, plugin, self._report, last=TERMINAL) for name, plugin in team.observers()]
+        self._audience = Audience(team.event_sink, observers, self._report, by_hand=_by_hand(team))
         self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "epoch", time.time)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self.posted = False
@@ -187,8 +186,11 @@ class Channel:
     async def close(self) -> None:
         """Let slow observers finish, and let go of the journal."""
         try:
-            for observer in self._audience.observers:
-                await observer.close(_OBSERVER_PATIENCE)
+            farewell = await dismiss(self._audience.observers, FAREWELL)
+            if farewell.missed:
+                self._warn(f"observers were too slow and have missed {farewell.missed} events")
+            for name in farewell.stubborn:
+                self._warn(f"observer {name} did not stop after the end and was let go")
         finally:
             if self._pen is not None:
                 await self.flush()
@@ -262,6 +264,10 @@ def _waiting(past: Past) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
 def decided_key(run: RunResult, call_id: str) -> str:
     """The name of a call among all runs of a team: call ids are the models', and need not be unique."""
     return f"{run.run_id}/{call_id}"
+
+
+def _by_hand(team: Team) -> Callable[[], None]:
+    return lambda: team.cancel.cancel("interrupted from the keyboard")
 
 
 def _nothing() -> None:

@@ -373,9 +373,11 @@ class Team:
                 await pen.close()
             raise
         try:
-            return await supervise(chosen, request, team)
+            result = await supervise(chosen, request, team)
         finally:
             await team.close()
+        late = [warning for warning in team.bond.channel.warnings if warning not in result.warnings]
+        return replace(result, warnings=(*result.warnings, *late)) if late else result
 
 
 def check_coordinator(coordinator: Any) -> None:

@@ -77,7 +77,9 @@ class Bound:
                 return True
             shown, self._arguments = self._arguments, _wire.loads(self._data)
             return bool(shown == self._arguments)
-        except Exception:  # whatever somebody put in there
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # whatever somebody put in there
             self._arguments = _wire.loads(self._data)
             return False
 
@@ -107,14 +109,18 @@ class SignatureBinder:
         """The arguments, checked; repaired where that is safe; raises `ArgumentsError` and nothing else."""
         try:
             return self._accept(arguments if type(arguments) is _wire.Raw else _written(arguments))
-        except Exception as error:  # whatever a user's own type raises is about these arguments
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a user's own type raises is about these arguments
             first = error
         arguments = _plain(arguments)
         try:
             if isinstance(arguments, Mapping) and (repaired := self._repair(arguments)) is not None:
                 arguments = repaired
                 return self._accept(_written(arguments))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             first = error
         raise _arguments_error(self._name, self._problems(arguments, first), self.schema) from None
 
@@ -126,7 +132,7 @@ class SignatureBinder:
             bridge.fill(checked)
         return Bound(_wire.asdict(checked), bridge.encode(checked))
 
-    def _problems(self, arguments: Any, error: Exception) -> list[str]:
+    def _problems(self, arguments: Any, error: BaseException) -> list[str]:
         if not isinstance(arguments, Mapping):
             return [_not_an_object(arguments)]
         problems = _wrong_names(arguments, self._kinds, self.schema.get("required", ()))
@@ -134,7 +140,9 @@ class SignatureBinder:
             only = _wire.define("Argument", [(name, self._kinds[name])])
             try:
                 _wire.decoder(only, dec_hook=bridge.build)(_written({name: arguments[name]}))
-            except Exception as fault:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as fault:
                 problems.append(_said(fault))
         return problems or [_said(error)]
 
@@ -166,7 +174,9 @@ class SchemaBinder:
             if not problems:
                 data = _written(arguments)
                 return Bound(_wire.loads(data), data)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             problems = [_said(error)]
         raise _arguments_error(self._name, problems, self.schema)
 
@@ -279,7 +289,7 @@ def _wrong_names(arguments: Mapping[Any, Any], known: Mapping[str, Any], require
     return problems
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "the arguments are nested too deeply"
     if isinstance(error, UnicodeError):

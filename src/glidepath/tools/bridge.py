@@ -22,7 +22,9 @@ def build(kind: Any, value: Any) -> Any:
     if _is_model(kind):
         try:
             return kind.model_validate(value)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise ValueError(_readable(error)) from error
     if not isinstance(value, str):
         raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
@@ -76,10 +78,12 @@ def describe(kind: Any) -> dict[str, Any]:
     raise NotImplementedError(f"{getattr(kind, '__name__', kind)} has no JSON Schema")
 
 
-def _readable(error: Exception) -> str:
+def _readable(error: BaseException) -> str:
     """A pydantic error without its links and repeated input; any other error as type and text."""
     try:
         faults = error.errors()  # type: ignore[attr-defined]
         return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'value'}: {fault['msg']}" for fault in faults[:10])
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return told(error)

@@ -46,7 +46,9 @@ class Output:
                 value = self._read(candidate)
                 bridge.fill(value)
                 return value
-            except (Exception, SystemExit) as error:  # whatever a user's own type raises is about this answer
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # whatever a user's own type raises is about this answer
                 problem = problem or _said(error)
         raise OutputError(problem or "there is no JSON object in it")
 

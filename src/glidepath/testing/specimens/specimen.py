@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from random import Random
 from typing import Any, ClassVar, Protocol
 
 from glidepath._wire import Value
 from glidepath.messages import UserMessage
-from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.spi import ModelRequest, Plugin, ToolSpec
 from glidepath.testing.specimens.arguments import arguments_for
 from glidepath.testing.turns import Turn, call, say
 
@@ -90,6 +90,8 @@ class Specimen:
     """Its tools are generators that report: `progress` instead of `work`."""
     ends_from_outside: ClassVar[bool] = False
     """Somebody stops it: CANCELLED is the right end."""
+    plugins: ClassVar[tuple[Callable[[], Plugin], ...]] = ()
+    """Plugins it brings along, beside those of the configuration: what makes each of them, anew for every flight."""
 
     def reply(self, moment: Moment) -> Turn:
         """What the model says."""

@@ -1,0 +1,85 @@
+"""Whose cancellation is it? Foreign code may cancel the task that it shares with its run; so may the caller.
+
+A run drives foreign code inside its caller's task, and asyncio counts cancellations without saying who made them. Code
+that takes its own back (`asyncio.timeout`) is no trouble. Some never does: a `TaskGroup` before Python 3.13 whose task
+fails while the group waits for it (python/cpython#116720), timers of some HTTP clients, a plain
+`asyncio.current_task().cancel()`. Such a cancellation says nothing about the caller, who must not pay for it. Three
+moments tell whose it is:
+
+- While foreign code runs, nobody else does: a cancellation made meanwhile is its own (Ctrl-C apart, which asyncio turns
+  into a cancellation wherever the program happens to be).
+- While foreign code waits, `Task.cancel` cancels the future that it waits for. An `Ear` stands in front of that future
+  and hears it happen, in the context of whoever does it: tasks, timers and callbacks that were made inside a run carry
+  its mark (`INSIDE`).
+- Whatever cannot be told apart is the caller's, as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.runners import Runner
+from contextvars import ContextVar
+from typing import Any
+
+from glidepath.run.adrift import scopes
+
+__all__ = ["INSIDE", "Ear", "is_by_hand"]
+
+INSIDE: ContextVar[Any] = ContextVar("glidepath_inside", default=None)
+"""The watch of the innermost run in whose task, or for whose sake, this code runs."""
+
+_BY_HAND = Runner._on_sigint.__code__  # type: ignore[attr-defined] # noqa: SLF001 - there is no other way to know it
+_TIMEOUT = asyncio.Timeout._on_timeout.__code__  # type: ignore[attr-defined] # noqa: SLF001
+_GROUP = asyncio.TaskGroup._on_task_done.__code__  # noqa: SLF001
+
+
+class Ear:
+    """Stands in for a future that foreign code waits for: passes everything on, and hears who cancels it."""
+
+    __slots__ = ("_asyncio_future_blocking", "_coroutine", "_future", "_watch", "add_done_callback", "done", "get_loop")
+
+    def __init__(self, future: Any, watch: Any, coroutine: Any) -> None:
+        self._asyncio_future_blocking = True
+        future._asyncio_future_blocking = False  # noqa: SLF001 - as a task does that takes it
+        self.add_done_callback = future.add_done_callback
+        self.get_loop = future.get_loop
+        self.done = future.done
+        self._future, self._watch, self._coroutine = future, watch, coroutine
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """A future, for whoever asks what a task waits for, as anyio does."""
+        return asyncio.Future
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Somebody cancels the task: take note when it is the foreign code itself."""
+        watch = self._watch
+        late = asyncio.current_task(watch.loop) is watch.task  # it cancelled itself before it waited: that is counted
+        if not late and not watch.poking and self._from_inside(sys._getframe(1)):  # noqa: SLF001 - who called `cancel`
+            watch.heard += 1
+        return self._future.cancel(msg=msg)  # type: ignore[no-any-return]
+
+    def _from_inside(self, caller: Any) -> bool:
+        if type(self) is Ear and caller.f_code is Ear.cancel.__code__:  # a run inside a run has heard it first
+            return self._from_inside(caller.f_back)
+        if caller.f_code is _BY_HAND:
+            return False
+        if caller.f_code is _GROUP or caller.f_code is _TIMEOUT:
+            # not by its mark: the caller's own group may have got a task in here, the caller's deadline been moved
+            mine = caller.f_locals.get("self")
+            return any(scope is mine for scope in scopes(self._coroutine))
+        inside = INSIDE.get()
+        while inside is not None and inside is not self._watch:
+            inside = inside.outer
+        return inside is not None
+
+
+def is_by_hand(task: asyncio.Task[Any]) -> bool:
+    """True when Ctrl-C has cancelled this task, by `asyncio.run`: in the middle of whatever was running."""
+    handler: Any = signal.getsignal(signal.SIGINT)
+    runner = getattr(getattr(handler, "func", None), "__self__", None)
+    if type(runner) is not Runner or handler.keywords.get("main_task") is not task:
+        return False
+    return bool(getattr(runner, "_interrupt_count", 0))
