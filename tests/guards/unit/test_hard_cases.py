@@ -81,13 +81,13 @@ def test_a_nudge_for_one_tool_does_not_hide_the_withdrawal_of_another():
 
 
 def test_a_nudge_about_a_circle_does_not_hide_the_withdrawal_for_the_same_answer():
-    trace = [ok("search", "nothing", q=n % 2) for n in range(9)]
-    assert ladder(trace) == [(5, "nudge"), (6, "withdraw"), (7, "land")]
+    trace = [ok("grep", "nothing", word=n if n < 9 else n % 3) for n in range(14)]
+    assert ladder(trace) == [(10, "nudge"), (12, "withdraw"), (13, "land")]
 
 
 @pytest.mark.parametrize(
     ("trace", "withdrawn_at"),
-    [([ok("fetch", "Nothing new.", page=n) for n in range(9)], 5), ([err("fail", item=n) for n in range(9)], 4)],
+    [([ok("grep", "no hits", word=n) for n in range(14)], 11), ([err("fail", item=n) for n in range(9)], 4)],
     ids=["same answer", "same error"],
 )
 def test_after_the_wind_down_notice_every_ladder_is_one_step_shorter(trace, withdrawn_at):
