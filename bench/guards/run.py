@@ -99,7 +99,7 @@ def trajectories(path: Path) -> Iterator[tuple[str, bool | None, list[Step]]]:
 def generated(count: int = CIRCLES, seed: int = 0) -> list[tuple[str, list[Step]]]:
     """Circles of periods 1 to 4 after some honest steps; some of them batches, some of them errors."""
     made = []
-    chance = Random(seed)
+    chance = Random(seed)  # noqa: S311 - for tests
     for number in range(count):
         period = number % 4 + 1
         before = [_step(chance, f"before {number}.{at}") for at in range(chance.randrange(12))]

@@ -1,4 +1,4 @@
-"""G11 with figures: the default guards on recorded runs of real agents, on generated circles and on honest specimens."""
+"""G11 with figures: the default guards on recorded runs, on generated circles and on honest specimens."""
 
 import importlib.util
 import os
