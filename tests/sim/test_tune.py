@@ -55,8 +55,6 @@ async def test_runs_that_ended_done_and_others_are_counted_apart(tmp_path):
     store = SqliteStore(tmp_path / "runs.db")
     pages = [call("look", page=n) for n in range(9)]
     await fill(store, [*pages, say("done")], [*[call("look")] * 4, say("x")], [call("look")] * 30)
-        store, [*[call("look", page=n) for n in range(9)], say("done")], [call("look")] * 4 + [say("x")], endless
-    )
     runs, unreadable = await stored_runs(store)
     await store.close()
     tuning = tune(runs)
@@ -73,7 +71,8 @@ async def test_the_default_is_proposed_where_it_leaves_finished_runs_alone(tmp_p
     await fill(store, [call("look", page=1), say("done")], [call("fail", item=n) for n in range(9)] + [say("no")])
     runs, _ = await stored_runs(store)
     await store.close()
-    assert tune([run for run in runs if run.session_id == "s0"]).snippet() == "[guardrails]\nmax_repeated_tool_steps = 3\nmax_error_streak = 5"
+    first = [run for run in runs if run.session_id == "s0"]
+    assert tune(first).snippet() == "[guardrails]\nmax_repeated_tool_steps = 3\nmax_error_streak = 5"
     assert tune(runs).proposed["max_error_streak"] == max(LIMITS["max_error_streak"])
 
 
