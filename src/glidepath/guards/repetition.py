@@ -32,6 +32,7 @@ _LONGEST = PERIODS[-1]
 WINDOW = 10  # steps in which equal calls with equal results are counted, in a circle or not
 _LEAST = 3  # equal pairs in a window before anybody is told
 _PAIRS = 8  # pairs of a batch that are kept: the smallest hashes, so that equal pairs are kept every time
+_ALONE: list[str] = []  # the pairs of a batch of one, which has its signature and its outcome; never changed
 _BRIEF = 30  # characters of an answer that only acknowledges; a hash is longer
 _READS = 4  # times the limit: equal answers of a read-only tool until it is withdrawn; the nudge comes two before
 
@@ -50,6 +51,7 @@ class RepetitionGuard:
 
     name = "repetition"
     __slots__ = (
+        "_again",
         "_batches",
         "_calls",
         "_counted",
@@ -82,25 +84,20 @@ class RepetitionGuard:
         self._known: list[str] = []
         self._reads = False
         self._signature = ""
-        self._pairs: list[str] = []
-        self._calls: list[str] = kept(state, "calls", [])  # signatures of the last sets of calls
-        self._results: list[str] = kept(state, "results", [])  # and of what they returned
-        self._tools: list[list[str]] = kept(state, "tools", [])  # and the tools in them that can be withdrawn
-        self._parts: list[list[str]] = kept(state, "parts", [])  # and the pairs of call and result in a larger batch
-        self._told: list[str] = kept(state, "told", [])  # the pairs a nudge was about
-        self._runs: list[int] = kept(state, "runs", [0] * len(PERIODS))  # steps in a row equal to one period before
-        self._same: list[Any] = kept(state, "same", ["", 0])  # tools, and how often in a row they answered the same
-        self._fill_in()
-        self._batches = sum(map(bool, self._parts))
-
-    def _fill_in(self) -> None:
-        """An older session has not kept the pairs; what has another shape is dropped."""
-        steps = len(self._calls)
-        if not self._parts:
-            self._parts.extend([] for _ in range(steps))
-        whole = steps == len(self._results) == len(self._tools) == len(self._parts) <= self._span
-        if not whole or len(self._runs) != len(PERIODS) or len(self._same) != 2:  # noqa: PLR2004
-            self.new_run()
+        self._again = False  # these calls are among the last ones
+        self._pairs = _ALONE
+        if self._hot:
+            _fill_in(state, self._span)
+        else:
+            state.update(_fresh())
+        self._calls: list[str] = state["calls"]  # signatures of the last sets of calls
+        self._results: list[str] = state["results"]  # and of what they returned
+        self._tools: list[list[str]] = state["tools"]  # and the tools in them that can be withdrawn
+        self._parts: list[list[str]] = state["parts"]  # and the pairs of call and result in a larger batch
+        self._told: list[str] = state["told"]  # the pairs a nudge was about
+        self._runs: list[int] = state["runs"]  # steps in a row equal to one period before
+        self._same: list[Any] = state["same"]  # tools, and how often in a row they answered the same
+        self._batches = sum(map(bool, self._parts)) if self._hot else 0
 
     def new_run(self) -> None:
         """Forget what an earlier run did."""
@@ -129,11 +126,13 @@ class RepetitionGuard:
                 self._known = sorted({call.name for call in found if call.name in step.tools})
                 self._reads = all(call.name in step.tools and step.tools[call.name].read_only for call in found)
                 self._signature = short("\n".join(sorted([call_signature(call) for call in found])))
+            self._again = self._signature in self._calls
+            self._again = self._signature in self._calls
         return self._counted
 
     def before(self, step: Step) -> GuardVerdict | None:
         """Withdraw the tools of a circle when this batch would complete one repeat too many."""
-        if not self._read(step) or self._signature not in self._calls:
+        if not self._read(step) or not self._again:
             return None
         limit = self._limit - 1 if step.wound_down and self._limit > 1 else self._limit
         for period in range(1, min(_LONGEST, len(self._calls)) + 1):
@@ -152,13 +151,14 @@ class RepetitionGuard:
             return None
         if len(results) == 1:
             outcome = result_signature(results[0])
-            self._pairs = []
+            self._pairs = _ALONE
         else:
             outcome = outcome_of(found, results)
-            self._pairs = _pairs_of(found, results) if len(found) > 1 else []
+            self._pairs = _pairs_of(found, results) if len(found) > 1 else _ALONE
         self._seen, self._counted = None, ()  # the step is over
         verdict = None
-        if self._known and self._results and self._results[-1] == outcome and self._tools[-1] == self._known:
+        past = self._results
+        if past and past[-1] == outcome and self._known and self._tools[-1] == self._known:
             verdict = self._same_answer(step, outcome)
         elif self._same[1]:
             self._same[1] = 0
@@ -168,7 +168,7 @@ class RepetitionGuard:
         """Keep what was asked and what came of it; the verdict on it, if any."""
         calls, pairs = self._calls, self._pairs
         verdict = None
-        if self._signature in calls or self._batches or pairs:
+        if self._again or self._batches or pairs:
             verdict = self._count(step, outcome)
         elif self._hot:
             self._hot = False
@@ -177,9 +177,11 @@ class RepetitionGuard:
         self._results.append(outcome)
         self._tools.append(self._known)
         self._parts.append(pairs)
-        self._batches += bool(pairs)
+        if pairs:
+            self._batches += 1
         if len(calls) > self._span:
-            self._batches -= bool(self._parts[0])
+            if self._parts[0]:
+                self._batches -= 1
             del calls[0], self._results[0], self._tools[0], self._parts[0]
         return verdict
 
@@ -294,6 +296,31 @@ class RepetitionGuard:
             notice=self._texts.fill(text, tools=names(tools), times=times),
             notice_reason=self.name,
         )
+
+
+def _fresh() -> dict[str, list[Any]]:
+    """What a run without a past has counted."""
+    return {
+        "calls": [],
+        "results": [],
+        "tools": [],
+        "parts": [],
+        "told": [],
+        "runs": [0] * len(PERIODS),
+        "same": ["", 0],
+    }
+
+
+def _fill_in(state: dict[str, Any], span: int) -> None:
+    """Add what an older session has not kept; what has another shape is dropped."""
+    for key, fresh in _fresh().items():
+        kept(state, key, fresh)
+    steps = len(state["calls"])
+    if not state["parts"]:
+        state["parts"] = [[] for _ in range(steps)]
+    whole = steps == len(state["results"]) == len(state["tools"]) == len(state["parts"]) <= span
+    if not whole or len(state["runs"]) != len(PERIODS) or len(state["same"]) != 2:  # noqa: PLR2004
+        state.update(_fresh())
 
 
 def _pairs_of(calls: tuple[ToolCall, ...], results: tuple[ToolResultMessage, ...]) -> list[str]:
