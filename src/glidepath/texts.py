@@ -34,7 +34,7 @@ PLACEHOLDERS: Mapping[str, frozenset[str]] = MappingProxyType(
 """What each text may name in braces. A text that is not listed has no placeholders."""
 
 
-class Texts(Value, frozen=True, kw_only=True):
+class Texts(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
     """What the runtime tells a model, word for word. Checked at construction; the defaults name no tool.
 
     A text may use the placeholders listed for it, such as `{limit}`, each any number of times or not at all. Write
@@ -42,14 +42,12 @@ class Texts(Value, frozen=True, kw_only=True):
     """
 
     wind_down: str = (
-        "Your {limit} for this task is almost used up. Stop working now and give your final answer: "
-        "say what you have done, what is still open, and what you found so far, even if it is incomplete. "
-        "Ask for input only if you truly cannot finish without it."
+        "Your {limit} is almost used up. Stop working and give your final answer now: what is done, what is still "
+        "open, what you found so far. Ask for input only if you cannot finish without it."
     )
     finish_up: str = (
-        "You have been asked to finish. Stop working now and give your final answer: "
-        "say what you have done, what is still open, and what you found so far, even if it is incomplete. "
-        "Ask for input only if you truly cannot finish without it."
+        "You have been asked to finish. Stop working and give your final answer now: what is done, what is still "
+        "open, what you found so far. Ask for input only if you cannot finish without it."
     )
     landing: str = (
         "The limit is reached and no tool can be called any more. Write your final answer now, from what you know: "
