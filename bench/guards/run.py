@@ -14,6 +14,7 @@ import asyncio
 import gzip
 import json
 import logging
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,7 @@ GUARDS = ("repetition", "error_streak")
 WINDOW, EQUAL, ERRORS = 10, 3, 5
 CIRCLES = 50
 MOST_NUDGED, LEAST_NOTICED = 0.005, 0.9
+DIGEST = re.compile("[0-9a-f]{10}")
 LONGEST = 200  # characters of a result that are played: only whether results are equal, brief or errors matters
 
 Pair = tuple[str, str]  # a tool, and a digest of its arguments
@@ -148,6 +150,7 @@ def _tools(steps: Sequence[Step]) -> list[Tool]:
         async def answer(a: str) -> ToolResult:
             waiting = answers[name, a]
             text, length, error = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+            text = f"#{text}" if DIGEST.fullmatch(text) else text  # a digest has no words
             return ToolResult(text + "." * (min(length, LONGEST) - len(text)) if length else "", is_error=error)
 
         return tool(answer, name=name, description=name)

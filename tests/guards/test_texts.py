@@ -1,5 +1,6 @@
 """Every sentence the runtime tells a model can be set, is checked when it is set, and reaches the model."""
 
+import io
 import re
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 
 import glidepath
 from glidepath import Agent, AgentBuilder, ConfigurationError, Limits, LoopOutcome, Texts, tool
+from glidepath.cli import main
+from glidepath.cli.world import World
 from glidepath.events import NoticeSent
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, truncated, virtual
 from glidepath.texts import LONGEST_TEXT, PLACEHOLDERS, named_texts
@@ -82,6 +85,17 @@ def test_a_file_may_give_some_of_the_texts_and_a_misspelt_one_is_named():
     assert named_texts({"landing": "Land now."}).landing == "Land now."
     with pytest.raises(ConfigurationError, match="did you mean 'landing'"):
         named_texts({"landin": "x"})
+
+
+def test_the_configuration_file_sets_them_in_a_table(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('model = "openai:gpt-5"\n[texts]\nlandin = "Land."\n')
+    err = io.StringIO()
+    world = World(folder=tmp_path, stdout=io.StringIO(), stderr=err)
+    assert main(["sim", "--config", str(file), "--only", "same_call"], world) == 2
+    assert "did you mean 'landing'?" in err.getvalue()
+    file.write_text('model = "openai:gpt-5"\n[texts]\nlanding = "Land."\n')
+    assert main(["sim", "--config", str(file), "--only", "same_call"], world) == 0
 
 
 def test_an_agent_takes_texts_and_nothing_else_for_them():

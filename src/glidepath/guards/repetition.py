@@ -6,6 +6,7 @@ Progress is what changes. Other arguments of a tool that acts are progress, what
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from typing import Any
 
@@ -34,6 +35,7 @@ _LEAST = 3  # equal pairs in a window before anybody is told
 _PAIRS = 8  # pairs of a batch that are kept: the smallest hashes, so that equal pairs are kept every time
 _ALONE: list[str] = []  # the pairs of a batch of one, which has its signature and its outcome; never changed
 _BRIEF = 30  # characters of an answer that only acknowledges; a hash is longer
+_WORD = re.compile("[A-Za-z]{2,}")
 _READS = 4  # times the limit: equal answers of a read-only tool until it is withdrawn; the nudge comes two before
 
 
@@ -222,7 +224,7 @@ class RepetitionGuard:
     def _first_that_counts(self, step: Step, outcome: str) -> int:
         """The step from which repeats count: since then these calls had no other result, and nothing was changed.
 
-        Another tool has changed something when it acts, and acknowledges other arguments with the same few words. What
+        Another tool has changed something when it acts, and acknowledges other arguments alike, in a few words. What
         fails again has not been helped by that.
         """
         calls, past = self._calls, self._results
@@ -242,7 +244,8 @@ class RepetitionGuard:
         if all(name in step.tools and step.tools[name].read_only for name in acted):
             return False
         return any(
-            tools[other] == acted and past[other] == answer and calls[other] != calls[at] for other in range(len(calls))
+            tools[other] == acted and calls[other] != calls[at] and _alike(past[other], answer)
+            for other in range(len(calls))
         )
 
     def _nudge(self, outcome: str, times: int) -> GuardVerdict | None:
@@ -296,6 +299,16 @@ class RepetitionGuard:
             notice=self._texts.fill(text, tools=names(tools), times=times),
             notice_reason=self.name,
         )
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two brief answers say the same about different things: "ok" and "ok", "wrote a.py" and "wrote b.py"."""
+    return one == other or (len(one) <= _BRIEF and _first_word(one) == _first_word(other) != "")
+
+
+def _first_word(text: str) -> str:
+    found = _WORD.match(text)
+    return "" if found is None else found[0].lower()
 
 
 def _fresh() -> dict[str, list[Any]]:

@@ -45,6 +45,13 @@ def test_polling_is_not_looking_without_doing():
     assert ladder([WAIT] * 20, GuardrailsConfig(read_only_loop_threshold=4)) == []
 
 
+@pytest.mark.parametrize(("name", "lines"), [("write", 1), ("grep", 0), ("wait", 0)])
+def test_a_log_line_suggests_read_only_once_where_it_would_have_helped(name, lines, caplog):
+    with caplog.at_level("INFO", logger="glidepath"):
+        Player().play([ok(name, "ok", n=n) for n in range(40)])
+    assert len([line for line in caplog.messages if "read_only=True" in line]) == lines
+
+
 # --- ladders that end -------------------------------------------------------------------------------------------
 
 

@@ -85,7 +85,7 @@ def test_one_call_and_several_calls_in_a_step_are_counted_alike():
 
 
 def test_equal_pairs_of_call_and_result_are_noticed_wherever_they_are_within_ten_steps():
-    other = [ok("search", f"hit {n}", q=n) for n in range(20)]
+    other = [ok("search", f"{n} hits, the first in chapter {n}", q=n) for n in range(20)]
     again = ok("fetch", "the very same page", page=1)
     assert ladder([again, *other[:3], again, *other[3:7], again]) == [(10, "nudge")]
     assert ladder([again, *other[:3], again, *other[3:8], again]) == []
@@ -94,14 +94,29 @@ def test_equal_pairs_of_call_and_result_are_noticed_wherever_they_are_within_ten
 
 def test_a_circle_is_told_of_once_however_long_the_model_ignores_it():
     again = ok("fetch", "the very same page", page=1)
-    trace = [step for n in range(20) for step in (again, ok("search", f"hit {n}", q=n), ok("run", f"did {n}", cmd=n))]
+    trace = [step for n in range(20) for step in (again, ok("search", f"{n} hits", q=n), ok("run", f"{n} s", cmd=n))]
     assert ladder(trace) == [(7, "nudge")]
 
 
-def test_a_check_after_a_change_by_another_tool_counts_from_one():
-    rounds = [step for n in range(9) for step in (ok("edit", "ok", line=n), ok("run_tests", "1 failed: test_x"))]
+@pytest.mark.parametrize("said", ["ok", "", "edited line {}", "Wrote part_{}.py", "(no output)"])
+def test_a_check_after_a_change_by_another_tool_counts_from_one(said):
+    failed = ok("run_tests", "1 failed: test_x")
+    rounds = [step for n in range(9) for step in (ok("edit", said.format(n), line=n), failed)]
     assert ladder(rounds) == []
     assert ladder([step for step in rounds if step.name == "run_tests"])[0] == (3, "nudge")
+
+
+@pytest.mark.parametrize("said", ["user_{}_found_under_this_long_name", "{}.0", "{} rows"])
+def test_an_answer_with_something_new_in_it_is_no_change(said):
+    asked = ok("fetch", "the very same page", page=1)
+    rounds = [step for n in range(3) for step in (ok("query", said.format(n), line=n), asked)]
+    assert ladder(rounds) == [(6, "nudge")]
+
+
+def test_looking_with_a_tool_that_only_reads_is_no_change():
+    asked = ok("fetch", "the very same page", page=1)
+    rounds = [step for n in range(3) for step in (ok("grep", "no hits", word=n), asked)]
+    assert ladder(rounds) == [(6, "nudge")]
 
 
 def test_a_call_that_fails_again_is_not_helped_by_what_another_tool_noted():
