@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from string import Formatter
 from types import MappingProxyType
 
-from glidepath._wire import Value
+from glidepath._wire import Settings
 from glidepath.errors import ConfigurationError
 
-__all__ = ["LONGEST_TEXT", "PLACEHOLDERS", "Texts", "named_texts"]
+__all__ = ["LONGEST_TEXT", "PLACEHOLDERS", "Texts"]
 
 LONGEST_TEXT = 4_000  # characters: a text must fit where little is left
 
@@ -34,7 +34,7 @@ PLACEHOLDERS: Mapping[str, frozenset[str]] = MappingProxyType(
 """What each text may name in braces. A text that is not listed has no placeholders."""
 
 
-class Texts(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
+class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
     """What the runtime tells a model, word for word. Checked at construction; the defaults name no tool.
 
     A text may use the placeholders listed for it, such as `{limit}`, each any number of times or not at all. Write
@@ -103,24 +103,21 @@ class Texts(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
             if text is not _DEFAULTS.get(name):
                 _check(name, text)
 
+    @classmethod
+    def no_such_setting(cls, name: str) -> ConfigurationError:
+        """The error for a keyword that is not a text."""
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, cls.__struct_fields__, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; the texts are {', '.join(cls.__struct_fields__)}"
+        return ConfigurationError(f"Texts has no text named {name!r:.80}{hint}")
+
     def fill(self, name: str, **values: object) -> str:
         """The text of this name, its placeholders replaced."""
         return str(getattr(self, name)).format_map(values)
 
 
 _DEFAULTS: dict[str, str] = {}
-
-
-def named_texts(table: Mapping[str, object]) -> Texts:
-    """The texts a configuration file gives by name; the others are the defaults."""
-    from difflib import get_close_matches
-
-    for name in table:
-        if name not in _DEFAULTS:
-            close = get_close_matches(str(name), _DEFAULTS, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; the texts are {', '.join(_DEFAULTS)}"
-            raise ConfigurationError(f"texts has no text named {name!r:.80}{hint}")
-    return Texts(**table)  # type: ignore[arg-type]
 
 
 def _check(name: str, text: object) -> None:

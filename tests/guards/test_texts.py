@@ -12,7 +12,7 @@ from glidepath.cli import main
 from glidepath.cli.world import World
 from glidepath.events import NoticeSent
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, truncated, virtual
-from glidepath.texts import LONGEST_TEXT, PLACEHOLDERS, named_texts
+from glidepath.texts import LONGEST_TEXT, PLACEHOLDERS
 
 FIELDS = Texts.__struct_fields__
 
@@ -81,10 +81,9 @@ def test_a_text_that_cannot_be_sent_or_filled_in_is_refused_by_name(name, wrong)
         Texts(**{name: wrong})
 
 
-def test_a_file_may_give_some_of_the_texts_and_a_misspelt_one_is_named():
-    assert named_texts({"landing": "Land now."}).landing == "Land now."
-    with pytest.raises(ConfigurationError, match="did you mean 'landing'"):
-        named_texts({"landin": "x"})
+def test_a_misspelt_text_is_named_with_the_one_that_was_meant():
+    with pytest.raises(ConfigurationError, match="no text named 'landin'; did you mean 'landing'"):
+        Texts(landin="x")
 
 
 def test_the_configuration_file_sets_them_in_a_table(tmp_path):
