@@ -45,6 +45,7 @@ __all__ = [
     "RunResult",
     "Session",
     "StopCause",
+    "Texts",
     "TokenScaling",
     "Tool",
     "ToolContext",
@@ -74,6 +75,7 @@ _HOMES = {
     "glidepath.run": ("CancelToken", "answer", "approve", "deny"),
     "glidepath.sessions": ("Session",),
     "glidepath.spi": ("Plugin", "ProtocolPolicy", "ResourceConstraint", "ResourceContext"),
+    "glidepath.texts": ("Texts",),
     "glidepath.tools": ("Tool", "ToolContext", "ToolResult", "tool"),
 }
 

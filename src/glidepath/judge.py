@@ -57,6 +57,13 @@ _OK = ResourceValidation.ok()
 MOST_WARNINGS = 1_000  # warnings of one run that are noted: a constraint may change its words at every checkpoint
 _FIGURES = re.compile(r"\d+(?:[.,]\d+)*")
 MOST_FIGURES = 1_000  # metrics of one validation that are kept
+_SPENT = {
+    "GracefulTurnLimit": "turn budget",
+    "TokenBudgetConstraint": "token budget",
+    "CostLimitConstraint": "cost budget",
+    "TimeoutConstraint": "time",
+}
+"""What a model is told it has used up; whoever else winds a run down asks it to finish."""
 _SCALARS = (int, float, bool, type(None), Decimal)
 Weighed: TypeAlias = tuple[ResourceValidation, ResourceAction, AgentState]
 _LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutcome.WRAPPED_UP) - {AgentState.COMPLETED}
@@ -419,7 +426,7 @@ def _wind_down(run: Run) -> None:
             raise Touchdown(verdict)
         if run.notice is None:
             run.notice = verdict.cause
-            run.later += (("wind_down", verdict.cause.source, _words(run)),)
+            run.later += (("wind_down", verdict.cause.source, _words(run, verdict.cause.source)),)
         if single:
             run.final_turn = verdict
     if run.notice is not None and plan.landing == "withdraw":
@@ -455,8 +462,11 @@ def _soft(state: AgentState, source: str, reason: str, **metrics: Any) -> Verdic
     return Verdict(state=state, cause=StopCause(source=source, action="wind_down", reason=reason, metrics=metrics))
 
 
-def _words(run: Run) -> str:
-    text, error = run.plan.notice()
+def _words(run: Run, source: str) -> str:
+    texts = run.plan.texts
+    limit = _SPENT.get(source)
+    default = texts.fill("finish_up") if limit is None else texts.fill("wind_down", limit=limit)
+    text, error = run.plan.notice(default)
     if isinstance(error, KeyboardInterrupt):
         raise run.interrupted_by_hand()
     if error is not None:

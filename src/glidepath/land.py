@@ -32,7 +32,6 @@ _log = logging.getLogger("glidepath")
 NO_ANSWER = "No answer was written."
 NOT_DECIDED = "The run waits for a decision."
 _SHOWN = 300
-RESEND = "Not executed: your reply was cut off inside this tool call. Send it again, smaller."
 
 
 def take(run: Run, reply: Reply) -> None:
@@ -113,7 +112,7 @@ def _ask_again(run: Run) -> bool:
             return False
         run.output_repaired = True
         run.emit(GuardTripped, "output_type", "recover", str(error))
-        run.later += (("output_repair", "output_type", output.complaint(str(error))),)
+        run.later += (("output_repair", "output_type", output.complaint(str(error), run.plan.texts)),)
         return True
     run.output_repaired = False
     return False
@@ -157,7 +156,7 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
     """A refusal, a text that stands for a delivery, or one silent stop too many."""
     budget = run.plan.empty_outcome_budget
     if reply.refused:
-        answer_open_calls(run, "skipped", "Not executed: the reply was a refusal.")
+        answer_open_calls(run, "skipped", _not_executed(run, "the reply was a refusal"))
         return delivered(run)
     if run.plan.fallback is not None and (spoken := run.open_calls()):
         speak(run, spoken[0])
@@ -205,13 +204,17 @@ def _rescue(run: Run, reply: Reply) -> Recovery | None:
 
 def refuse_cut_calls(run: Run) -> Ending | None:
     """Calls in a truncated reply never run. The model may send them again once; then the run is cut off."""
-    answer_open_calls(run, "cut", RESEND)
+    answer_open_calls(run, "cut", run.plan.texts.fill("resend_smaller"))
     run.emit(GuardTripped, "truncated_call", "refuse", "a tool call was cut off")
     if run.cut_calls_refused:
         return _cut_off(run, "tool calls were truncated again")
     run.cut_calls_refused = True
     run.last_error = True
     return None
+
+
+def _not_executed(run: Run, reason: str) -> str:
+    return run.plan.texts.fill("not_executed", reason=reason)
 
 
 def _cut_off(run: Run, reason: str) -> Ending:
@@ -278,7 +281,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     if run.watch.interrupt is not None:
         verdict = await _give_way(run, verdict)
     witness(run, verdict)
-    answer_open_calls(run, "cancelled", f"Not executed: {verdict.cause.reason}.")
+    answer_open_calls(run, "cancelled", _not_executed(run, verdict.cause.reason))
     run.close_turn()
     if run.resumed is not None and _nothing_changed(run, verdict):
         return _as_before(run)
@@ -361,7 +364,7 @@ async def _landing_call(run: Run, verdict: Verdict) -> bool:
     run.reply, run.results = reply.message, ()
     run.stop_reason = reply.message.stop_reason
     run.add(reply.message)
-    answer_open_calls(run, "withdrawn", "Not executed: no more tools can be called.")
+    answer_open_calls(run, "withdrawn", _not_executed(run, "no more tools can be called"))
     answered = visible(reply.text) and not reply.truncated and not reply.calls  # a call instead is no answer
     if not reply.truncated or len(reply.text) > len(run.text):
         run.keep_text(reply.text)

@@ -71,9 +71,12 @@ def nudge(run: Run) -> str | None:
 
 
 def _words(run: Run, tool: str) -> str:
-    """The policy's words; ours when it has none or fails."""
+    """The policy's words; those of the texts when it has none of its own, or fails."""
     from glidepath.spi import ProtocolPolicy
 
+    ours = run.plan.texts.fill("plain_text", tool=tool)
+    if type(run.plan.policy).plain_text_recovery_prompt is ProtocolPolicy.plain_text_recovery_prompt:
+        return ours
     try:
         text: Any = run.plan.policy.plain_text_recovery_prompt(run.text, tool)
         if not isinstance(text, str) or not visible(text):
@@ -84,7 +87,7 @@ def _words(run: Run, tool: str) -> str:
     except BaseException as error:
         why = told(error)
         run.emit(HookFailed, "protocol_policy", "plain_text_recovery_prompt", why, "default text")
-        return ProtocolPolicy().plain_text_recovery_prompt(run.text, tool)
+        return ours
 
 
 def is_question(text: str) -> bool:

@@ -20,6 +20,7 @@ from glidepath import (
     ProtocolPolicy,
     ResourceConstraint,
     ResourceValidation,
+    Texts,
     tool,
 )
 from glidepath.agent.config import FIELDS
@@ -68,6 +69,7 @@ OTHER = {  # for each field a value that is not the default
     "system_prompt": "Be brief.",
     "limits": Limits(max_iterations=7),
     "guardrails": GuardrailsConfig(max_error_streak=9),
+    "texts": Texts(landing="Land."),
     "constraints": (CONSTRAINT,),
     "replace_defaults": True,
     "plugins": (GUARD,),

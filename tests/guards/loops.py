@@ -24,7 +24,7 @@ async def read(doc: str) -> str:
     return f"{doc}: the same text as ever"
 
 
-@tool
+@tool(read_only=True)
 async def fetch(page: int) -> str:
     """Fetch a page."""
     return "Nothing new."
@@ -33,7 +33,7 @@ async def fetch(page: int) -> str:
 @tool
 async def fail(item: int) -> str:
     """Fail."""
-    raise PermissionError(f"token expired at item {item}")
+    raise PermissionError("token expired")
 
 
 @tool

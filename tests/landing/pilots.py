@@ -1,7 +1,6 @@
 """Models that take notice of a landing in different ways, and the runs they fly."""
 
 from glidepath import Agent, Limits, tool
-from glidepath.guards import DEFAULT_NOTICE, LANDING_NOTICE
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, transcript_errors
 
 __all__ = ["ANSWER", "deaf", "fly", "obedient", "slow_to_notice", "told", "work"]
@@ -17,7 +16,7 @@ async def work(item: int) -> str:
 
 def told(request):
     """True when the model has been told to stop, or has no tool left to work with."""
-    return not request.tools or any(m.text in (DEFAULT_NOTICE, LANDING_NOTICE) for m in request.messages[-3:])
+    return not request.tools or any(getattr(m, "reason", None) == "wind_down" for m in request.messages[-3:])
 
 
 def _worker(decide, **options):

@@ -4,10 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from glidepath import AgentState, GuardrailsConfig, Limits, LoopOutcome, Usage, tool
+from glidepath import AgentState, GuardrailsConfig, Limits, LoopOutcome, Texts, Usage, tool
 from glidepath.errors import RejectedError, TransientError
 from glidepath.events import BudgetReserved, NoticeSent, StreamStarted
-from glidepath.guards import DEFAULT_NOTICE
 from glidepath.models import StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
 from glidepath.testing import ScriptedModel, call, calls, fail, raw, say, truncated, virtual
 
@@ -48,7 +47,9 @@ async def test_near_the_budget_the_model_is_told_once_and_its_answer_is_wrapped_
     result, recorder = await fly(model, Limits(**given), guardrails=guardrails)
     assert (result.state, result.outcome, result.cause.source) == (AgentState.COMPLETED, WRAPPED, source)
     assert (result.cause.action, result.text, result.landing_calls) == ("wind_down", ANSWER, 0)
-    assert [event.text for event in recorder.of(NoticeSent)] == [DEFAULT_NOTICE]
+    limit = "token budget" if source == "TokenBudgetConstraint" else "cost budget"
+    notice = Texts().fill("wind_down", limit=limit)
+    assert [event.text for event in recorder.of(NoticeSent)] == [notice]
     assert model.requests[-1].tools == ()  # one turn of grace: notice and withdrawal come together
 
 
@@ -59,7 +60,8 @@ async def test_a_model_that_ignores_the_notice_gets_the_landing_call_after_one_t
     guardrails = GuardrailsConfig(reserve_tokens=6000, reserve_cost_fraction="0.3")
     result, _recorder = await fly(model, Limits(**given), guardrails=guardrails)
     assert (result.state, result.outcome, result.cause.source) == (EXCEEDED, CUT, source)
-    noticed = next(i for i, r in enumerate(model.requests) if any(m.text == DEFAULT_NOTICE for m in r.messages))
+    told = [any(getattr(m, "reason", None) == "wind_down" for m in r.messages) for r in model.requests]
+    noticed = told.index(True)
     assert len(model.requests) == noticed + 2
     assert result.landing_calls == 1
 

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from glidepath import AgentState, CancelToken, Limits, LoopOutcome, tool
+from glidepath import AgentState, CancelToken, Limits, LoopOutcome, Texts, tool
 from glidepath.errors import RateLimitedError, RejectedError, TransientError
 from glidepath.events import LandingStarted, NoticeSent, StreamStarted
-from glidepath.guards import DEFAULT_NOTICE
 from glidepath.models import StreamEnd, TextDelta
 from glidepath.testing import (
     ScriptedModel,
@@ -53,7 +52,7 @@ async def test_a_person_who_asks_for_the_end_gets_an_answer_on_the_next_turn():
     result, recorder = await fly(model, tools=[asking_after(2, token)], cancel=token)
     assert (result.state, result.outcome, result.text) == (AgentState.COMPLETED, WRAPPED, ANSWER)
     assert (result.cause.source, result.cause.reason, model.calls) == ("person", "please", 3)
-    assert [event.text for event in recorder.of(NoticeSent)] == [DEFAULT_NOTICE]
+    assert [event.text for event in recorder.of(NoticeSent)] == [Texts().finish_up]
     assert model.requests[-1].tools == ()
 
 

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
+from glidepath import Agent, AgentState, Limits, LoopOutcome, Texts, tool
 from glidepath.errors import TransientError
 from glidepath.events import NoticeSent
-from glidepath.guards import DEFAULT_NOTICE
 from glidepath.testing import ScriptedModel, call, calls, fail, hang, no_leftovers, say, virtual
 
 from .pilots import ANSWER, fly, told, work
 
 TIMED = AgentState.TIMED_OUT
+TIME_NOTICE = Texts().fill("wind_down", limit="time")
 WRAPPED, CUT, DONE = LoopOutcome.WRAPPED_UP, LoopOutcome.CUT_OFF, LoopOutcome.DONE
 
 
@@ -50,7 +50,7 @@ async def test_one_landing_time_before_the_window_the_model_is_told_once(given, 
     result, recorder = await fly(model, Limits(**given), tools=[slow])
     assert (result.state, result.outcome, result.cause.source) == (AgentState.COMPLETED, WRAPPED, "TimeoutConstraint")
     assert result.cause.action == "wind_down"
-    assert [event.text for event in recorder.of(NoticeSent)] == [DEFAULT_NOTICE]
+    assert [event.text for event in recorder.of(NoticeSent)] == [TIME_NOTICE]
     assert soft <= result.elapsed < soft + 2
     assert model.requests[-1].tools == ()
 
@@ -173,7 +173,7 @@ async def test_an_answer_that_comes_after_the_window_opened_is_an_answer():
 async def test_turn_and_time_limits_together_send_one_notice():
     model = paced(10.0, decide=lambda request: not request.tools)
     result, recorder = await fly(model, Limits(timeout=100, max_iterations=8, grace_iterations=4), tools=[slow])
-    assert len([event for event in recorder.of(NoticeSent) if event.text == DEFAULT_NOTICE]) == 1
+    assert [event.text for event in recorder.of(NoticeSent)] == [Texts().fill("wind_down", limit="turn budget")]
     assert result.text == ANSWER
     assert result.elapsed < 100
 

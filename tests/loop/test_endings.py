@@ -320,7 +320,7 @@ ROWS = {
     "error wrapped up, a stuck loop": Row(
         S.ERROR,
         O.WRAPPED_UP,
-        "withdrawn",
+        "repetition",
         [*[call("work", n=1)] * 5, "landed"],
         "landed",
         5,

@@ -20,13 +20,13 @@ from glidepath import (
     ResourceAction,
     ResourceConstraint,
     ResourceValidation,
+    Texts,
     ToolContext,
     Usage,
     tool,
 )
 from glidepath.errors import ContextOverflowError, RateLimitedError, RejectedError, TransientError
 from glidepath.events import LandingStarted, NoticeSent, RunEnded
-from glidepath.guards import DEFAULT_NOTICE
 from glidepath.testing import (
     EventRecorder,
     ScriptedModel,
@@ -203,7 +203,8 @@ def check(result, given, model, recorder, *, honest):
     if result.outcome is LoopOutcome.WRAPPED_UP and result.state is not AgentState.COMPLETED:
         assert result.landing_calls == 1
     assert result.landing_calls == len([e for e in recorder.of(LandingStarted) if e.run_id == result.run_id]) <= 1
-    notices = [e for e in recorder.of(NoticeSent) if e.run_id == result.run_id and e.text == DEFAULT_NOTICE]
+    ours = [e for e in recorder.of(NoticeSent) if e.run_id == result.run_id and e.reason == "wind_down"]
+    notices = [e for e in ours if e.text != Texts().landing]
     assert len(notices) <= 1
     # something is handed over
     assert result.text

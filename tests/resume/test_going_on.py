@@ -179,7 +179,7 @@ async def test_g11_what_guards_have_counted_and_withdrawn_is_remembered_over_eve
     assert (result.state, result.outcome, result.cause.source) == (
         AgentState.ERROR,
         LoopOutcome.WRAPPED_UP,
-        "withdrawn",
+        "error_streak",
     )
 
 

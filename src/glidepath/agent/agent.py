@@ -144,8 +144,8 @@ class Agent:
             if result.outcome is LoopOutcome.DONE:
                 return result.text
             if result.outcome is LoopOutcome.PAUSED:
-                return ToolResult(paused_line(result), is_error=True, kind="paused")
-            return f"[{partial_line(result)}]\n{result.text}"
+                return ToolResult(paused_line(result, self.config.texts), is_error=True, kind="paused")
+            return f"[{partial_line(result, self.config.texts)}]\n{result.text}"
 
         return tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
 

@@ -14,7 +14,7 @@ from glidepath.agent.route import known_output, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
 from glidepath.context import BYTES_PER_TOKEN, CharEstimator, guarded, landing_view, repair, sizer, strategy
 from glidepath.errors import ConfigurationError, readable
-from glidepath.guards import LANDING_NOTICE, GracefulTurnLimit, known_stop_guards, make_guards, make_stop_guards, stitch
+from glidepath.guards import GracefulTurnLimit, known_stop_guards, make_guards, make_stop_guards, stitch
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import model_breaker
@@ -39,7 +39,11 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
     policy = config.protocol_policy or ProtocolPolicy()
     specs = tuple(tool.spec for tool in config.tools)
     output = None if config.output_type is None else Output(config.output_type)
-    system_prompt, landing_notice = _with_format(config.system_prompt, output), _reminding(LANDING_NOTICE, output)
+    texts = config.texts
+    system_prompt, landing_notice = (
+        _with_format(config.system_prompt, output),
+        _reminding(texts.fill("landing"), output),
+    )
     system_tokens = estimate(system_prompt) + (0 if output is None else estimate(_wire.encode(output.schema).decode()))
     ours = _built_in(config)
     constraints = (*ours, *_parts(config.constraints))
@@ -67,6 +71,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         landing_tokens=limits.landing_tokens,
         min_output_tokens=config.min_output_tokens,
         soft_limit=_soft_limit(config),
+        texts=texts,
         notice=_notice(config, output),
         landing_notice=landing_notice,
         landing_notice_tokens=estimate(landing_notice) + 8,
@@ -80,7 +85,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         bytes_per_token=BYTES_PER_TOKEN if type(estimator) is CharEstimator else None,
         strategy=strategy(config.context_strategy, estimate=estimate),
         landing_view=partial(landing_view, estimate=estimate),
-        repair=repair,
+        repair=partial(repair, texts=texts),
         context_window=config.context_window or getattr(model, "context_window", None),
         temperature=config.temperature,
         max_output_tokens=config.max_output_tokens,
@@ -104,9 +109,9 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         clocked=tuple(one for one in constraints if one.check_every is not None),
         switches=tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),
         lineup=Lineup(config.plugins, inherited),
-        make_guards=partial(make_guards, config.guardrails),
-        make_stop_guards=partial(make_stop_guards, config.guardrails),
-        known_stop_guards=partial(known_stop_guards, config.guardrails),
+        make_guards=partial(make_guards, config.guardrails, texts=texts),
+        make_stop_guards=partial(make_stop_guards, config.guardrails, texts=texts),
+        known_stop_guards=partial(known_stop_guards, config.guardrails, texts=texts),
         stitch=stitch,
         thinking_tags=config.thinking_tags,
         conversation_id=config.conversation_id,
@@ -183,14 +188,14 @@ def _soft_limit(config: LoopConfig) -> GracefulTurnLimit | None:
     return limit if limit.enabled and limits.max_iterations > 1 else None
 
 
-def _notice(config: LoopConfig, output: Output | None) -> Callable[[], tuple[str, BaseException | None]]:
+def _notice(config: LoopConfig, output: Output | None) -> Callable[[str], tuple[str, BaseException | None]]:
     """The words of the wind-down notice: the application's, or ours when it has none or fails."""
     notice = GracefulTurnLimit(2, message_provider=config.graceful_turn_limit_message_provider).notice
     if output is None:
         return notice
 
-    def reminding() -> tuple[str, BaseException | None]:
-        text, error = notice()
+    def reminding(default: str) -> tuple[str, BaseException | None]:
+        text, error = notice(default)
         return _reminding(text, output), error
 
     return reminding

@@ -20,6 +20,7 @@ from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
 from glidepath.plugins import PluginNames
 from glidepath.plugins.lineup import Lineup
 from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, SessionStore, TokenEstimator
+from glidepath.texts import Texts
 from glidepath.tools import Output, Tool, tool
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     system_prompt: str = ""
     limits: Limits = Limits()
     guardrails: GuardrailsConfig = GuardrailsConfig()
+    texts: Texts = Texts()
     constraints: tuple[ResourceConstraint, ...] = ()
     replace_defaults: bool = False
     plugins: tuple[Plugin, ...] = ()
@@ -299,7 +301,7 @@ def _check_types(config: LoopConfig) -> None:
         raise ConfigurationError(
             f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
         )
-    for field, kind in (("limits", Limits), ("guardrails", GuardrailsConfig)):
+    for field, kind in (("limits", Limits), ("guardrails", GuardrailsConfig), ("texts", Texts)):
         if not isinstance(getattr(config, field), kind):
             raise ConfigurationError(f"{field} must be a {kind.__name__}, not {getattr(config, field)!r:.100}")
     for field in _FLAGS:

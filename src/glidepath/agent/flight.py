@@ -27,6 +27,7 @@ from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
 from glidepath.sessions import Session
+from glidepath.texts import Texts
 from glidepath.tools import OutputError
 
 __all__ = [
@@ -298,16 +299,13 @@ def revived(plan: Plan, result: RunResult) -> RunResult:
     return result
 
 
-def paused_line(result: RunResult) -> str:
+def paused_line(result: RunResult, texts: Texts) -> str:
     """What a parent model is told about a child that waits for a person."""
     waiting = ", ".join(f"{waiting.call.name} ({waiting.reason})" for waiting in result.pending)
-    return (
-        f"The agent stopped before this was done: {waiting}. A person has to decide, and cannot do so inside a "
-        "delegated task. Nothing of it was executed. Do without it, or say in your answer what has to be decided."
-    )
+    return texts.fill("paused_child", waiting=waiting)
 
 
-def partial_line(result: RunResult) -> str:
+def partial_line(result: RunResult, texts: Texts) -> str:
     """What a parent model is told about a child that did not finish by itself."""
     why = f"{result.cause.source}: {result.cause.reason}" if result.cause is not None else "it was paused"
-    return f"This answer is partial. The agent ended {result.state.name}/{result.outcome.name} ({why})."
+    return texts.fill("partial_child", ended=f"{result.state.name}/{result.outcome.name}", reason=why)

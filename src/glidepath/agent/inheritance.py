@@ -24,6 +24,7 @@ INHERITANCE: Mapping[str, Passed] = MappingProxyType(
         "system_prompt": Passed.NO,  # a child has another job
         "limits": Passed.NO,  # the parent's bound the child anyway, through the ledger; its own are its own
         "guardrails": Passed.YES,
+        "texts": Passed.YES,
         "constraints": Passed.YES,
         "replace_defaults": Passed.YES,
         "plugins": Passed.AS_EACH_SAYS,

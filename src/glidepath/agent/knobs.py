@@ -15,6 +15,7 @@ from glidepath.errors import BuilderError
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, TokenEstimator
+from glidepath.texts import Texts
 from glidepath.tools import Tool
 
 __all__ = ["Knobs"]
@@ -73,6 +74,10 @@ class Knobs:
     def guardrails(self, value: GuardrailsConfig) -> Self:
         """The guardrails, all at once. Say single ones afterwards, with their own methods."""
         return self._set_all("guardrails", value)
+
+    def texts(self, value: Texts) -> Self:
+        """What the runtime tells the model, word for word."""
+        return self._set("texts", value)
 
     def constraints(self, value: Iterable[ResourceConstraint | str]) -> Self:
         """More constraints: objects, or names of installed ones. They add up, as guards do."""

@@ -29,13 +29,11 @@ async def offer(run: Run) -> tuple[ToolSpec, ...]:
         allowed &= await _gated(run, allowed)
     if run.withdrawn:
         allowed -= run.withdrawn
-        run.denials.update(
-            dict.fromkeys(run.withdrawn, "it was withdrawn because it was called again and again without progress")
-        )
+        run.denials.update(dict.fromkeys(run.withdrawn, plan.texts.fill("tool_withdrawn")))
     if run.work_withdrawn:
         work = allowed - plan.terminal_tools
         allowed -= work
-        run.denials.update(dict.fromkeys(work, "no more work is possible: deliver your final answer now"))
+        run.denials.update(dict.fromkeys(work, plan.texts.fill("work_withdrawn")))
     run.allowed = allowed
     if len(allowed) == len(every):
         return plan.specs  # the same object as ever: the request can be used again

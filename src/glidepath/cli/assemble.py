@@ -14,6 +14,7 @@ from glidepath.cli.settings import SETTINGS
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, told
 from glidepath.guards import GuardrailsConfig
+from glidepath.texts import Texts
 from glidepath.tools import Tool, closest, tool
 
 __all__ = [
@@ -68,6 +69,8 @@ def config_fields(settings: Settings) -> dict[str, Any]:
     fields = groups["LoopConfig"]
     if "default_execution_mode" in fields:
         fields["default_execution_mode"] = ExecutionMode(fields["default_execution_mode"])
+    if "texts" in fields:
+        fields["texts"] = Texts(**fields["texts"])
     if groups["Limits"]:
         fields["limits"] = Limits(**groups["Limits"])
     if groups["GuardrailsConfig"]:

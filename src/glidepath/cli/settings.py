@@ -90,6 +90,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("guardrails.max_empty_recoveries", _G + "max_empty_recoveries", "count", "re-prompts after an empty answer; 0 is off", found=LOWER),
     Setting("guardrails.reserve_tokens", _G + "reserve_tokens", "count", "tokens left above the reserve at which the model is told to wrap up", seed="guardrails.reserve_tokens", found=HIGHER),
     Setting("guardrails.reserve_cost_fraction", _G + "reserve_cost_fraction", "fraction", "share of the money at which the model is told to wrap up", seed="guardrails.reserve_cost_fraction", found=HIGHER),
+    Setting("texts", _C + "texts", "table", "what the runtime tells the model, such as wind_down, landing, repetition: {name: text}"),
     Setting("context_window", _C + "context_window", "int?", "tokens the model can read; 0 is off", "--context-window", "context_window", metavar="N", zero_is_off=True),
     Setting("context_strategy", _C + "context_strategy", "text", "how a long transcript is made to fit: compact, sliding_window, summarize or none", "--context-strategy", "context_strategy", metavar="NAME"),
     Setting("max_retries", _C + "max_retries", "count", "attempts after the first when a model call fails", "--max-retries", "max_retries", metavar="N", found=LOWER),

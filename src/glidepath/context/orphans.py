@@ -15,11 +15,11 @@ from glidepath.messages import (
     ToolResultMessage,
     UnknownMessage,
 )
+from glidepath.texts import Texts
 
 __all__ = ["repair", "sendable"]
 
-_INTERRUPTED = "Interrupted: this call has no result. Whether it took effect is not known."
-_NOT_DECIDED = "Not executed: a person had to decide about this call, and did not."
+_TEXTS = Texts()
 
 Answers: TypeAlias = dict[tuple[int, int], ToolResultMessage]
 """The result of each call, by the place of its message and its place in that message."""
@@ -31,7 +31,9 @@ def sendable(messages: Sequence[Message]) -> Sequence[Message]:
     return messages if len(found) == len(messages) else found
 
 
-def repair(messages: Sequence[Message], *, keep_custom: bool = False, not_decided: bool = False) -> Sequence[Message]:
+def repair(
+    messages: Sequence[Message], *, keep_custom: bool = False, not_decided: bool = False, texts: Texts = _TEXTS
+) -> Sequence[Message]:
     """A transcript any provider accepts: every call has one result, right behind it, and every call id is used once.
 
     A missing result becomes an "interrupted" error; a result without its call, and a second one for the same call,
@@ -52,7 +54,8 @@ def repair(messages: Sequence[Message], *, keep_custom: bool = False, not_decide
         if type(message) is AssistantMessage and (calls := message.tool_calls):
             fresh = [names.claim(call.id) for call in calls]
             mended.append(_renamed(message, fresh))
-            mended += [_answer(call, fresh[k], answers.get((place, k)), not_decided) for k, call in enumerate(calls)]
+            missing = "not_decided" if not_decided else "interrupted"
+            mended += [_answer(call, fresh[k], answers.get((place, k)), missing, texts) for k, call in enumerate(calls)]
         else:
             mended.append(message)
     same = len(mended) == len(messages) and all(a is b for a, b in zip(mended, messages, strict=True))
@@ -107,9 +110,9 @@ def _renamed(message: AssistantMessage, fresh: list[str]) -> AssistantMessage:
     return replace(message, blocks=tuple(blocks))
 
 
-def _answer(call: ToolCall, call_id: str, result: ToolResultMessage | None, not_decided: bool) -> ToolResultMessage:
-    if result is None and not_decided:
-        return ToolResultMessage(call_id, call.name, _NOT_DECIDED, is_error=True, kind="not_decided")
+def _answer(
+    call: ToolCall, call_id: str, result: ToolResultMessage | None, missing: str, texts: Texts
+) -> ToolResultMessage:
     if result is None:
-        return ToolResultMessage(call_id, call.name, _INTERRUPTED, is_error=True, kind="interrupted")
+        return ToolResultMessage(call_id, call.name, texts.fill(missing), is_error=True, kind=missing)
     return result if result.call_id == call_id else replace(result, call_id=call_id)

@@ -141,7 +141,8 @@ def _kept_back(run: Run, step: Step) -> bool:
     if step.withdrawn and all(call.name in step.withdrawn for call in step.calls):
         tools = frozenset(call.name for call in step.calls)
         verdict = GuardVerdict(action="land", reason="it keeps calling what was withdrawn", tools=tools)
-        return _keep_back(run, "withdrawn", verdict)
+        guard = "withdrawn" if run.withdrawal is None else run.withdrawal.source
+        return _keep_back(run, guard, verdict)
     for guard in run.before_guards:
         try:
             verdict = guard.before(step)
@@ -157,7 +158,7 @@ def _kept_back(run: Run, step: Step) -> bool:
 def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
     """The batch does not run: its tools are withdrawn, or the run lands."""
     _apply(run, name, verdict)
-    answer_open_calls(run, "withdrawn", verdict.notice or f"Not executed: {verdict.reason}.")
+    answer_open_calls(run, "withdrawn", verdict.notice or run.plan.texts.fill("not_executed", reason=verdict.reason))
     if verdict.action == "land":
         raise Touchdown(_stuck(name, verdict))
     run.last_error = True
@@ -299,7 +300,7 @@ def _finish(run: Run, jobs: list[Job]) -> None:
     try:
         for job in jobs:
             if job.result is None and not _may_wait(run, jobs):
-                job.refuse("cancelled", "Not executed: the run is being stopped.")
+                job.refuse("cancelled", run.plan.texts.fill("not_executed", reason="the run is being stopped"))
             if job.result is None:
                 run.pending = (*run.pending, _pend(run, job))
             else:

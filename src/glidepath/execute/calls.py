@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["clear", "decided", "prepare"]
 
 MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's with
-UNKNOWN = (
-    "Outcome unknown: the process died while this call was running. It may have taken effect; find out before you "
-    "repeat it."
-)
 
 
 def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
@@ -45,7 +41,7 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
             _turn_away(run, job)
         jobs.append(job)
     if plan.max_calls_per_turn is not None:
-        _cap_turn(jobs, plan.max_calls_per_turn)
+        _cap_turn(run, jobs, plan.max_calls_per_turn)
     for job in jobs:
         if job.result is None:
             _bind(job)
@@ -79,13 +75,18 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
             if job.result is None and run.hooks.before_tool_call:
                 await _ask_all(run, job, replaceable=False, approved=True)
         elif decision.kind == "deny":
-            job.refuse("denied", f"Denied by a person: {decision.text}" if decision.text else "Denied by a person.")
+            job.refuse("denied", _denied(run, decision.text))
         elif decision.kind == "answer":
             job.kind, job.result = "answered", ToolResult(decision.text)
         else:
-            job.refuse("unknown_effect", UNKNOWN)
+            job.refuse("unknown_effect", run.plan.texts.fill("unknown_effect"))
             run.unknown_effects += (job.call,)
     _cap_run(run, [job for job in jobs if job.waits_for is None])
+
+
+def _denied(run: Run, reason: str) -> str:
+    text = run.plan.texts.fill("denied", reason=reason)
+    return text if reason else f"{text.rstrip(' :')}."
 
 
 def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | None:
@@ -147,7 +148,7 @@ def _hidden(run: Run, name: str, shown: list[str]) -> str:
     return f"{message} Reason: {reason}." if reason else message
 
 
-def _cap_turn(jobs: list[Job], cap: int) -> None:
+def _cap_turn(run: Run, jobs: list[Job], cap: int) -> None:
     """Skip counted calls past the cap; calls that do not count and parallel-safe ones use no slot."""
     used = 0
     for job in jobs:
@@ -156,9 +157,7 @@ def _cap_turn(jobs: list[Job], cap: int) -> None:
             continue
         used += 1
         if used > cap:
-            job.refuse(
-                "skipped", f"Skipped: at most {cap} tool calls run in one turn. Send it again if you still need it."
-            )
+            job.refuse("skipped", run.plan.texts.fill("calls_per_turn", limit=cap))
 
 
 def _cap_run(run: Run, jobs: list[Job]) -> None:
@@ -169,7 +168,7 @@ def _cap_run(run: Run, jobs: list[Job]) -> None:
     for job in jobs:
         if job.result is None and job.tool.counts_toward_limit:  # type: ignore[union-attr]
             if left <= 0:
-                job.refuse("skipped", "Skipped: the limit on tool calls is reached.")
+                job.refuse("skipped", run.plan.texts.fill("calls_spent"))
                 job.waits_for = None
                 run.verdict = run.verdict or _spent(run, room)
             left -= 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from glidepath.guards.config import GuardrailsConfig
-from glidepath.guards.loops import ErrorStreakGuard, ReadOnlyGuard, RepetitionGuard
+from glidepath.guards.repetition import RepetitionGuard
 from glidepath.guards.stops import EmptyAnswerGuard, PrematureEndGuard, TruncationGuard
+from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
 from glidepath.guards.truncation import MaxTokensRecovery, TokenScaling, stitch
 from glidepath.guards.turns import DEFAULT_NOTICE, LANDING_NOTICE, GracefulTurnLimit
 from glidepath.spi import CallGuard, StopGuard
+from glidepath.texts import Texts
 
 __all__ = [
     "DEFAULT_NOTICE",
@@ -34,43 +36,45 @@ __all__ = [
 _STOPS = frozenset(guard.name for guard in (TruncationGuard, PrematureEndGuard, EmptyAnswerGuard))
 
 
-def make_guards(config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[CallGuard, ...]:
+def make_guards(
+    config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False, texts: Texts | None = None
+) -> tuple[CallGuard, ...]:
     """The guards of a run's steps, their state in `metadata["guardrails"]`; forgotten unless the run is resumed."""
     fresh = resumed or "guardrails" not in metadata
     home = _dict(metadata, "guardrails")
     guards: list[Any] = []
     if limit := config.max_repeated_tool_steps:
-        guards.append(RepetitionGuard(limit, _dict(home, RepetitionGuard.name)))
+        guards.append(RepetitionGuard(limit, _dict(home, RepetitionGuard.name), texts))
     if limit := config.max_error_streak:
-        guards.append(ErrorStreakGuard(limit, _dict(home, ErrorStreakGuard.name)))
+        guards.append(ErrorStreakGuard(limit, _dict(home, ErrorStreakGuard.name), texts))
     if config.read_only_loop_threshold:
-        guards.append(ReadOnlyGuard(config.read_only_loop_threshold, _dict(home, ReadOnlyGuard.name)))
+        guards.append(ReadOnlyGuard(config.read_only_loop_threshold, _dict(home, ReadOnlyGuard.name), texts))
     return tuple(guards) if fresh else _forgetful(guards)
 
 
 def make_stop_guards(
-    config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False
+    config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False, texts: Texts | None = None
 ) -> tuple[StopGuard, ...]:
     """The guards of a run's end, made when an end looks bad; their state as that of the others."""
     home = _dict(metadata, "guardrails")
     guards: list[Any] = []
     if limit := config.max_tokens_recoveries:
-        guards.append(TruncationGuard(limit, _dict(home, TruncationGuard.name)))
+        guards.append(TruncationGuard(limit, _dict(home, TruncationGuard.name), texts))
     if limit := config.max_premature_end_recoveries:
-        guards.append(PrematureEndGuard(limit, _dict(home, PrematureEndGuard.name)))
+        guards.append(PrematureEndGuard(limit, _dict(home, PrematureEndGuard.name), texts))
     # an empty answer is never a success, however this is set
-    guards.append(EmptyAnswerGuard(config.max_empty_recoveries or 0, _dict(home, EmptyAnswerGuard.name)))
+    guards.append(EmptyAnswerGuard(config.max_empty_recoveries or 0, _dict(home, EmptyAnswerGuard.name), texts))
     return tuple(guards) if resumed else _forgetful(guards)
 
 
 def known_stop_guards(
-    config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False
+    config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False, texts: Texts | None = None
 ) -> tuple[StopGuard, ...] | None:
     """The same at the beginning of a run, when an earlier one has needed them; else None."""
     home = metadata.get("guardrails")
     if type(home) is not dict or home.keys().isdisjoint(_STOPS):
         return None
-    return make_stop_guards(config, metadata, resumed=resumed)
+    return make_stop_guards(config, metadata, resumed=resumed, texts=texts)
 
 
 def _forgetful(guards: list[Any]) -> tuple[Any, ...]:

@@ -5,22 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from glidepath.spi import Recovery, Stop
+from glidepath.texts import Texts
 
 __all__ = ["EmptyAnswerGuard", "PrematureEndGuard", "TruncationGuard"]
-
-CONTINUE = "Your answer was cut off. Go on exactly where it stopped: do not repeat anything and do not comment on it."
-AFTER_ERROR = (
-    "You stopped without an answer although a tool had just failed. Deal with the error, or say what went wrong."
-)
-EMPTY = "Your reply was empty. Give your answer as text."
 
 
 class _StopGuard:
     name = ""
-    __slots__ = ("_limit", "_state")
+    __slots__ = ("_limit", "_state", "_texts")
 
-    def __init__(self, limit: int, state: dict[str, Any]) -> None:
+    def __init__(self, limit: int, state: dict[str, Any], texts: Texts | None = None) -> None:
         self._limit = limit
+        self._texts = texts or Texts()
         self._state = state
         if state and type(state.get("used")) is not int:
             state["used"] = 0
@@ -61,7 +57,7 @@ class TruncationGuard(_StopGuard):
         if self._empty(stop) or not stop.truncated:
             return None
         if stop.can_continue and self._use():
-            return Recovery(reason=self.name, message=CONTINUE)
+            return Recovery(reason=self.name, message=self._texts.fill("continuation"))
         return None
 
 
@@ -74,7 +70,7 @@ class PrematureEndGuard(_StopGuard):
     def recover(self, stop: Stop) -> Recovery | None:
         """Ask what became of the error."""
         if self._empty(stop) and stop.recent_error and self._use():
-            return Recovery(reason=self.name, message=AFTER_ERROR)
+            return Recovery(reason=self.name, message=self._texts.fill("premature_end"))
         return None
 
 
@@ -89,5 +85,5 @@ class EmptyAnswerGuard(_StopGuard):
         if not self._empty(stop):
             return None
         if self._use():
-            return Recovery(reason=self.name, message=EMPTY)
+            return Recovery(reason=self.name, message=self._texts.fill("empty_answer"))
         return Recovery(reason=self.name, fail="the model's answer was empty")

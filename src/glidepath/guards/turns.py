@@ -6,17 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from glidepath.errors import ConfigurationError
+from glidepath.texts import Texts
 
 __all__ = ["DEFAULT_NOTICE", "LANDING_NOTICE", "GracefulTurnLimit"]
 
-DEFAULT_NOTICE = (
-    "Your budget for this task is almost used up. Stop working now and give your final answer: "
-    "say what you have done, what is still open, and what you found so far, even if it is incomplete."
-)
-LANDING_NOTICE = (
-    "The limit is reached and no tool can be called any more. Write your final answer now, from what you know: "
-    "what was done, what is still open, and what was found so far."
-)
+TURN_BUDGET = "turn budget"
+DEFAULT_NOTICE = Texts().fill("wind_down", limit=TURN_BUDGET)
+LANDING_NOTICE = Texts().fill("landing")
 
 LONGEST_NOTICE = 20_000  # characters: a notice must fit where little is left
 
@@ -74,10 +70,10 @@ class GracefulTurnLimit:
         """No notice is due before this number of turns."""
         return self._soft if self._grace_provider is None else 0
 
-    def notice(self) -> tuple[str, BaseException | None]:
-        """The words of the notice; when the provider fails, ours and what went wrong."""
+    def notice(self, default: str = DEFAULT_NOTICE) -> tuple[str, BaseException | None]:
+        """The words of the notice: the provider's, or `default` when there is none or it fails, and why it failed."""
         if self._message_provider is None:
-            return DEFAULT_NOTICE, None
+            return default, None
         try:
             text = self._message_provider()
             if not isinstance(text, str) or not text.strip() or "\0" in text:
@@ -86,5 +82,5 @@ class GracefulTurnLimit:
             if len(text) > LONGEST_NOTICE:
                 raise ValueError(f"message_provider returned {len(text)} characters, which is no notice")
         except BaseException as error:  # SystemExit, too: it must not end the process
-            return DEFAULT_NOTICE, error
+            return default, error
         return str.__str__(text), None

@@ -23,6 +23,7 @@ from glidepath.spi import (
     TokenEstimator,
     ToolSpec,
 )
+from glidepath.texts import Texts
 from glidepath.tools import Output, Tool
 
 __all__ = ["Ending", "Escalation", "Fallback", "Plan", "SoftLimit", "Times", "Touchdown", "Verdict"]
@@ -109,7 +110,9 @@ class Plan(Value, frozen=True, kw_only=True):
     landing_tokens: int
     min_output_tokens: int
     soft_limit: SoftLimit | None
-    notice: Callable[[], tuple[str, BaseException | None]]
+    texts: Texts
+    notice: Callable[[str], tuple[str, BaseException | None]]
+    """The words of the wind-down notice, given the default ones; and what went wrong with the application's own."""
     landing_notice: str
     landing_notice_tokens: int
     price: Price | None

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Resumption", "place", "restore", "restore_meter", "snapshot_of", "take_snapshot"]
 
-GO_ON = "The run was interrupted and now goes on. Continue with the task where it was left."
-
 
 class Resumption(Record):
     """From where a run goes on, and what was decided about its calls that wait, by call id.
@@ -175,7 +173,7 @@ def restore(run: Run, resumed: Resumption) -> None:
             setattr(run, name, getattr(snapshot, name))
         _reopen_turn(run)
     elif run.messages and type(run.messages[-1]) is AssistantMessage:
-        run.later = (*run.later, ("resumed", "resume", GO_ON))
+        run.later = (*run.later, ("resumed", "resume", run.plan.texts.fill("resumed")))
 
 
 def _reopen_turn(run: Run) -> None:

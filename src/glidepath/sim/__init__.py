@@ -53,12 +53,12 @@ class Report(Value, frozen=True, kw_only=True):
 def default_config() -> LoopConfig:
     """What is flown when nobody says otherwise: the defaults of the command line, with two tools."""
 
-    @tool
+    @tool(read_only=True)
     async def search(query: str) -> str:
         """Search the catalog."""
         return query
 
-    @tool
+    @tool(read_only=True)
     async def fetch(page: int) -> str:
         """Fetch one page."""
         return str(page)

@@ -52,6 +52,14 @@ _ADVICE: Mapping[str, str] = {
         "The model went in circles until a limit ended it. Turn the guards on: guardrails.max_repeated_tool_steps=3 "
         "and guardrails.max_error_streak=5."
     ),
+    "unmarked_tools": (
+        "One tool answered the same whatever it was asked, until a limit ended the run. For a tool that acts this is "
+        "ordinary; if yours only read, mark them read_only=True, and the repetition guard will notice."
+    ),
+    "honest_work_stopped": (
+        "A guard spoke to a run that was making progress. Raise guardrails.max_repeated_tool_steps and "
+        "guardrails.max_error_streak; `glidepath sim --tune STORE` proposes values from your own runs."
+    ),
     "tool_without_timeout": (
         "One tool that hangs uses up all the time of the run. Set tool_timeout, or timeout= on the tool."
     ),
@@ -66,7 +74,9 @@ _ADVICE: Mapping[str, str] = {
         "limits.max_cost: a limit looks the price up where the extra glidepath[prices] is installed."
     ),
 }
-_WARNINGS = frozenset({"calls_cut", "gate_never_denied", "cost_unknown", "no_text"})
+_WARNINGS = frozenset(
+    {"calls_cut", "unmarked_tools", "honest_work_stopped", "gate_never_denied", "cost_unknown", "no_text"}
+)
 _DROPPED = (
     "replace_defaults=True has dropped the constraints that hold the limits, so that their numbers bound nothing. "
     "Leave it out: your own constraints are asked beside the built-in ones, and only between calls."

@@ -214,7 +214,7 @@ def _judged(
     if left:
         problems.append("left_running")
     if result is not None:
-        problems += _told_wrong(world, trail, result)
+        problems += _told_wrong(config, world, trail, result)
     contained = not any(problem.startswith(("over_", "runaway_", "unbounded_", "left_")) for problem in problems)
     return Flight(
         specimen=specimen.name,
@@ -255,7 +255,7 @@ def _overshoot(config: LoopConfig, world: World, result: RunResult | None, secon
     return over
 
 
-def _told_wrong(world: World, trail: Trail, result: RunResult) -> list[str]:
+def _told_wrong(config: LoopConfig, world: World, trail: Trail, result: RunResult) -> list[str]:
     """What the result does not say as it was."""
     specimen = world.specimen
     problems = []
@@ -275,7 +275,10 @@ def _told_wrong(world: World, trail: Trail, result: RunResult) -> list[str]:
     if stopped and (result.outcome is not LoopOutcome.CANCELLED or world.asked_after_cancel):
         problems.append("went_on_after_cancel")
     if specimen.loops and not trail.noticed and result.iterations > REPEATS:
-        problems.append("unnoticed_loop")
+        marked = all(one.read_only for one in config.tools if not one.terminal)
+        problems.append("unmarked_tools" if specimen.only_if_read_only and not marked else "unnoticed_loop")
+    if specimen.honest and trail.noticed:
+        problems.append("honest_work_stopped")
     if result.outcome is not LoopOutcome.PAUSED and transcript_errors(result.messages):
         problems.append("broken_transcript")
     if specimen.hangs and result.state is AgentState.TIMED_OUT:

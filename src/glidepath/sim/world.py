@@ -73,6 +73,7 @@ class World:
     def configuration(self, sink: Any) -> LoopConfig:
         """The user's configuration with this model, these tools, and nothing that reaches outside."""
         tools = [self._stand_in(one) for one in self._config.tools]
+        tools += self.specimen.tools()
         if self.specimen.extra_tool == "delegate":
             tools.append(self._delegate())
         return replace(

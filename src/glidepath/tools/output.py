@@ -7,6 +7,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, told
+from glidepath.texts import Texts
 from glidepath.tools import bridge
 from glidepath.tools.schema import hoist
 from glidepath.tools.text import clean, shorten
@@ -52,9 +53,9 @@ class Output:
                 problem = problem or _said(error)
         raise OutputError(problem or "there is no JSON object in it")
 
-    def complaint(self, problem: str) -> str:
+    def complaint(self, problem: str, texts: Texts) -> str:
         """What to tell a model whose answer did not fit."""
-        return f"Your answer does not fit the format that is asked for: {problem}. Answer again. {REMINDER}"
+        return f"{texts.fill('output_repair', problem=problem)} {REMINDER}"
 
 
 def _schema(kind: Any) -> dict[str, Any]:

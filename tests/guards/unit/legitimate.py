@@ -147,7 +147,7 @@ LEGITIMATE = {
     ],
     "a large batch, once": [[ok("fetch", "Nothing new.", page=n) for n in range(500)]],
     "five large batches with the same answers": [[ok("fetch", "ok", page=(k, n)) for n in range(20)] for k in range(5)],
-    "growing batches": [[ok("read", "t", path=str(k)) for k in range(n + 1)] for n in N],
+    "growing batches": [[ok("read", f"t{k}", path=str(k)) for k in range(n + 1)] for n in N],
     "equal calls within one batch": [[ok("search", f"a{n}", q="x")] * 3 for n in N],
     # cycles that stop in time
     "two tools in turn, twice": [ok("search", "a", q="x"), ok("read", "b", path="b")] * 2 + [ok("run", "c", cmd="c")],

@@ -17,11 +17,14 @@ STUCK = {
     "a tour of three": [ok("search", "a"), ok("read", "b"), ok("run", "c", cmd="x")],
     "a tour of four": [ok("search", "a"), ok("read", "b"), ok("run", "c", cmd="x"), ok("grep", "d")],
     "a tour of three with polling": [ok("search", "a"), ok("wait", "w"), ok("read", "b"), ok("wait", "w")],
-    "incrementing arguments, the same answer": lambda n: [ok("fetch", "Nothing new.", page=n)],
-    "incrementing arguments, no answer": lambda n: [ok("fetch", "", page=n)],
+    "incrementing arguments of a tool that only reads, the same answer": lambda n: [ok("grep", "no hits", word=n)],
+    "incrementing arguments of a tool that only reads, no answer": lambda n: [ok("list_dir", "", path=n)],
+    "batches of a tool that only reads, the same answer": lambda n: [
+        [ok("grep", "no hits", word=n), ok("grep", "no hits", word=-n - 1)]
+    ],
     "the same error, the same arguments": [err("fail", item=1)],
     "the same error, other arguments": lambda n: [err("fail", item=n)],
-    "the same error, another text": lambda n: [err("fail", text=f"permission denied {n}", item=n)],
+    "the same error in other whitespace": lambda n: [err("fail", text="permission " + " " * n + "denied", item=n)],
     "an error without a class": lambda n: [err("fail", kind="", item=n)],
     "time-outs": lambda n: [err("fetch", "timeout", page=n)],
     "two tools that fail in turn": lambda n: [err("fail", item=n), err("fetch", "timeout", page=n)],
@@ -35,7 +38,7 @@ STUCK = {
 }
 
 
-def laps(circle, count=12):
+def laps(circle, count=16):
     """The whole trace, and the number of steps in a lap."""
     made = [circle(n) if callable(circle) else circle for n in range(count)]
     return [step for lap in made for step in lap], len(made[0])

@@ -45,6 +45,13 @@ def test_polling_is_not_looking_without_doing():
     assert ladder([WAIT] * 20, GuardrailsConfig(read_only_loop_threshold=4)) == []
 
 
+@pytest.mark.parametrize(("name", "lines"), [("write", 1), ("grep", 0), ("wait", 0)])
+def test_a_log_line_suggests_read_only_once_where_it_would_have_helped(name, lines, caplog):
+    with caplog.at_level("INFO", logger="glidepath"):
+        Player().play([ok(name, "ok", n=n) for n in range(40)])
+    assert len([line for line in caplog.messages if "read_only=True" in line]) == lines
+
+
 # --- ladders that end -------------------------------------------------------------------------------------------
 
 
@@ -81,13 +88,13 @@ def test_a_nudge_for_one_tool_does_not_hide_the_withdrawal_of_another():
 
 
 def test_a_nudge_about_a_circle_does_not_hide_the_withdrawal_for_the_same_answer():
-    trace = [ok("search", "nothing", q=n % 2) for n in range(9)]
-    assert ladder(trace) == [(5, "nudge"), (6, "withdraw"), (7, "land")]
+    trace = [ok("grep", "nothing", word=n if n < 9 else n % 3) for n in range(14)]
+    assert ladder(trace) == [(10, "nudge"), (12, "withdraw"), (13, "land")]
 
 
 @pytest.mark.parametrize(
     ("trace", "withdrawn_at"),
-    [([ok("fetch", "Nothing new.", page=n) for n in range(9)], 5), ([err("fail", item=n) for n in range(9)], 4)],
+    [([ok("grep", "no hits", word=n) for n in range(14)], 11), ([err("fail", item=n) for n in range(9)], 4)],
     ids=["same answer", "same error"],
 )
 def test_after_the_wind_down_notice_every_ladder_is_one_step_shorter(trace, withdrawn_at):

@@ -24,9 +24,9 @@ def streak(limit):
     ("lap", "expected"),
     [
         ([SAME], [(3, "nudge"), (4, "withdraw"), (5, "land")]),
-        ([SAME, OTHER], [(6, "nudge"), (8, "withdraw"), (9, "land")]),
-        ([SAME, OTHER, THIRD], [(9, "nudge"), (12, "withdraw"), (13, "land")]),
-        ([SAME, OTHER, THIRD, FOURTH], [(12, "nudge"), (16, "withdraw"), (17, "land")]),
+        ([SAME, OTHER], [(5, "nudge"), (8, "withdraw"), (9, "land")]),
+        ([SAME, OTHER, THIRD], [(7, "nudge"), (12, "withdraw"), (13, "land")]),
+        ([SAME, OTHER, THIRD, FOURTH], [(9, "nudge"), (16, "withdraw"), (17, "land")]),
     ],
     ids=["period 1", "period 2", "period 3", "period 4"],
 )
@@ -66,10 +66,62 @@ def test_a_circle_loses_all_its_tools_but_the_polling_ones():
 
 
 @pytest.mark.parametrize("limit", [2, 3, 4])
-def test_the_same_answer_to_other_arguments_is_noticed_at_twice_the_limit(limit):
-    trace = [ok("fetch", "Nothing new.", page=n) for n in range(12)]
-    expected = [(2 * limit - 1, "nudge"), (2 * limit, "withdraw"), (2 * limit + 1, "land")]
+def test_the_same_answer_of_a_tool_that_only_reads_is_noticed_before_four_times_the_limit(limit):
+    trace = [ok("grep", "no hits", word=n) for n in range(20)]
+    expected = [(4 * limit - 2, "nudge"), (4 * limit, "withdraw"), (4 * limit + 1, "land")]
     assert ladder(trace, repeats(limit)) == expected
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_g11_other_arguments_of_a_tool_that_acts_are_progress_whatever_it_answers(batch):
+    trace = [[ok("write", "ok", path=f"{n}.{k}") for k in range(batch)] for n in range(40)]
+    assert ladder(trace) == []
+
+
+def test_one_call_and_several_calls_in_a_step_are_counted_alike():
+    alone = [ok("grep", "no hits", word=n) for n in range(14)]
+    several = [[ok("grep", "no hits", word=n), ok("grep", "no hits", word=-n)] for n in range(1, 15)]
+    assert ladder(alone) == ladder(several)
+
+
+def test_equal_pairs_of_call_and_result_are_noticed_wherever_they_are_within_ten_steps():
+    other = [ok("search", f"{n} hits, the first in chapter {n}", q=n) for n in range(20)]
+    again = ok("fetch", "the very same page", page=1)
+    assert ladder([again, *other[:3], again, *other[3:7], again]) == [(10, "nudge")]
+    assert ladder([again, *other[:3], again, *other[3:8], again]) == []
+    assert ladder([[again, other[0]], other[1], [again, other[2]], other[3], again]) == [(5, "nudge")]
+
+
+def test_a_circle_is_told_of_once_however_long_the_model_ignores_it():
+    again = ok("fetch", "the very same page", page=1)
+    trace = [step for n in range(20) for step in (again, ok("search", f"{n} hits", q=n), ok("run", f"{n} s", cmd=n))]
+    assert ladder(trace) == [(7, "nudge")]
+
+
+@pytest.mark.parametrize("said", ["ok", "", "edited line {}", "Wrote part_{}.py", "(no output)"])
+def test_a_check_after_a_change_by_another_tool_counts_from_one(said):
+    failed = ok("run_tests", "1 failed: test_x")
+    rounds = [step for n in range(9) for step in (ok("edit", said.format(n), line=n), failed)]
+    assert ladder(rounds) == []
+    assert ladder([step for step in rounds if step.name == "run_tests"])[0] == (3, "nudge")
+
+
+@pytest.mark.parametrize("said", ["user_{}_found_under_this_long_name", "{}.0", "{} rows"])
+def test_an_answer_with_something_new_in_it_is_no_change(said):
+    asked = ok("fetch", "the very same page", page=1)
+    rounds = [step for n in range(3) for step in (ok("query", said.format(n), line=n), asked)]
+    assert ladder(rounds) == [(6, "nudge")]
+
+
+def test_looking_with_a_tool_that_only_reads_is_no_change():
+    asked = ok("fetch", "the very same page", page=1)
+    rounds = [step for n in range(3) for step in (ok("grep", "no hits", word=n), asked)]
+    assert ladder(rounds) == [(6, "nudge")]
+
+
+def test_a_call_that_fails_again_is_not_helped_by_what_another_tool_noted():
+    rounds = [step for n in range(4) for step in (ok("send", "noted", text=n), err("run", text="no such flight", id=7))]
+    assert ladder(rounds)[0] == (6, "nudge")
 
 
 def test_the_same_answer_of_two_tools_in_turn_is_not_one_tools_answer():
@@ -115,6 +167,38 @@ def test_the_ladder_of_the_same_error(limit, expected):
 def test_unknown_names_are_one_streak_that_goes_from_the_nudge_to_the_landing():
     trips = Player(streak(5)).play([err(f"lookup_{n}", "unknown_tool") for n in range(12)])
     assert [(trip.step, trip.action) for trip in trips] == [(3, "nudge"), (5, "land")]
+
+
+def test_five_different_errors_of_one_tool_are_not_one_streak_and_earn_only_a_nudge():
+    trace = [err("fail", "error", f"message {n}", item=n) for n in range(12)]
+    assert ladder(trace, streak(5)) == [(5, "nudge")]
+
+
+def test_a_streak_that_was_told_of_is_not_told_of_again_at_its_fifth_step():
+    trace = [*[err("fail", item=n) for n in range(3)], *[err("fail", text=f"other {n}", item=n) for n in range(6)]]
+    assert ladder(trace, streak(5)) == [(3, "nudge")]
+
+
+def test_what_a_person_has_denied_is_no_failure_of_the_tool():
+    assert ladder([err("send", "denied", "Denied by a person.", to=n) for n in range(12)]) == []
+
+
+def test_state_of_an_older_session_is_read_and_filled_in():
+    player = Player()
+    player.metadata = {
+        "guardrails": {
+            "repetition": {
+                "calls": ['search {"q":"x"}'] * 3,
+                "results": ["a"] * 3,
+                "tools": [["search"]] * 3,
+                "runs": [2, 1, 0, 0],
+                "same": ["search", 3],
+            },
+            "error_streak": {"streaks": {"fail": ["RuntimeError", 4]}},
+        }
+    }
+    player.guards = make_guards(player.config, player.metadata, resumed=True)
+    assert [(trip.step, trip.action) for trip in player.play([SAME, err("fail")])] == [(1, "withdraw")]
 
 
 def test_another_class_of_error_starts_another_streak():

@@ -70,3 +70,40 @@ def test_the_state_stays_small(trace):
     player = Player(GuardrailsConfig(read_only_loop_threshold=3))
     player.play(trace)
     assert len(json.dumps(player.metadata)) < 4_000
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from(["write", "run", "send"]), st.sampled_from(["ok", ""])), min_size=1),
+        max_size=40,
+    ),
+    st.integers(2, 5),
+)
+def test_g11_new_arguments_of_acting_tools_never_trip_a_guard_whatever_they_answer(trace, limit):
+    numbers = iter(range(10_000))
+    steps = [[Call(name, said, None, {"n": next(numbers)}) for name, said in step[:5]] for step in trace]
+    assert Player(GuardrailsConfig(max_repeated_tool_steps=limit)).play(steps) == []
+
+
+def _circles(trace):
+    """Three equal pairs of call and result within ten steps."""
+    for end in range(len(trace)):
+        seen = [
+            {(call.name, json.dumps(call.arguments), call.result, call.kind) for call in step}
+            for step in trace[max(0, end - 9) : end + 1]
+        ]
+        pairs = [pair for step in seen for pair in step]
+        if any(pairs.count(pair) >= 3 for pair in pairs):
+            return True
+    return False
+
+
+acting = st.sampled_from(
+    [Call(n, r, None, {"a": a}) for n in ("search", "run", "send") for r in "ab" for a in (1, 2, 3)]
+)
+
+
+@given(st.lists(st.lists(acting, min_size=1, max_size=2), max_size=20))
+def test_acting_tools_are_touched_only_where_equal_pairs_come_three_times_within_ten_steps(trace):
+    if Player(GuardrailsConfig(max_error_streak=0)).play(trace):
+        assert _circles(trace)

@@ -15,6 +15,7 @@ from glidepath.cli.arguments import add_config_flags
 if TYPE_CHECKING:
     from glidepath.cli.world import World
     from glidepath.sim import Flight, Report
+    from glidepath.sim.tune import Tuning
 
 __all__ = ["add_arguments", "execute"]
 
@@ -31,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the specimens and what each of them does")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every flight and finding as JSON; - prints it")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a web page")
+    parser.add_argument(
+        "--tune", metavar="STORE", help="fly nothing: replay the runs of this store and propose guard thresholds"
+    )
     parser.add_argument("--no-real-time", action="store_true", help="leave out what needs real threads and seconds")
     add_config_flags(parser)
 
@@ -39,6 +43,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Fly, print the table and the advice."""
     if options.list:
         return _list(world)
+    if options.tune is not None:
+        return _tune(options, world)
     from glidepath.sim import simulate
 
     subject = _subject(options, world)
@@ -65,6 +71,53 @@ def _list(world: World) -> int:
             world.stdout.write(f"{family}\n")
         world.stdout.write(f"  {kind.name:<{wide}}  {(kind.__doc__ or '').splitlines()[0]}\n")
     return 0
+
+
+def _tune(options: argparse.Namespace, world: World) -> int:
+    """Replay what a store keeps, print what each threshold would have done, and propose some."""
+    import asyncio
+
+    from glidepath.cli.assemble import make_store
+    from glidepath.errors import ConfigurationError, StoreError
+    from glidepath.sim.tune import stored_runs, tune
+
+    if "://" not in options.tune and options.tune != "default" and not (world.folder / options.tune).is_file():
+        raise ConfigurationError(f"--tune {options.tune}: there is no such store; name a file, or default")
+    store = make_store(options.tune, world)
+    subject = _subject(options, world)
+    config = getattr(subject, "config", subject)
+    tools = {} if config is None else {one.name: one for one in config.tools}
+
+    async def load() -> Any:
+        try:
+            return await stored_runs(store)
+        finally:
+            await store.close()
+
+    try:
+        runs, unreadable = asyncio.run(load())
+    except StoreError as error:
+        raise ConfigurationError(f"--tune {options.tune}: {error}") from None
+    if not runs:
+        raise ConfigurationError(f"--tune {options.tune}: no run in this store has called a tool: nothing to replay")
+    _show_tuning(tune(runs, tools, unreadable), world)
+    return 0
+
+
+def _show_tuning(tuning: Tuning, world: World) -> None:
+    out, others = world.stdout, tuning.runs - tuning.done
+    out.write(f"{tuning.runs} runs with {tuning.steps} steps: {tuning.done} ended DONE, {others} otherwise\n")
+    for line in tuning.unreadable:
+        world.note(f"not read: {line}")
+    out.write(f"\n{'':<32} {'ended DONE':^16}   {'ended otherwise':^16}\n")
+    out.write(f"{'limit':<25} {'value':>6} {'nudged':>7} {'stopped':>8}   {'nudged':>7} {'stopped':>8}\n")
+    for one in tuning.settings:
+        mark = " <" if tuning.proposed[one.limit] == one.value else ""
+        out.write(
+            f"{one.limit:<25} {one.value:>6} {one.done_nudged:>7} {one.done_stopped:>8}   "
+            f"{one.others_nudged:>7} {one.others_stopped:>8}{mark}\n"
+        )
+    out.write(f"\n{tuning.snippet()}\n")
 
 
 def _subject(options: argparse.Namespace, world: World) -> Any:

@@ -70,6 +70,7 @@ class IncrementingArguments(_Loop):
     """Counts page 1, page 2, page 3 ...; every page is the same."""
 
     name = "incrementing_arguments"
+    only_if_read_only = True
 
     def step(self, moment: Moment) -> Turn:
         """The next page."""

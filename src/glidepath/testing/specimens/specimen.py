@@ -12,6 +12,7 @@ from glidepath.messages import UserMessage
 from glidepath.spi import ModelRequest, Plugin, ToolSpec
 from glidepath.testing.specimens.arguments import arguments_for
 from glidepath.testing.turns import Turn, call, say
+from glidepath.tools import Tool
 
 __all__ = ["ANSWER", "Moment", "Outside", "Specimen", "Tireless"]
 
@@ -75,6 +76,10 @@ class Specimen:
     """It may end DONE: it finishes by itself, with an answer."""
     loops: ClassVar[bool] = False
     """It repeats itself without progress, which guards should notice."""
+    only_if_read_only: ClassVar[bool] = False
+    """Its loop can be told from work only where the tools are marked `read_only`."""
+    honest: ClassVar[bool] = False
+    """It works: no guard may nudge it, take a tool away from it, or land it."""
     needs_tools: ClassVar[bool] = False
     real_time: ClassVar[bool] = False
     """It needs real threads or processes, so it cannot fly in virtual time."""
@@ -104,6 +109,10 @@ class Specimen:
     def progress(self, number: int) -> AsyncIterator[Any]:
         """The same for a specimen that reports: its progress, and the result last."""
         raise NotImplementedError
+
+    def tools(self) -> tuple[Tool, ...]:
+        """Tools it brings along, beside those of the configuration."""
+        return ()
 
     def block(self, number: int) -> Any:
         """The same for a blocking specimen."""

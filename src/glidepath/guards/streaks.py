@@ -1,0 +1,141 @@
+"""Errors again and again, and looking without doing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glidepath.guards.signature import counted, kept, short, take_away
+from glidepath.messages import ToolResultMessage
+from glidepath.spi import GuardVerdict, Step
+from glidepath.texts import Texts
+
+__all__ = ["ErrorStreakGuard", "ReadOnlyGuard"]
+
+_NEITHER = frozenset(
+    {"withdrawn", "hidden_tool", "skipped", "cancelled", "blocked", "denied", "not_decided", "aborted", "interrupted"}
+)
+"""Results of calls that did not run: a person, a hook or a limit said no. They are neither failures nor successes."""
+
+
+class ErrorStreakGuard:
+    """Notices a tool that fails with the same error text again and again, whatever its arguments, with no success.
+
+    With a limit of n: a nudge at n - 2 equal errors, the tool withdrawn at n, the next one lands the run. Other texts
+    are other errors: n steps in a row that bring nothing but errors earn a nudge, and nothing more. Any result that is
+    not an error ends every streak. Unknown tool names are one streak, whatever the name, and land the run at n: there
+    is nothing to withdraw. After the wind-down notice there is no nudge, and n is one less.
+    """
+
+    name = "error_streak"
+    __slots__ = ("_limit", "_nudge_at", "_row", "_state", "_streaks", "_texts")
+    before = None  # errors are known only afterwards
+
+    def __init__(self, limit: int, state: dict[str, Any], texts: Texts | None = None) -> None:
+        self._limit = limit
+        self._nudge_at = max(1, limit - 2) if limit > 1 else 0
+        self._texts = texts or Texts()
+        self._state = state
+        self._streaks: dict[str, list[Any]] = kept(state, "streaks", {}) if state else {}  # tool: text, times, kind
+        self._row: list[int] = kept(state, "row", [0, 0]) if state else [0, 0]  # steps of errors only, nudges in them
+        if len(self._row) != 2 or any(len(streak) != 3 for streak in self._streaks.values()):  # noqa: PLR2004
+            self.new_run()  # kept by an older version, which looked at the kind alone
+
+    def new_run(self) -> None:
+        """Forget what an earlier run did."""
+        self._streaks.clear()
+        self._row[:] = [0, 0]
+
+    def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:
+        """Count the streaks."""
+        failed: dict[str, list[tuple[str, str]]] = {}
+        for result in results:
+            if not result.is_error:
+                if self._streaks:
+                    self.new_run()
+                return None
+            if result.kind not in _NEITHER:
+                known = result.kind != "unknown_tool" and result.tool_name in step.tools
+                failed.setdefault(result.tool_name if known else "", []).append(_error(step, result))
+        if not failed:
+            return None
+        self._state["streaks"], self._state["row"] = self._streaks, self._row
+        self._row[0] += 1
+        return self._judge(step, {tool: self._lengthen(tool, errors) for tool, errors in failed.items()})
+
+    def _lengthen(self, tool: str, errors: list[tuple[str, str]]) -> int:
+        """One step more of the tool's streak, or the first of another."""
+        streak = self._streaks.get(tool)
+        if streak is None or streak[0] not in [text for text, _ in errors]:
+            text, kind = errors[0]
+            self._streaks[tool] = streak = [text, 0, kind]
+        streak[1] += 1
+        return int(streak[1])
+
+    def _judge(self, step: Step, counts: dict[str, int]) -> GuardVerdict | None:
+        limit = self._limit - 1 if step.wound_down and self._limit > 1 else self._limit
+        if spent := {tool: count for tool, count in counts.items() if count >= limit}:
+            tools = frozenset() if "" in spent else frozenset(spent)  # an unknown name decides: nothing to withdraw
+            return take_away(step, tools, self._story(spent), self.name, self._texts)
+        if step.wound_down or self._limit == 1:
+            return None
+        if nudged := {tool: count for tool, count in counts.items() if count == self._nudge_at}:
+            reason = self._story(nudged)
+            notice = self._texts.fill("error_streak", reason=reason)
+        elif self._row[0] == self._limit and not self._row[1]:
+            reason = f"{self._limit} steps in a row brought nothing but errors"
+            notice = self._texts.fill("only_errors", times=self._limit)
+        else:
+            return None
+        self._row[1] += 1
+        return GuardVerdict(action="nudge", reason=reason, notice=notice, notice_reason=self.name)
+
+    def _story(self, counts: dict[str, int]) -> str:
+        return "; ".join(
+            f"{tool or 'a tool that does not exist'} failed {count} times in a row with {self._streaks[tool][2]}"
+            for tool, count in counts.items()
+        )
+
+
+def _error(step: Step, result: ToolResultMessage) -> tuple[str, str]:
+    """What makes an error the same error, and what to call it. Unreadable JSON is one error wherever it breaks off."""
+    kind = result.kind or "error"
+    if kind == "unknown_tool":
+        return kind, kind
+    if kind == "invalid_arguments":
+        for call in step.calls:
+            if call.id == result.call_id and call.malformed is not None:
+                return "malformed", kind
+    return short(" ".join(result.text.split())) or kind, short(kind)
+
+
+class ReadOnlyGuard:
+    """Nudges a run that has only looked at things for n steps; once, until it does something."""
+
+    name = "read_only"
+    __slots__ = ("_limit", "_state", "_texts")
+    before = None  # looking is allowed
+
+    def __init__(self, limit: int, state: dict[str, Any], texts: Texts | None = None) -> None:
+        self._limit = limit
+        self._state = state
+        self._texts = texts or Texts()
+        kept(state, "steps", 0)
+
+    def new_run(self) -> None:
+        """Forget what an earlier run did."""
+        self._state["steps"] = 0
+
+    def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:  # noqa: ARG002
+        """Count steps made only of read-only tools; polling is not looked at."""
+        tools = [step.tools.get(call.name) for call in counted(step)]
+        if not tools:
+            return None
+        if not all(tool is not None and tool.read_only for tool in tools):
+            self._state["steps"] = 0
+            return None
+        self._state["steps"] += 1
+        if self._state["steps"] != self._limit or step.wound_down:
+            return None
+        notice = self._texts.fill("read_only", steps=self._limit)
+        reason = f"{self._limit} steps of read-only tools"
+        return GuardVerdict(action="nudge", reason=reason, notice=notice, notice_reason="read_only")

@@ -1,0 +1,151 @@
+"""Every sentence the runtime tells a model, in one value that an application can change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import Formatter
+from types import MappingProxyType
+
+from glidepath._wire import Settings
+from glidepath.errors import ConfigurationError
+
+__all__ = ["LONGEST_TEXT", "PLACEHOLDERS", "Texts"]
+
+LONGEST_TEXT = 4_000  # characters: a text must fit where little is left
+
+PLACEHOLDERS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "wind_down": frozenset({"limit"}),
+        "repetition": frozenset({"tools", "times"}),
+        "same_answer": frozenset({"tools", "times"}),
+        "error_streak": frozenset({"reason"}),
+        "only_errors": frozenset({"times"}),
+        "read_only": frozenset({"steps"}),
+        "withdrawn": frozenset({"tools", "reason"}),
+        "not_executed": frozenset({"reason"}),
+        "plain_text": frozenset({"tool"}),
+        "output_repair": frozenset({"problem"}),
+        "denied": frozenset({"reason"}),
+        "calls_per_turn": frozenset({"limit"}),
+        "partial_child": frozenset({"ended", "reason"}),
+        "paused_child": frozenset({"waiting"}),
+    }
+)
+"""What each text may name in braces. A text that is not listed has no placeholders."""
+
+
+class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """What the runtime tells a model, word for word. Checked at construction; the defaults name no tool.
+
+    A text may use the placeholders listed for it, such as `{limit}`, each any number of times or not at all. Write
+    a literal brace twice: `{{`.
+    """
+
+    wind_down: str = (
+        "Your {limit} is almost used up. Stop working and give your final answer now: what is done, what is still "
+        "open, what you found so far. Ask for input only if you cannot finish without it."
+    )
+    finish_up: str = (
+        "You have been asked to finish. Stop working and give your final answer now: what is done, what is still "
+        "open, what you found so far. Ask for input only if you cannot finish without it."
+    )
+    landing: str = (
+        "The limit is reached and no tool can be called any more. Write your final answer now, from what you know: "
+        "what was done, what is still open, and what was found so far."
+    )
+    continuation: str = (
+        "Your answer was cut off. Continue exactly where it stopped: do not repeat anything and do not comment on it."
+    )
+    resend_smaller: str = "Not executed: your reply was cut off inside this tool call. Send it again, smaller."
+    repetition: str = (
+        "You are going in circles: {tools} was repeated without a new result ({times} times). "
+        "Try something different, or answer with what you know."
+    )
+    same_answer: str = (
+        "You are going in circles: {tools} gave the same answer to different arguments ({times} times). "
+        "Try something different, or answer with what you know."
+    )
+    error_streak: str = "This does not work: {reason}. Change the approach, or answer with what you know."
+    only_errors: str = (
+        "Your last {times} steps all failed. Step back: find out why before you try again, change the approach, or "
+        "answer with what you know."
+    )
+    read_only: str = "You have only read things for {steps} steps. Act on what you know, or answer."
+    withdrawn: str = "{tools} can no longer be used: {reason}. Give your final answer with what you know."
+    tool_withdrawn: str = "it was withdrawn because it was called again and again without progress"
+    work_withdrawn: str = "no more work is possible: deliver your final answer now"
+    not_executed: str = "Not executed: {reason}."
+    premature_end: str = (
+        "You stopped without an answer although a tool had just failed. Deal with the error, or say what went wrong."
+    )
+    empty_answer: str = "Your reply was empty. Give your answer as text."
+    plain_text: str = "Your reply was plain text. Deliver it by calling the tool {tool!r}."
+    output_repair: str = "Your answer does not fit the format that is asked for: {problem}. Answer again."
+    resumed: str = "The run was interrupted and has been resumed. Continue the task where it was left."
+    interrupted: str = "Interrupted: this call has no result. Whether it took effect is not known."
+    unknown_effect: str = (
+        "Outcome unknown: the process died while this call was running. It may have taken effect; find out before you "
+        "repeat it."
+    )
+    not_decided: str = "Not executed: a person had to decide about this call, and did not."
+    denied: str = "Denied by a person: {reason}"
+    calls_per_turn: str = "Skipped: at most {limit} tool calls run in one turn. Send it again if you still need it."
+    calls_spent: str = "Skipped: the limit on tool calls is reached."
+    partial_child: str = "This answer is partial. The agent ended {ended} ({reason})."
+    paused_child: str = (
+        "The agent stopped before this was done: {waiting}. A person has to decide, and cannot do so inside a "
+        "delegated task. Nothing of it was executed. Do without it, or say in your answer what has to be decided."
+    )
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            text = getattr(self, name)
+            if text is not _DEFAULTS.get(name):
+                _check(name, text)
+
+    @classmethod
+    def no_such_setting(cls, name: str) -> ConfigurationError:
+        """The error for a keyword that is not a text."""
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, cls.__struct_fields__, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; the texts are {', '.join(cls.__struct_fields__)}"
+        return ConfigurationError(f"Texts has no text named {name!r:.80}{hint}")
+
+    def fill(self, name: str, **values: object) -> str:
+        """The text of this name, its placeholders replaced."""
+        return str(getattr(self, name)).format_map(values)
+
+
+_DEFAULTS: dict[str, str] = {}
+
+
+def _check(name: str, text: object) -> None:
+    """Refuse a text that could not be sent, stored or filled in."""
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigurationError(f"Texts.{name} must be a sentence, not {text!r:.80}")
+    if len(text) > LONGEST_TEXT:
+        raise ConfigurationError(
+            f"Texts.{name} has {len(text):,} characters; a text has at most {LONGEST_TEXT:,}: it must fit where little "
+            "is left of a budget"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"Texts.{name} cannot be sent: half a character at {error.start}") from None
+    if "\0" in text:
+        raise ConfigurationError(f"Texts.{name} holds a NUL character; it cannot be stored")
+    allowed = PLACEHOLDERS.get(name, frozenset())
+    may = f"it may use {', '.join(f'{{{one}}}' for one in sorted(allowed))}" if allowed else "it has no placeholders"
+    try:
+        fields = [(field, spec) for _, field, spec, _ in Formatter().parse(text) if field is not None]
+    except ValueError as error:
+        raise ConfigurationError(f"Texts.{name} cannot be read: {error}; write a literal brace twice, {{{{") from None
+    for field, spec in fields:
+        if field not in allowed or spec:
+            raise ConfigurationError(
+                f"Texts.{name} uses the placeholder {{{field:.40}}}; {may} (write a literal brace twice, {{{{)"
+            )
+
+
+_DEFAULTS.update({name: getattr(Texts(), name) for name in Texts.__struct_fields__})
