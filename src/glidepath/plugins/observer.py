@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from glidepath.errors import told
 from glidepath.events import Event, StreamChunk
 from glidepath.spi.hooks import Plugin
+from glidepath.spi.inside import INSIDE
 
 __all__ = ["Audience", "Observer"]
 
@@ -134,6 +135,9 @@ class Audience:
             self._untold.append(event)
             return
         self._telling = True
+        place = INSIDE.get()
+        if place is not None:
+            INSIDE.set(None)  # whoever watches does not hold the run up: what it starts is not the run's child
         try:
             while True:
                 for tell in route:
@@ -149,6 +153,8 @@ class Audience:
         finally:
             self._telling = False
             self._untold.clear()
+            if place is not None:
+                INSIDE.set(place)
 
     def _route(self, kind: type[Event]) -> tuple[Any, ...]:
         self._routes[kind] = route = tuple(one.tell for one in self._listeners if not one.removed and one.wants(kind))
