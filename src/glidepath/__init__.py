@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from glidepath.messages import Usage
     from glidepath.outcome import AgentState, LoopOutcome, ResourceAction, ResourceValidation, RunResult, StopCause
     from glidepath.plugins import PluginNames
-    from glidepath.run import CancelToken, answer, approve, deny
+    from glidepath.run import INHERIT, CancelToken, answer, approve, deny
     from glidepath.sessions import Session
     from glidepath.spi import Plugin, ProtocolPolicy, ResourceConstraint, ResourceContext
     from glidepath.tools import Tool, ToolContext, ToolResult, tool
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "INHERIT",
     "Agent",
     "AgentBuilder",
     "AgentState",
@@ -72,7 +73,7 @@ _HOMES = {
         "StopCause",
     ),
     "glidepath.plugins": ("PluginNames",),
-    "glidepath.run": ("CancelToken", "answer", "approve", "deny"),
+    "glidepath.run": ("INHERIT", "CancelToken", "answer", "approve", "deny"),
     "glidepath.sessions": ("Session",),
     "glidepath.spi": ("Plugin", "ProtocolPolicy", "ResourceConstraint", "ResourceContext"),
     "glidepath.texts": ("Texts",),

@@ -26,8 +26,10 @@ from glidepath.outcome import (
     StopCause,
     ValidationRecord,
 )
-from glidepath.run import Stopped, Touchdown, Verdict, tethered
+from glidepath.run import Place, Stopped, Touchdown, Verdict, tethered
+from glidepath.run.inside import recall
 from glidepath.spi import ResourceConstraint, ResourceContext
+from glidepath.spi.inside import INSIDE
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ async def judge(run: Run, checkpoint: str) -> None:
     """
     if run.watch.interrupt is not None:
         raise run.interrupted()
-    verdict = await _walk(run)
+    verdict = await (_walk(run) if not run.plan.custom else _walk_inside(run))
     if verdict is not None and (run.verdict is None or not verdict.gentle):
         run.verdict = verdict
     if run.verdict is not None and (checkpoint is not AFTER_MODEL or not run.verdict.gentle):
@@ -158,6 +160,19 @@ async def _walk(run: Run) -> Verdict | None:
     if worst is None or worst[0].severity < ResourceAction.GRACEFUL_EXIT.severity:
         return None
     return verdict_of(*worst)
+
+
+async def _walk_inside(run: Run) -> Verdict | None:
+    """The same where constraints may start something of their own: that is the run's child while they are asked."""
+    place = Place.of_hook(run, "validate")
+    INSIDE.set(place)
+    try:
+        return await _walk(run)
+    finally:
+        place.close()
+        INSIDE.set(None)
+        if run.spawned and not run.watch.gone:
+            await recall(run, "validate")
 
 
 def record_of(

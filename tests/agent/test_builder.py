@@ -389,16 +389,51 @@ async def test_functions_work_as_hooks_plain_and_async():
 
 # --- children -----------------------------------------------------------------------------------------------------
 
-NOT_INHERITED = {"event_sink", "limits", "empty_outcome_retry_budget", "conversation_id", "system_prompt"}
+NOT_INHERITED = {"event_sink", "empty_outcome_retry_budget", "conversation_id", "system_prompt"}
 
 
 def test_the_table_has_every_field_in_its_order():
     assert tuple(INHERITANCE) == FIELDS
     assert {field for field, passed in INHERITANCE.items() if passed is Passed.NO} == NOT_INHERITED
     assert [field for field, passed in INHERITANCE.items() if passed is Passed.AS_EACH_SAYS] == ["plugins"]
+    assert [field for field, passed in INHERITANCE.items() if passed is Passed.IN_PART] == ["limits"]
 
 
-@pytest.mark.parametrize("field", [name for name in OTHER if name != "plugins"])
+PARENTS = Limits(
+    max_iterations=20,
+    max_tokens=9_000,
+    max_cost="1",
+    timeout=60,
+    max_tool_calls=50,
+    max_depth=5,
+    max_descendants=70,
+    grace_iterations=4,
+    landing_tokens=2_000,
+    landing_seconds=7,
+)
+
+
+def test_a_child_lands_and_delegates_like_its_parent_and_has_its_own_limits():
+    parent = AgentBuilder().model(MODEL).prices({"scripted": (1, 1)}).limits(PARENTS).build()
+    child = parent.child_builder().max_iterations(10).build()
+    same = {"max_depth", "max_descendants", "grace_iterations", "landing_tokens", "landing_seconds"}
+    assert {name for name in Limits.__struct_fields__ if getattr(child.limits, name) == getattr(PARENTS, name)} == same
+    assert (child.limits.max_iterations, child.limits.max_tokens) == (10, None)
+
+
+def test_a_child_without_a_turn_limit_has_no_grace_to_warn_about():
+    parent = AgentBuilder().model(MODEL).prices({"scripted": (1, 1)}).limits(PARENTS).build()
+    child = parent.child_builder().copy().build()
+    assert (child.limits.grace_iterations, child.limits.landing_tokens) == (None, 2_000)
+    Agent(child)  # a warning would be an error here
+
+
+def test_limits_that_are_said_all_at_once_replace_what_was_inherited():
+    parent = AgentBuilder().model(MODEL).prices({"scripted": (1, 1)}).limits(PARENTS).build()
+    assert parent.child_builder().limits(Limits(max_iterations=3)).build().limits == Limits(max_iterations=3)
+
+
+@pytest.mark.parametrize("field", [name for name in OTHER if name not in ("plugins", "limits")])
 def test_a_child_inherits_a_field_or_not(field):
     parent = said(field).build()
     child = parent.child_builder().build()

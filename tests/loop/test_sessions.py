@@ -8,6 +8,7 @@ import pytest
 
 from glidepath import Agent, AgentState, ConfigurationError, Limits, LoopOutcome, Plugin, Session, Usage, tool
 from glidepath.messages import AssistantMessage, CustomMessage, TextBlock, ToolCall, UserMessage
+from glidepath.sessions import MemoryStore
 from glidepath.testing import ScriptedModel, call, hang, no_leftovers, say, transcript_errors, virtual
 
 LIMITS = Limits(max_iterations=5)
@@ -195,3 +196,32 @@ def test_g14_one_agent_serves_many_threads_at_once():
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda number: agent.run_sync(str(number)), range(80)))
     assert [result.text for result in results] == [f"it is {number + 1}" for number in range(80)]
+
+
+# --- a name without a store ---------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_named_session_without_a_store_is_said_to_be_forgotten_once(caplog):
+    agent = Agent(model=ScriptedModel().forever(say("fine")), limits=Limits(max_iterations=3))
+    with caplog.at_level("WARNING", "glidepath"):
+        await agent.run("one", session="chat")
+        await agent.run("two", session="chat")
+        async with agent.stream("three", session="chat") as stream:
+            async for _ in stream:
+                pass
+    said = [record.getMessage() for record in caplog.records if "no store" in record.getMessage()]
+    assert len(said) == 1
+    assert "session='chat'" in said[0]
+    assert "Agent(store=...)" in said[0]
+
+
+@virtual
+async def test_a_session_that_is_kept_is_not_said_to_be_forgotten(caplog):
+    agent = Agent(model=ScriptedModel().forever(say("fine")), limits=Limits(max_iterations=3))
+    keeping = Agent(model=ScriptedModel().forever(say("fine")), limits=Limits(max_iterations=3), store=MemoryStore())
+    with caplog.at_level("WARNING", "glidepath"):
+        await agent.run("one", session=Session("chat"))
+        await agent.run("two")
+        await keeping.run("three", session="chat")
+    assert caplog.records == []

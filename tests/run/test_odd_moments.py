@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, tool
+from glidepath import INHERIT, Agent, AgentState, CancelToken, Limits, LoopOutcome, tool
 from glidepath.errors import RateLimitedError
 from glidepath.events import LandingStarted, RunEnded, StreamChunk
 from glidepath.messages import StreamEnd, TextDelta, Usage
@@ -284,18 +284,21 @@ async def test_a_run_inside_a_tool_stops_when_the_tool_is_asked_to(scene, how):
     assert len(agent.config.model.requests) == 1
 
 
+@pytest.mark.parametrize(("parent", "let_go", "seconds"), [(None, 1, 3), (INHERIT, 2, 4)])
 @virtual
-async def test_a_run_inside_a_tool_that_is_abandoned_never_cancels_whoever_called_the_outer_run():
+async def test_a_run_inside_a_tool_that_is_abandoned_never_cancels_whoever_called_the_outer_run(
+    parent, let_go, seconds
+):
     agent = inner(call("deaf"))
 
     @tool
     async def ask_another() -> str:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(100)
-        return (await agent.run("go")).text
+        return (await agent.run("go", parent=parent)).text
 
     model = ScriptedModel([call("ask_another"), say("done")])
     result = await Agent(model=model, tools=[ask_another], limits=LIMITS, tool_timeout=2).run("go")
-    assert (result.text, len(result.abandoned), result.elapsed) == ("done", 1, 3)
+    assert (result.text, len(result.abandoned), result.elapsed) == ("done", let_go, seconds)
     await asyncio.sleep(100)
     assert not asyncio.current_task().cancelling()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -24,6 +25,7 @@ from glidepath.agent.flight import (
     revived,
     watch_over,
 )
+from glidepath.agent.inside import place_of, run_inside, stream_inside
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.prompts import as_messages, as_session
@@ -35,11 +37,25 @@ from glidepath.ledger import Meter
 from glidepath.messages import Message
 from glidepath.outcome import LoopOutcome, RunResult, Snapshot
 from glidepath.plugins.lineup import Lineup
-from glidepath.run import CancelToken, Decision, Plan, Resumption, Run, RunStream, restore_meter
+from glidepath.run import (
+    INHERIT,
+    CancelToken,
+    Decision,
+    Inherit,
+    Place,
+    Plan,
+    Resumption,
+    Run,
+    RunStream,
+    restore_meter,
+)
+from glidepath.run.inside import outside
 from glidepath.sessions import Session
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 __all__ = ["Agent"]
+
+_log = logging.getLogger("glidepath")
 
 
 class Agent:
@@ -49,7 +65,7 @@ class Agent:
     many runs at a time as you like.
     """
 
-    __slots__ = ("_heirs", "_plan", "config")
+    __slots__ = ("_heirs", "_plan", "_told_of_store", "config")
 
     def __init__(self, config: LoopConfig | None = None, /, **fields: Any) -> None:
         if config is not None and fields:
@@ -60,6 +76,7 @@ class Agent:
         self._plan = assemble(self.config)
         warn_about_lonely(self.config)
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
+        self._told_of_store = False
 
     # --- running ----------------------------------------------------------------------------------------------
 
@@ -69,17 +86,24 @@ class Agent:
         *,
         session: str | Session | None = None,
         cancel: CancelToken | None = None,
-        parent: Budget | ToolContext | None = None,
+        parent: Budget | ToolContext | Inherit | None = INHERIT,
     ) -> RunResult:
         """Run to the end and return how it ended; raises only `ConfigurationError`, before the first call.
 
-        When the caller's own task is cancelled, the run lands and then the cancellation goes on.
+        Inside a tool or a guarding hook of another run this is a child of that run, within its limits; `parent=None`
+        makes a root. When the caller's own task is cancelled, the run lands and then the cancellation goes on.
         """
         if isinstance(parent, ToolContext):
             if session is not None or cancel is not None:
                 raise ConfigurationError("a child run has its parent's cancel and a session of its own: leave both out")
             return await parent.spawn(self, prompt)
-        return await self._fly(prompt, session, cancel, parent, None)
+        place = place_of(parent)
+        if place is None:
+            return await self._fly(prompt, session, cancel, None if parent is INHERIT else parent, None)
+        home = self._home_inside(place, session, cancel)
+        return await run_inside(
+            self, place, as_messages(prompt), home, cancel, parent if parent is not INHERIT else None
+        )
 
     async def resume(
         self,
@@ -99,7 +123,10 @@ class Agent:
         return await self._fly_on(target, decisions, limits, cancel, parent, None)
 
     def run_sync(self, prompt: str | Sequence[Message] | Message, **keywords: Any) -> RunResult:
-        """The same for code without an event loop; inside a running loop it uses a thread and a loop of its own."""
+        """The same for code without an event loop; inside a running loop it uses a thread and a loop of its own.
+
+        It blocks that loop: in an `async def`, await `run()`.
+        """
         return in_its_own_loop(partial(self.run, prompt, **keywords))
 
     def resume_sync(self, target: Target, **keywords: Any) -> RunResult:
@@ -112,20 +139,26 @@ class Agent:
         *,
         session: str | Session | None = None,
         cancel: CancelToken | None = None,
-        parent: Budget | None = None,
+        parent: Budget | ToolContext | Inherit | None = INHERIT,
         resume: Target | None = None,
         decisions: Mapping[str, Decision] | None = None,
         limits: Limits | None = None,
     ) -> RunStream:
         """The same run with its events: `async with agent.stream(...) as stream: async for event in stream: ...`.
 
-        `resume=` instead of a prompt, with `decisions` and `limits`, is `resume()` with its events.
+        Inside a tool or a guarding hook it is a child, as with `run()`. `resume=` instead of a prompt, with `decisions`
+        and `limits`, is `resume()` with its events.
         """
         if resume is None:
             if decisions is not None or limits is not None:
                 raise ConfigurationError("decisions and limits belong to resume=...; a new run has those of its agent")
             messages = as_messages(prompt)
-            return RunStream(partial(self._fly, messages, session, cancel, parent))
+            place = place_of(parent)
+            if place is None:
+                above: Any = None if parent is INHERIT else parent
+                return RunStream(partial(self._fly, messages, session, cancel, above))
+            home = self._home_inside(place, session, cancel)
+            return RunStream(partial(stream_inside, self, place, messages, home, cancel))
         if prompt is not None or session is not None:
             raise ConfigurationError("stream(resume=...) goes on without a new prompt and in its own session")
         if self.config.store is None:  # what is wrong is said here, not when the first event is asked for
@@ -134,7 +167,8 @@ class Agent:
                 nothing_to_decide(decisions)
             else:
                 check_decisions(decisions, found[0])
-        return RunStream(partial(self._fly_on, resume, decisions, limits, cancel, parent))
+        above = None if parent is INHERIT else parent
+        return RunStream(partial(self._fly_on, resume, decisions, limits, cancel, above))
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
         """A tool that hands its `task` to this agent, as a child of the run that calls it."""
@@ -162,14 +196,29 @@ class Agent:
         messages = prompt if stream is not None else as_messages(prompt)  # a stream has looked at it already
         self._check_root(cancel, parent)
         home = as_session(session)
-        if self.config.store is None:
-            return await finish_run(self._open(messages, home, parent, stream), home, messages, cancel)
-        async with claimed(self.config, home) as opening:
-            run = self._open(messages, home, parent, stream)
-            return await finish_run(run, home, messages, cancel, opening=opening)
+        with outside():
+            if self.config.store is None:
+                if isinstance(session, str):
+                    self._tell_of_store(home.id)
+                run = self._open(messages, home, parent, cancel, stream)
+                return await finish_run(run, home, messages, cancel)
+            async with claimed(self.config, home) as opening:
+                run = self._open(messages, home, parent, cancel, stream)
+                return await finish_run(run, home, messages, cancel, opening=opening)
+
+    async def fly_alone(
+        self, messages: tuple[Message, ...], home: Session | None, cancel: CancelToken | None, stream: RunStream
+    ) -> RunResult:
+        """A stream that was made inside a tool call and is read after its end."""
+        return await self._fly(messages, home, cancel, None, stream)
 
     def _open(
-        self, messages: tuple[Message, ...], home: Session, parent: Budget | None, stream: RunStream | None
+        self,
+        messages: tuple[Message, ...],
+        home: Session,
+        parent: Budget | None,
+        cancel: CancelToken | None,
+        stream: RunStream | None,
     ) -> Run:
         """A run that is ready to fly, in the task that will fly it."""
         plan = self._plan if parent is None else priced_under(self._plan, self.config, parent.meter)
@@ -177,7 +226,9 @@ class Agent:
         shared = parent.deadline(now) if parent is not None else inf
         meter = Meter(plan.caps, parent.meter if parent is not None else None)
         watch = watch_over(plan, now, shared)
-        return open_run(plan, home, messages, meter, watch, None, stream)
+        run = open_run(plan, home, messages, meter, watch, None, stream)
+        run.token = cancel
+        return run
 
     async def _fly_on(
         self,
@@ -214,8 +265,9 @@ class Agent:
             if opening.result is not None:
                 return revived(self._plan, opening.result)
             if opening.snapshot is None:
-                run = self._open((), opening.home, parent, stream)
-                return await finish_run(run, opening.home, (), cancel, opening=opening)
+                run = self._open((), opening.home, parent, cancel, stream)
+                with outside():
+                    return await finish_run(run, opening.home, (), cancel, opening=opening)
             return await self.carry_on(
                 opening.snapshot,
                 opening.home,
@@ -260,14 +312,38 @@ class Agent:
         restore_meter(meter, snapshot)
         watch = watch_over(plan, now, parent.deadline(now) if parent is not None else inf, snapshot.elapsed)
         run = open_run(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
-        return await finish_run(run, home, (), cancel, opening=opening)
+        run.token = cancel
+        with outside():
+            return await finish_run(run, home, (), cancel, opening=opening)
+
+    def _home_inside(self, place: Place, session: Any, cancel: Any) -> Session | None:
+        """The session of a child that is kept by itself; None for one beside its parent's."""
+        if cancel is not None and not isinstance(cancel, CancelToken):
+            raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
+        if session is None and (place.run.journal is not None or self.config.store is None):
+            return None
+        if self.config.store is None and isinstance(session, str):
+            self._tell_of_store(session)
+        return as_session(session)
 
     async def fly_child(
-        self, prompt: Any, *, parent: Run, limits: Limits | None, cancel: CancelToken, place: str = ""
+        self,
+        prompt: Any,
+        *,
+        parent: Run,
+        cancel: CancelToken,
+        limits: Limits | None = None,
+        place: str = "",
+        home: Session | None = None,
+        stream: RunStream | None = None,
+        budget: Budget | None = None,
+        post: Callable[[Callable[[], None]], None] | None = None,
     ) -> RunResult:
         """Run as a child of another run: on its budget, within its time, under its guards.
 
         Where the parent has a journal, the child has one beside it; `place` is the call it belongs to, and its number.
+        With a session of its own (`home`) it is kept where its agent keeps sessions. `budget`: a part of the parent's.
+        `post` tells the parent what happened, when that lives on another loop.
         """
         messages = as_messages(prompt)
         if limits is None:
@@ -276,30 +352,59 @@ class Agent:
             if not isinstance(limits, Limits):
                 raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
             plan = self._plan_under(parent.plan, replace(self.config, limits=limits))
-        plan = priced_under(plan, self.config, parent.meter)
-        if parent.journal is None:
-            return await self._fly_below(messages, plan, parent, cancel, None)
-        async with adopted(self.config, parent, place, plan) as opening:
-            return opening.result or await self._fly_below(messages, plan, parent, cancel, opening)
+        above = parent.meter if budget is None else budget.meter
+        plan = priced_under(plan, self.config, above)
+        fly = partial(
+            self._fly_below, messages, plan, parent, cancel, budget=budget, stream=stream, post=post or _at_once
+        )
+        if home is None and post is None and parent.journal is not None:
+            async with adopted(self.config, parent, place, plan) as opening:
+                return opening.result or await fly(opening=opening)
+        if home is None or self.config.store is None:
+            return await fly(home=home)
+        if post is None and parent.journal is not None and parent.journal.store is self.config.store:
+            await parent.journal.spawned(place.rpartition(".")[0], home.id, plan.agent_name)
+        async with claimed(self.config, home) as opening:
+            return await fly(opening=opening)
 
     async def _fly_below(
-        self, messages: tuple[Message, ...], plan: Plan, parent: Run, cancel: CancelToken, opening: Opening | None
+        self,
+        messages: tuple[Message, ...],
+        plan: Plan,
+        parent: Run,
+        cancel: CancelToken,
+        *,
+        budget: Budget | None,
+        stream: RunStream | None,
+        post: Callable[[Callable[[], None]], None],
+        home: Session | None = None,
+        opening: Opening | None = None,
     ) -> RunResult:
-        meter = Meter(plan.caps, parent.meter, depth=parent.meter.depth + 1)
+        loop = asyncio.get_running_loop()
+        meter = Meter(plan.caps, parent.meter if budget is None else budget.meter, depth=parent.meter.depth + 1)
         resumed = None if opening is None else opening.resumption(meter)
         elapsed = 0.0 if resumed is None else resumed.snapshot.elapsed
-        watch = watch_over(plan, parent.time(), min(parent.watch.window_at, parent.watch.deadline_at), elapsed)
+        now, until = loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
+        if loop is not parent.watch.loop:
+            until += now - parent.time()
+        if budget is not None:
+            until = min(until, budget.deadline(now))
+        watch = watch_over(plan, now, until, elapsed)
         watch.above = parent.watch
-        home = Session(new_id("session", watch.loop)) if opening is None else opening.home
+        if opening is not None:
+            home = opening.home
+        home = home or Session(new_id("session", loop))
         messages = messages if resumed is None else ()
-        run = open_run(plan, home, messages, meter, watch, parent.run_id, None, resumed=resumed)
+        run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed)
+        run.token = cancel
         refusal = meter.adopt() if resumed is None else None
-        parent.emit(ChildStarted, run.run_id, plan.agent_name, meter.depth)
+        post(lambda: parent.emit(ChildStarted, run.run_id, plan.agent_name, meter.depth))
         try:
-            return await finish_run(run, home, messages, cancel, refusal=refusal, opening=opening)
+            with outside():
+                return await finish_run(run, home, messages, cancel, refusal=refusal, opening=opening)
         finally:
             if run.result is not None:
-                report_child(parent, run)
+                post(partial(report_child, parent, run))
 
     def _heir(self, parent: Plan) -> Plan:
         """This agent's plan with the parent's constraints and guarding plugins added; made once for each parent."""
@@ -315,6 +420,17 @@ class Agent:
         constraints = [constraint for constraint in parent.custom if id(constraint) not in own]
         config = replace(config, constraints=(*config.constraints, *constraints))
         return assemble(config, parent.lineup.inheritable())
+
+    def _tell_of_store(self, name: str) -> None:
+        """A session that has a name and no store is forgotten with its run: say so, once for this agent."""
+        if not self._told_of_store:
+            self._told_of_store = True
+            _log.warning(
+                "%s has no store: session=%r is forgotten when the run ends, and the next run does not see it. Pass "
+                "Agent(store=...) to keep it, or one Session object to all runs.",
+                self.config.agent_name,
+                name,
+            )
 
     def _check_root(self, cancel: Any, parent: Any, limits: Limits | None = None) -> None:
         config = self.config
@@ -337,3 +453,7 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"<Agent {self.config.agent_name} on {self._plan.model_name}>"
+
+
+def _at_once(act: Callable[[], None]) -> None:
+    act()

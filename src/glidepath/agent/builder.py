@@ -28,6 +28,7 @@ from glidepath.spi import (
 
 __all__ = ["AgentBuilder", "child_builder"]
 
+_HOW_IT_LANDS = ("grace_iterations", "landing_tokens", "landing_seconds", "max_depth", "max_descendants")
 _KINDS: dict[str, Any] = {"limits": Limits, "guardrails": GuardrailsConfig}
 
 Judge: TypeAlias = Plugin | Callable[[ToolCallContext], Any]
@@ -45,6 +46,14 @@ class AgentBuilder(Knobs):
     Every method changes this builder and returns it. What guards adds up (constraints, plugins, hooks); everything
     else is as it was last said. `copy()` gives a second builder that goes its own way.
     """
+
+    _inherits_grace = False
+    """Its grace is for the turn limit that a child may be given; without one it means nothing."""
+
+    def limits(self, value: Limits) -> Self:
+        """What a run may use, all at once. Say single limits afterwards, with their own methods."""
+        self._inherits_grace = False
+        return super().limits(value)
 
     # --- plugins ---
 
@@ -119,6 +128,7 @@ class AgentBuilder(Knobs):
         twin = type(self)()
         twin._values = dict(self._values)  # noqa: SLF001 - one of us
         twin._parts = {field: dict(parts) for field, parts in self._parts.items()}  # noqa: SLF001
+        twin._inherits_grace = self._inherits_grace  # noqa: SLF001
         return twin
 
     def build(self) -> LoopConfig:
@@ -130,6 +140,10 @@ class AgentBuilder(Knobs):
             for field, parts in self._parts.items():
                 if parts:
                     fields[field] = self._whole(field, parts)
+            if self._inherits_grace and "grace_iterations" not in self._parts["limits"]:
+                limits: Limits = fields["limits"]
+                if limits.max_iterations is None:
+                    fields["limits"] = replace(limits, grace_iterations=None)
             config = make_config(**fields)
         except ConfigurationError as error:
             raise BuilderError(str(error)) from error
@@ -154,4 +168,6 @@ def child_builder(config: LoopConfig) -> AgentBuilder:
         if passed is Passed.YES:
             builder._values[field] = getattr(config, field)  # noqa: SLF001 - our own
     builder._values["plugins"] = Lineup(config.plugins).inheritable()  # noqa: SLF001
+    builder._values["limits"] = Limits(**{name: getattr(config.limits, name) for name in _HOW_IT_LANDS})  # noqa: SLF001
+    builder._inherits_grace = True  # noqa: SLF001
     return builder

@@ -265,10 +265,10 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
 
 
 async def _with_children(store: Any, folded: Folded, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> Snapshot:
-    """The state with what the children of unfinished calls have used, which nobody could write down any more."""
+    """The state with what the children of unfinished calls and hooks have used, which nobody could write down."""
     unfinished = {call.id for call in open_calls(folded)}
     for child in folded.children:
-        if child.call_id not in unfinished:
+        if child.call_id not in unfinished and not child.of_hook:
             continue
         used = await used_in(store, child.session_id)
         if used is None:

@@ -15,6 +15,7 @@ class Passed(str, Enum):
     YES = "yes"
     NO = "no"
     AS_EACH_SAYS = "as each says"
+    IN_PART = "in part"
 
 
 INHERITANCE: Mapping[str, Passed] = MappingProxyType(
@@ -22,7 +23,7 @@ INHERITANCE: Mapping[str, Passed] = MappingProxyType(
         "model": Passed.YES,
         "tools": Passed.YES,
         "system_prompt": Passed.NO,  # a child has another job
-        "limits": Passed.NO,  # the parent's bound the child anyway, through the ledger; its own are its own
+        "limits": Passed.IN_PART,  # how it lands and delegates; what it may use is its own, within the parent's
         "guardrails": Passed.YES,
         "texts": Passed.YES,
         "constraints": Passed.YES,

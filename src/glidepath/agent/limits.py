@@ -6,10 +6,11 @@ import math
 from decimal import Decimal
 from typing import Any
 
-from glidepath._wire import Settings
+from glidepath._wire import Settings, replace
 from glidepath.errors import ConfigurationError, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, pico
+from glidepath.run import Place, Watch
 from glidepath.spi import Remaining
 
 __all__ = ["Budget", "Limits", "checked_int", "checked_seconds"]
@@ -140,12 +141,29 @@ class Budget:
             self.meter.near_money = int(self.meter.caps.money * reserves.cost_reserve)
         self.meter.set_wires()
         self._started: float | None = None
+        self.place: Place | None = None
+
+    @classmethod
+    def inside(cls, place: Place, limits: Limits) -> Budget:
+        """A part of what a run may use, for runs that are started together in one of its tools or hooks."""
+        budget = cls(limits)
+        budget.place = place = place.copy()
+        near = budget.meter
+        caps = replace(near.caps, descendants=None, depth=None)  # the run around it bounds them
+        budget.meter = Meter(caps, place.run.meter, depth=-1)
+        budget.meter.near_tokens, budget.meter.near_money = near.near_tokens, near.near_money
+        budget.meter.set_wires()
+        return budget
 
     def deadline(self, now: float) -> float:
         """When its time is up, on the clock of the loop that asks; counted from the first run."""
         if self._started is None:
             self._started = now
-        return math.inf if self.limits.timeout is None else self._started + self.limits.timeout
+        own = math.inf if self.limits.timeout is None else self._started + self.limits.timeout
+        if self.place is None:
+            return own
+        watch: Watch = self.place.run.watch
+        return min(own, watch.window_at, watch.deadline_at)
 
     def remaining(self) -> Remaining:
         """What is left of each limit."""

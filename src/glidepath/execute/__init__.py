@@ -16,8 +16,10 @@ from glidepath.execute.job import ALWAYS_KEPT, MOST_KEPT, Job
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
-from glidepath.run import HookFault, Stopped, Touchdown, Verdict, cleared, opinion, place, report, tethered
+from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared, opinion, place, report, tethered
+from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
+from glidepath.spi.inside import INSIDE
 from glidepath.tools import ToolContext
 from glidepath.tools.text import clean
 
@@ -253,24 +255,28 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
     return ready
 
 
-def _begin_alone(run: Run, job: Job) -> tuple[Any, Any] | None:
+def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place] | None:
     """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
     job.announce(run)
     if run.watch.halted():  # whoever heard of it may have stopped the run
         job.not_started()
         return None
+    inside = Place(run, job.call.id, job)
+    INSIDE.set(inside)
     try:
         work: Any = job.tool.invoke(job.bound.values, job.context)  # type: ignore[union-attr]
         try:
-            return work, work.send(None)
+            return work, work.send(None), inside
         except StopIteration as done:
             job.returned(done.value)
     except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
         job.raised(error)
+    inside.run = inside.work = None
+    INSIDE.set(None)
     return None
 
 
-async def _end_alone(run: Run, job: Job, work: Any, waiting: Any) -> None:
+async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place) -> None:
     """Wait for a single inline call; no task is made for it."""
     try:
         job.returned(await tethered(work, run.watch, job.timeout(run), waiting))
@@ -280,6 +286,9 @@ async def _end_alone(run: Run, job: Job, work: Any, waiting: Any) -> None:
         if run.watch.gone:
             raise
         job.raised(error)
+    finally:
+        inside.run = inside.work = None
+        INSIDE.set(None)
 
 
 async def _follow_up(run: Run, jobs: list[Job]) -> None:
@@ -287,7 +296,7 @@ async def _follow_up(run: Run, jobs: list[Job]) -> None:
     for job in jobs:
         if job.started_at is not None:
             if run.spawned:
-                await Host.recall(run, job.call.id)
+                await recall(run, job.call.id)
             if job.result is not None and run.hooks.after_tool_call:
                 await _after(run, job)
 

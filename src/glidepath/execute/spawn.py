@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import ToolError
 from glidepath.events import Event, ToolProgress
-from glidepath.outcome import AbandonedWork
-from glidepath.run import HIGH_WATER, CancelToken
+from glidepath.run import HIGH_WATER, CancelToken, Place
+from glidepath.run.inside import launch
 from glidepath.tools.text import trim
 
 if TYPE_CHECKING:
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Host"]
 
 MOST_REPORTED = 8_000  # characters of one report
-PATIENCE = 1.5  # seconds for a child to land after its tool call has ended: it lets go of its own work after one
 
 
 class Host:
@@ -65,32 +62,15 @@ class Host:
             raise ToolError("the run has ended: nothing can be spawned any more")
         if run.watch.halted():
             raise ToolError("the run is being stopped: nothing can be spawned any more")
-        token = CancelToken()
-        place = f"{call_id}.{len(run.spawned.get(call_id, ())) + 1}"
-        flight = partial(fly, prompt, parent=run, limits=limits, cancel=token, place=place)
-        child = asyncio.get_running_loop().create_task(
-            _sheltered(flight), name="glidepath-child"
-        )  # a task of its own: what interrupts the child must not interrupt this run, and the other way round
-        run.spawned = {**run.spawned, call_id: (*run.spawned.get(call_id, ()), (token, child))}
-        result, error = await child
-        if error is not None:
-            raise error
-        return result  # type: ignore[return-value]
 
-    @staticmethod
-    async def recall(run: Run, call_id: str) -> None:
-        """The tool call has ended: stop the children it left behind, and wait for them."""
-        left = run.spawned.get(call_id, ())
-        run.spawned = {other: children for other, children in run.spawned.items() if other != call_id}
-        for token, child in left:
-            if not child.done():
-                token.cancel("the tool call that spawned it has ended")
-                await _gone(run, child)
-            if not child.done():
-                reason = "the tool call that spawned it has ended"
-                run.abandoned += (AbandonedWork(call_id=call_id, tool_name="", kind="child", reason=reason),)
-            elif not child.cancelled():
-                child.exception()  # nobody waits for it any more: what it raised is not to be reported as forgotten
+        def begin(token: CancelToken, name: str) -> Any:
+            return fly(prompt, parent=run, limits=limits, cancel=token, place=name)
+
+        return await launch(self.place(call_id), begin)  # type: ignore[no-any-return]
+
+    def place(self, call_id: str) -> Place:
+        """The call, as a place where children are started; open as long as the run is."""
+        return Place(self.run, call_id, _UNENDED)
 
 
 def _make_room(outbox: list[Event], call_id: str) -> int:
@@ -111,34 +91,8 @@ def _brief(progress: Any) -> Any:
     return progress
 
 
-async def _sheltered(flight: Any) -> tuple[RunResult | None, BaseException | None]:
-    """Await a child before it takes off, too: SystemExit or Ctrl-C in a task of ours would end the event loop."""
-    try:
-        return await flight(), None
-    except (asyncio.CancelledError, GeneratorExit):
-        raise
-    except BaseException as error:
-        return None, error
+class _Unended:
+    result = None
 
 
-async def _gone(run: Run, child: asyncio.Task[Any]) -> None:
-    """Wait until the child has landed, interrupts or not; it lets go of what does not stop within its own patience."""
-    watch = run.watch
-    until = run.time() + PATIENCE
-    while not child.done() and run.time() < until:
-        bell: asyncio.Future[None] = watch.loop.create_future()
-        ring = partial(_ring, bell)
-        child.add_done_callback(ring)
-        watch.scope(until - run.time())
-        try:
-            await watch.wait(bell)
-        except asyncio.CancelledError:
-            continue  # the time is up, or the run is interrupted, which waits until its children are gone
-        finally:
-            child.remove_done_callback(ring)
-            watch.calm()
-
-
-def _ring(bell: asyncio.Future[None], _: object) -> None:
-    if not bell.done():
-        bell.set_result(None)
+_UNENDED = _Unended()

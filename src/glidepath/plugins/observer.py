@@ -13,6 +13,7 @@ from glidepath._wire import Record
 from glidepath.errors import told
 from glidepath.events import Event, RunEnded, StreamChunk
 from glidepath.spi.hooks import Plugin
+from glidepath.spi.inside import INSIDE
 
 __all__ = ["FAREWELL", "LAST_WORDS", "Audience", "Farewell", "Observer", "dismiss"]
 
@@ -238,6 +239,9 @@ class Audience:
             self._untold.append(event)
             return
         self._telling = True
+        place = INSIDE.get()
+        if place is not None:
+            INSIDE.set(None)  # whoever watches does not hold the run up: what it starts is not the run's child
         try:
             while True:
                 for tell in route:
@@ -253,6 +257,8 @@ class Audience:
         finally:
             self._telling = False
             self._untold.clear()
+            if place is not None:
+                INSIDE.set(place)
 
     def _route(self, kind: type[Event]) -> tuple[Any, ...]:
         self._routes[kind] = route = tuple(one.tell for one in self._listeners if not one.removed and one.wants(kind))

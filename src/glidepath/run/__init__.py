@@ -5,6 +5,7 @@ from glidepath.run.adrift import mortal
 from glidepath.run.cancel import CancelToken
 from glidepath.run.decisions import Decision, answer, approve, deny
 from glidepath.run.hooks import HookFault, Opinion, ToRead, opinion, report, take_all, to_read
+from glidepath.run.inside import INHERIT, Inherit, Place
 from glidepath.run.opening import open_state
 from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLimit, Times, Touchdown
 from glidepath.run.snapshot import Resumption, place, restore_meter, snapshot_of
@@ -15,17 +16,20 @@ from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, interr
 
 __all__ = [
     "HIGH_WATER",
+    "INHERIT",
     "CancelToken",
     "Decision",
     "Ending",
     "Escalation",
     "Fallback",
     "HookFault",
+    "Inherit",
     "Interrupt",
     "LetGo",
     "Lookout",
     "Lookouts",
     "Opinion",
+    "Place",
     "Plan",
     "Resumption",
     "Route",

@@ -10,7 +10,9 @@ from glidepath._wire import Record
 from glidepath.errors import GlidepathError, told
 from glidepath.events import HookFailed
 from glidepath.messages import Message
+from glidepath.run.inside import Place, recall
 from glidepath.run.watch import Stopped, tethered
+from glidepath.spi.inside import INSIDE
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
@@ -79,30 +81,39 @@ class Opinion(Record):
 async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], context: Any) -> Opinion | None:
     """The next answer but None; None when nobody else has one. Raises `Touchdown` when the run is stopped.
 
-    One loop for all that are silent: most hooks have nothing to say most of the time.
+    One loop for all that are silent: most hooks have nothing to say most of the time. What they start is the run's
+    child while they are asked.
     """
-    for name, method in voices:
-        try:
-            answer = method(context)
-            if answer is None:
-                continue
-            if hasattr(answer, "__await__"):
-                answer = await _awaited(run, answer)
+    place = Place.of_hook(run, hook)
+    INSIDE.set(place)
+    try:
+        for name, method in voices:
+            try:
+                answer = method(context)
                 if answer is None:
                     continue
-            return Opinion(name, answer, None)
-        except Stopped as stopped:
-            if stopped.why == "interrupt":
-                raise run.interrupted() from None
-            hung = f"no answer within {run.plan.times.hook} s" if stopped.why == "timeout" else "it was cancelled"
-            return Opinion(name, None, HookFault(f"{hook} of plugin {name!r}: {hung}"))
-        except KeyboardInterrupt:
-            raise run.interrupted_by_hand() from None
-        except BaseException as error:  # SystemExit, too: a hook must not end the process
-            if run.watch.gone:
-                raise
-            return Opinion(name, None, HookFault(f"{hook} of plugin {name!r} raised {told(error)}"))
-    return None
+                if hasattr(answer, "__await__"):
+                    answer = await _awaited(run, answer)
+                    if answer is None:
+                        continue
+                return Opinion(name, answer, None)
+            except Stopped as stopped:
+                if stopped.why == "interrupt":
+                    raise run.interrupted() from None
+                hung = f"no answer within {run.plan.times.hook} s" if stopped.why == "timeout" else "it was cancelled"
+                return Opinion(name, None, HookFault(f"{hook} of plugin {name!r}: {hung}"))
+            except KeyboardInterrupt:
+                raise run.interrupted_by_hand() from None
+            except BaseException as error:  # SystemExit, too: a hook must not end the process
+                if run.watch.gone:
+                    raise
+                return Opinion(name, None, HookFault(f"{hook} of plugin {name!r} raised {told(error)}"))
+        return None
+    finally:
+        place.close()
+        INSIDE.set(None)
+        if run.spawned and not run.watch.gone:
+            await recall(run, hook)
 
 
 async def _awaited(run: Run, answer: Any) -> Any:

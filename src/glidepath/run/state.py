@@ -49,6 +49,7 @@ from glidepath.outcome import (
 from glidepath.plugins.lineup import Hooks
 from glidepath.plugins.observer import Audience
 from glidepath.run.account import Account, breakdown
+from glidepath.run.cancel import CancelToken
 from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
 from glidepath.run.snapshot import Resumption, take_snapshot
 from glidepath.run.watch import Interrupt, Signal, Watch
@@ -105,7 +106,11 @@ class Run:
     landing_reserve: Amount
     state: AgentState = AgentState.IDLE
     spawned: Mapping[str, tuple[Any, ...]] = field(default_factory=_nothing)
-    """The children of each tool call that is running."""
+    """The children of each tool call or hook that is running."""
+    named: Mapping[str, int] = field(default_factory=_nothing)
+    """How many children of the same name hooks have had, where there is a journal."""
+    token: CancelToken | None = None
+    """Who may stop it from outside."""
     journal: Any = None
     """The scribe that writes what happens, when there is a store."""
     ring: Callable[[], None] | None = None

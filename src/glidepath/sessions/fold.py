@@ -21,7 +21,10 @@ from glidepath.sessions.changes import apply
 from glidepath.sessions.session import Session
 from glidepath.spi.sessions import Commit
 
-__all__ = ["Began", "Child", "Folded", "Intent", "Opened", "Reserved", "fold"]
+__all__ = ["HOOK", "Began", "Child", "Folded", "Intent", "Opened", "Reserved", "fold"]
+
+HOOK = "hook:"  # what the name of a hook begins with, where a child has the id of its call otherwise
+_BESIDE = frozenset({"child", "state", "tick"})  # what is written while a hook is asked
 
 
 class Opened(Value, frozen=True, kw_only=True):
@@ -66,11 +69,16 @@ class Reserved(Value, frozen=True, kw_only=True):
 
 
 class Child(Value, frozen=True, kw_only=True):
-    """A call started a child, which has a journal of its own."""
+    """A call started a child, which has a journal of its own; or a hook did, which has a name instead of an id."""
 
     call_id: str
     session_id: str
     agent: str = ""
+
+    @property
+    def of_hook(self) -> bool:
+        """True for the child of a hook."""
+        return self.call_id.startswith(HOOK)
 
 
 class Folded:
@@ -115,6 +123,9 @@ class Folded:
     def take(self, records: Iterable[Record]) -> None:
         """One more commit."""
         self.reserved = None
+        records = list(records)
+        if self.children and any(record.kind not in _BESIDE for record in records):
+            self.children = [child for child in self.children if not child.of_hook]  # the run has gone on: all is told
         for record in records:
             reader = _READERS.get(record.kind)
             self.sequence, self.time = record.sequence, record.time

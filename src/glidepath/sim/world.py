@@ -76,6 +76,8 @@ class World:
         tools += self.specimen.tools()
         if self.specimen.extra_tool == "delegate":
             tools.append(self._delegate())
+        elif self.specimen.extra_tool == "run":
+            tools.append(self._run())
         return replace(
             self._config,
             model=_Model(self, self._config.model),
@@ -116,6 +118,14 @@ class World:
                 return (await context.spawn(self.agent, task)).text
 
         return tool(delegate, name="delegate", description="Give a part of the task to another agent.")
+
+    def _run(self) -> Tool:
+        async def run(task: str) -> str:
+            with _Started(self):
+                assert self.agent is not None  # noqa: S101 - for the type checker
+                return (await self.agent.run(task)).text
+
+        return tool(run, name="run", description="Run another agent.")
 
     # --- what happens from outside ----------------------------------------------------------------------------
 

@@ -17,7 +17,8 @@ from glidepath.ledger import Refusal, pico
 from glidepath.messages import Usage
 from glidepath.outcome import RunResult
 from glidepath.plugins.observer import FAREWELL, Audience, Observer, dismiss
-from glidepath.run import CancelToken, Decision
+from glidepath.run import CancelToken, Decision, Place
+from glidepath.run.inside import linked
 from glidepath.teams.accounts import session_id
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted, ending
 from glidepath.teams.journal import Account, Past, Pen, less
@@ -34,7 +35,13 @@ _LEAST_TIME = 0.001
 class Bond:
     """What belongs to one execution: its budget, its cancel token, what it spent."""
 
-    def __init__(self, request: TeamExecutionRequest, cancel: CancelToken | None, past: Past | None) -> None:
+    def __init__(
+        self,
+        request: TeamExecutionRequest,
+        cancel: CancelToken | None,
+        past: Past | None,
+        place: Place | None = None,
+    ) -> None:
         self.request = request
         self.past = past
         self.decisions: Mapping[str, Decision] = past.decisions if past is not None else {}
@@ -49,7 +56,7 @@ class Bond:
             max_cost=constraint.max_cost,
             timeout=max(_LEAST_TIME, config.time_limit - elapsed),
         )
-        self.budget = Budget(limits)
+        self.budget = Budget(limits) if place is None else Budget.inside(place, limits)
         self.began = asyncio.get_running_loop().time()
         self.deadline = self.budget.deadline(self.began)
         self.elapsed_before = elapsed
@@ -204,19 +211,6 @@ def _numbered(event: Any) -> TeamEvent:
     return numbered
 
 
-def linked(parent: CancelToken | None) -> tuple[CancelToken, Callable[[], None]]:
-    """A token that follows another one, and how to let go of that."""
-    child = CancelToken()
-    if parent is None:
-        return child, _nothing
-
-    def tell(what: str, reason: str) -> None:
-        (child.cancel if what == "cancel" else child.wind_down)(reason)
-
-    parent.subscribe(tell)
-    return child, lambda: parent.unsubscribe(tell)
-
-
 def newly_spent(result: RunResult, paused: RunResult | None) -> tuple[Usage, Decimal | None]:
     """What a run used; of one that went on, only what was used since."""
     if paused is None or result.run_id != paused.run_id:
@@ -268,7 +262,3 @@ def decided_key(run: RunResult, call_id: str) -> str:
 
 def _by_hand(team: Team) -> Callable[[], None]:
     return lambda: team.cancel.cancel("interrupted from the keyboard")
-
-
-def _nothing() -> None:
-    """There is nothing to let go of."""

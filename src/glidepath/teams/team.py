@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, replace, settle_field
@@ -14,7 +15,8 @@ from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.plugins.lineup import Lineup
-from glidepath.run import CancelToken, Decision
+from glidepath.run import INHERIT, CancelToken, Decision, Inherit, Place
+from glidepath.run.inside import around, at_home, launch
 from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
@@ -108,6 +110,7 @@ class Team:
         cancel: CancelToken | None = None,
         past: Past | None = None,
         pen: Pen | None = None,
+        place: Place | None = None,
     ) -> Team:
         """This team for one execution of a request; itself, when it is bound to it already.
 
@@ -133,7 +136,7 @@ class Team:
                 pen = await self._new_journal(request.id)
             team = Team.__new__(Team)
             team.__dict__.update(self.__dict__)
-            bond = team._bond = Bond(request, cancel, past)  # noqa: SLF001 - its own
+            bond = team._bond = Bond(request, cancel, past, place)  # noqa: SLF001 - its own
             bond.channel = self._in_flight[request.id] = Channel(team, request, past, pen)
         except BaseException:
             del self._in_flight[request.id]
@@ -280,15 +283,31 @@ class Team:
         *,
         coordinator: TeamCoordinator | None = None,
         cancel: CancelToken | None = None,
+        parent: Inherit | None = INHERIT,
     ) -> TeamResult:
         """Carry out a request and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Whatever the coordinator does, there is a result, `TeamStarted` came first and exactly one terminal event last.
-        When the caller's own task is cancelled, the team lands and then the cancellation goes on.
+        When the caller's own task is cancelled, the team lands and then the cancellation goes on. Inside a tool or a
+        guarding hook of a run the team spends from that run, and its members are children of it; `parent=None` leaves
+        the run alone.
         """
         if isinstance(request, str):
             request = TeamExecutionRequest(goal=request)
-        return await self._supervised(request, coordinator, cancel, None)
+        if cancel is not None and not isinstance(cancel, CancelToken):
+            raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
+        if parent is not None and parent is not INHERIT:
+            raise ConfigurationError(f"Team.run(parent=...) takes INHERIT or None, not {type(parent).__name__}")
+        place = around() if parent is INHERIT else None
+        if place is None:
+            return await self._supervised(request, coordinator, cancel, None)
+
+        def begin(token: CancelToken, _: str) -> Any:
+            return self._supervised(request, coordinator, token, None, place=place)
+
+        here = partial(launch, place, begin, cancel)
+        result: TeamResult = await (here() if place.here else at_home(place, here))
+        return result
 
     async def resume(
         self,
@@ -360,6 +379,7 @@ class Team:
         cancel: CancelToken | None,
         past: Past | None,
         pen: Pen | None = None,
+        place: Place | None = None,
     ) -> TeamResult:
         from glidepath.teams.dispatch import DefaultTaskDispatchCoordinator
         from glidepath.teams.supervise import supervise
@@ -367,7 +387,7 @@ class Team:
         chosen = coordinator or self.coordinator or DefaultTaskDispatchCoordinator()
         try:
             check_coordinator(chosen)
-            team = await self.bound(request, cancel=cancel, past=past, pen=pen)
+            team = await self.bound(request, cancel=cancel, past=past, pen=pen, place=place)
         except BaseException:
             if pen is not None:
                 await pen.close()

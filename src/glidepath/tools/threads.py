@@ -16,9 +16,11 @@ from glidepath.errors import ToolError, told
 from glidepath.tools.context import ToolContext
 from glidepath.tools.progress import settle
 
-__all__ = ["Worker", "run_in_thread"]
+__all__ = ["WORKER", "Worker", "run_in_thread"]
 
 _JOIN_SECONDS = 0.1
+WORKER: contextvars.ContextVar[Worker | None] = contextvars.ContextVar("glidepath_worker", default=None)
+"""The worker whose thread this is, where a virtual clock waits for it."""
 
 
 class Worker:
@@ -49,6 +51,8 @@ class Worker:
 
     def _work(self) -> None:
         value, error = None, None
+        if self._busy is not None:
+            WORKER.set(self)
         try:
             value = self._call()
         except BaseException as raised:  # SystemExit too: it must reach whoever awaits, not vanish with the thread
@@ -68,8 +72,18 @@ class Worker:
 
     def release(self) -> None:
         """Stop holding the virtual clock: the work is done or let go."""
+        self.rest()
+        self._busy = None
+
+    def rest(self) -> None:
+        """The thread waits for something on the loop: the virtual clock goes on meanwhile."""
         if self._busy is not None:
             self._busy.discard(self)
+
+    def wake(self) -> None:
+        """The thread has what it waited for."""
+        if self._busy is not None:
+            self._busy.add(self)
 
     async def finished(self) -> None:
         """Wait for the end of the call. Cancelling the wait leaves the thread running; one may wait again."""

@@ -88,7 +88,7 @@ class Specimen:
     killed: ClassVar[bool] = False
     """Its process is killed in the middle of a tool, and the run is taken up again from its journal."""
     extra_tool: ClassVar[str | None] = None
-    """A tool it brings along: "delegate" starts children."""
+    """A tool it brings along: "delegate" spawns children, "run" starts the agent again by `agent.run`."""
     blocking: ClassVar[bool] = False
     """Its tools are plain functions that block a thread."""
     reports: ClassVar[bool] = False

@@ -1,0 +1,315 @@
+"""What is started inside a tool call or a guarding hook: which run it belongs to, and how it is stopped with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import copy_context
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from glidepath._wire import Record
+from glidepath.outcome import AbandonedWork
+from glidepath.run.cancel import CancelToken
+from glidepath.spi.inside import INSIDE
+from glidepath.tools.threads import WORKER
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from glidepath.run.state import Run
+
+__all__ = ["INHERIT", "Inherit", "Place", "around", "at_home", "enlist", "launch", "linked", "outside", "recall"]
+
+PATIENCE = 1.5  # seconds for a child to land after its tool call has ended: it lets go of its own work after one
+ANSWERS_WITHIN = 2.0  # seconds for the loop of the run above to begin with a child: one that is blocked never will
+
+_log = logging.getLogger("glidepath")
+
+
+class _Inherit(Enum):
+    INHERIT = "INHERIT"
+
+    def __repr__(self) -> str:
+        return "INHERIT"
+
+
+INHERIT = _Inherit.INHERIT
+"""The default of `parent`: inside a tool or a guarding hook a child of that run, anywhere else a root."""
+Inherit: TypeAlias = Literal[_Inherit.INHERIT]
+
+
+class _Asked:
+    """A hook that is being asked: it has no result but its end, which closes its place."""
+
+    __slots__ = ()
+    result = None
+
+
+_ASKED = _Asked()
+
+
+class Place(Record, eq=False):
+    """A tool call or a hook of a run. It is open until that has its result."""
+
+    run: Any
+    """The run; None when the place was closed: contexts live long, in timers above all, and a run must not."""
+    key: str
+    """The call's id, or the name of the hook."""
+    work: Any
+    """What has a `result` in the end: the call, or a hook that was asked."""
+    mailbox: list[Callable[[], None]] | None = None
+    """What to do on the run's own loop once it is free, while `run_sync` blocks it."""
+    warned: bool = False
+
+    @classmethod
+    def of_hook(cls, run: Run, hook: str) -> Place:
+        """A hook that is about to be asked."""
+        return cls(run, hook, _ASKED)
+
+    def copy(self, mailbox: list[Callable[[], None]] | None = None) -> Place:
+        """The same place for whoever needs it by himself; `mailbox` when its loop is about to be blocked."""
+        return Place(self.run, self.key, self.work, mailbox, self.warned)
+
+    @property
+    def is_open(self) -> bool:
+        """True until the call or hook has ended."""
+        run = self.run
+        return run is not None and run.result is None and self.work.result is None
+
+    @property
+    def is_hook(self) -> bool:
+        """True for a hook."""
+        return type(self.work) is _Asked
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of its run."""
+        return self.run.watch.loop  # type: ignore[no-any-return]
+
+    @property
+    def here(self) -> bool:
+        """True on the loop of its run, unless that is blocked."""
+        return self.mailbox is None and asyncio.get_running_loop() is self.loop
+
+    def poster(self) -> Callable[[Callable[[], None]], None]:
+        """How to do something on the loop of the run, from another one."""
+        return partial(_post, self.loop) if self.mailbox is None else self.mailbox.append
+
+    def close(self) -> None:
+        """The call or hook has ended."""
+        self.run = None
+        if self.work is not _ASKED:
+            self.work = None
+
+    def warn(self) -> None:
+        """Say once that nothing can be started here any more."""
+        if not self.warned:
+            self.warned = True
+            what = "hook" if self.is_hook else "tool call"
+            _log.warning(
+                "An agent was started by a task or thread that the %s %r left behind. The %s has ended, so the agent "
+                "runs on its own, outside the limits of that run. Await it inside the %s, or say parent=None.",
+                what,
+                self.key,
+                what,
+                what,
+            )
+
+
+def _post(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+        loop.call_soon_threadsafe(act)
+
+
+def around() -> Place | None:
+    """The place this code runs in; None outside of every run, and where the call or hook has ended."""
+    place: Place | None = INSIDE.get()
+    if place is None or place.is_open:
+        return place
+    place.warn()
+    return None
+
+
+class outside:  # noqa: N801 - used as a statement
+    """What runs in this block does not belong to any place but those it opens itself."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = INSIDE.get()
+        if self._before is not None:
+            INSIDE.set(None)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            INSIDE.set(self._before)
+
+
+# --- children of a place ----------------------------------------------------------------------------------------
+
+
+def enlist(place: Place, token: CancelToken, child: asyncio.Future[Any]) -> None:
+    """A child belongs to a place: it is stopped when that ends before it."""
+    run, key = place.run, place.key
+    run.spawned = {**run.spawned, key: (*run.spawned.get(key, ()), (token, child))}
+
+
+async def launch(
+    place: Place, fly: Callable[[CancelToken, str], Coroutine[Any, Any, Any]], cancel: CancelToken | None = None
+) -> Any:
+    """Start a child of a place, on the run's own loop, and wait for it.
+
+    It has a task of its own: what interrupts the child must not interrupt this run, and the other way round.
+    """
+    if not place.is_open:
+        raise RuntimeError(f"{place.key} has ended: nothing can be started in it any more")
+    token, let_go = linked(cancel)
+    name = f"{place.key}.{len(place.run.spawned.get(place.key, ())) + 1}"
+    child = place.loop.create_task(_sheltered(fly(token, name)), name="glidepath-child")
+    enlist(place, token, child)
+    try:
+        result, error = await child
+    finally:
+        let_go()
+    if error is not None:
+        raise error
+    return result
+
+
+async def _sheltered(flight: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+    """Await a child before it takes off, too: SystemExit or Ctrl-C in a task of ours would end the event loop."""
+    try:
+        return await flight, None
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:
+        return None, error
+
+
+def linked(*parents: CancelToken | None) -> tuple[CancelToken, Callable[[], None]]:
+    """A token that follows others, and how to let go of them."""
+    child = CancelToken()
+    followed = [parent for parent in parents if parent is not None]
+
+    def tell(what: str, reason: str) -> None:
+        (child.cancel if what == "cancel" else child.wind_down)(reason)
+
+    def let_go() -> None:
+        for parent in followed:
+            parent.unsubscribe(tell)
+
+    for parent in followed:
+        parent.subscribe(tell)
+    return child, let_go
+
+
+async def recall(run: Run, key: str) -> None:
+    """A call or hook has ended: stop the children it left behind, and wait for them."""
+    left = run.spawned.get(key, ())
+    run.spawned = {other: children for other, children in run.spawned.items() if other != key}
+    for token, child in left:
+        if not child.done():
+            token.cancel("the tool call or hook that started it has ended")
+            await _gone(run, child)
+        if not child.done():
+            reason = "the tool call or hook that started it has ended"
+            run.abandoned += (AbandonedWork(call_id=key, tool_name="", kind="child", reason=reason),)
+        elif not child.cancelled():
+            child.exception()  # nobody waits for it any more: what it raised is not to be reported as forgotten
+
+
+async def _gone(run: Run, child: asyncio.Future[Any]) -> None:
+    """Wait until the child has landed, interrupts or not; it lets go of what does not stop within its own patience."""
+    watch = run.watch
+    until = run.time() + PATIENCE
+    while not child.done() and run.time() < until:
+        bell: asyncio.Future[None] = watch.loop.create_future()
+        ring = partial(_ring, bell)
+        child.add_done_callback(ring)
+        watch.scope(until - run.time())
+        try:
+            await watch.wait(bell)
+        except asyncio.CancelledError:
+            continue  # the time is up, or the run is interrupted, which waits until its children are gone
+        finally:
+            child.remove_done_callback(ring)
+            watch.calm()
+
+
+def _ring(bell: asyncio.Future[None], _: object) -> None:
+    if not bell.done():
+        bell.set_result(None)
+
+
+# --- from another thread ----------------------------------------------------------------------------------------
+
+
+class _Errand:
+    """Work for the loop of a run, asked for in another thread; either that loop begins with it, or it is called off."""
+
+    def __init__(self, place: Place, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        from concurrent.futures import Future  # only threads need it
+
+        self.begun: Future[None] = Future()
+        self.outcome: Future[Any] = Future()
+        self.loop, self._work = place.loop, work
+        self._worker = WORKER.get()
+        self._context = copy_context()
+        self._task: asyncio.Task[Any] | None = None
+
+    def begin(self) -> None:
+        """On the loop of the run."""
+        if not self.begun.set_running_or_notify_cancel():
+            return  # nobody waits for it any more
+        if self._worker is not None:
+            self._worker.rest()
+        self._task = self.loop.create_task(_sheltered(self._work()), name="glidepath-errand", context=self._context)
+        self._task.add_done_callback(self._done)
+        self.begun.set_result(None)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        if self._worker is not None:
+            self._worker.wake()
+        result, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
+        if error is None:
+            self.outcome.set_result(result)
+        else:
+            self.outcome.set_exception(error)
+
+    def stop(self) -> None:
+        """On the loop of the run: whoever asked for it was cancelled."""
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def at_home(
+    place: Place,
+    work: Callable[[], Coroutine[Any, Any, Any]],
+    otherwise: Callable[[], Coroutine[Any, Any, Any]] | None = None,
+) -> Any:
+    """Do something on the loop of a place's run, from a loop in another thread; `otherwise` when that is blocked."""
+    errand = _Errand(place, work)
+    errand.loop.call_soon_threadsafe(errand.begin)
+    begun = asyncio.wrap_future(errand.begun)
+    await asyncio.wait({begun}, timeout=None if otherwise is None else ANSWERS_WITHIN)
+    if not begun.done() and otherwise is not None and errand.begun.cancel():
+        return await otherwise()
+    return await _followed(errand)
+
+
+async def _followed(errand: _Errand) -> Any:
+    outcome: Future[Any] = errand.outcome
+    waiting = asyncio.wrap_future(outcome)
+    try:
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        if not outcome.done():  # it is ours: the child lands first
+            errand.loop.call_soon_threadsafe(errand.stop)
+            await asyncio.wait({waiting})
+        if not waiting.cancelled():
+            waiting.exception()
+        raise

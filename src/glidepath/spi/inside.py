@@ -1,0 +1,11 @@
+"""Where the code that runs now belongs: the tool call or guarding hook of a run, if there is one around it."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any
+
+__all__ = ["INSIDE"]
+
+INSIDE: ContextVar[Any] = ContextVar("glidepath_inside", default=None)
+"""A `glidepath.run.inside.Place`, or None. A tool call or a hook sets it; a run and an observer begin with None."""
