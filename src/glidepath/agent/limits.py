@@ -6,7 +6,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
-from glidepath._wire import Settings
+from glidepath._wire import Settings, asdict
 from glidepath.errors import ConfigurationError
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, pico
@@ -135,6 +135,11 @@ class Budget:
             self.meter.near_money = int(self.meter.caps.money * reserves.cost_reserve)
         self.meter.set_wires()
         self._started: float | None = None
+
+    def __repr__(self) -> str:
+        shown = asdict(self.limits)
+        said = [f"{name}={value!r:.30}" for name, value in shown.items() if value != getattr(Limits(), name)]
+        return f"<Budget {', '.join(said) or 'without a limit'}: {self.meter.tokens} tokens used>"
 
     def deadline(self, now: float) -> float:
         """When its time is up, on the clock of the loop that asks; counted from the first run."""

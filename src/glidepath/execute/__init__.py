@@ -308,9 +308,9 @@ def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
 
 
 def _pend(run: Run, job: Job) -> PendingCall:
-    bound: Any = job.bound  # read twice: what an observer does to its event does not change what a person decides about
+    bound: Any = job.bound  # what an observer does to its event does not change what a person decides about
     run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "")
-    return PendingCall(call=ToolCall(job.call.id, job.call.name, bound.read()), reason=job.waits_for or "")
+    return PendingCall(call=ToolCall(job.call.id, job.call.name, bound.written()), reason=job.waits_for or "")
 
 
 def _result_budget(run: Run, count: int) -> int:
