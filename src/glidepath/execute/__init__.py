@@ -28,6 +28,7 @@ __all__ = ["answer_open_calls", "execute", "finish_batch"]
 
 SHARE = 0.35  # of what is left of window and token budget, for one batch
 CHARS_PER_TOKEN = 3
+IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
 
 
 async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
@@ -94,8 +95,15 @@ async def finish_batch(run: Run) -> bool:
 def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
     """The calls that were neither begun nor shown to a person, ready to be judged."""
     known = run.resumed.decisions  # type: ignore[union-attr]
-    calls = [call for call in run.open_calls() if call.id not in waiting and call.id not in known]
-    return prepare(run, calls) if calls else []
+    strange = {call_id for call_id, decision in known.items() if decision.kind == "ask"}
+    calls = [
+        call for call in run.open_calls() if call.id not in waiting and (call.id not in known or call.id in strange)
+    ]
+    jobs = prepare(run, calls) if calls else []
+    for job in jobs:
+        if job.result is None and job.call.id in strange:
+            job.waits_for = IMPORTED
+    return jobs
 
 
 def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:

@@ -317,7 +317,8 @@ class ChatApp(App[int]):
         line = self.query_one(Prompt)
         draft = line.forget_typed()
         self._asked_at = line.since
-        self._asked = asked = asyncio.get_running_loop().create_future()
+        asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._asked = asked
         try:
             return await asked
         except asyncio.CancelledError:
