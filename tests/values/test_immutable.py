@@ -7,8 +7,7 @@ import pickle
 
 import pytest
 
-from glidepath import Agent, Budget, CancelToken, Limits, Plugin, approve, tool
-from glidepath import _wire
+from glidepath import Agent, Budget, CancelToken, Limits, Plugin, _wire, approve, tool
 from glidepath.events import ApprovalRequested, MessageAdded, RunEnded, ToolStarted
 from glidepath.messages import AssistantMessage, ImageBlock, ToolCall, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult
@@ -143,7 +142,8 @@ async def test_g14_a_model_cannot_change_the_schema_of_later_runs():
 def test_a_frozen_schema_is_plain_json_to_everybody_and_a_copy_is_free():
     plain = {"type": "object", "properties": {"a": {"enum": [1, {"b": []}]}}}
     ice = _wire.frozen(plain)
-    assert ice == plain and isinstance(ice, dict)
+    assert ice == plain
+    assert isinstance(ice, dict)
     assert json.loads(json.dumps(ice)) == _wire.loads(_wire.encode(ice)) == _wire.plain(ice) == plain
     for other in (copy.deepcopy(ice), pickle.loads(pickle.dumps(ice)), copy.copy(ice), ice.copy()):
         assert other == plain
@@ -195,13 +195,16 @@ def test_the_repr_of_a_result_names_its_cause_and_its_cost():
 
     agent = Agent(model=ScriptedModel([]).forever(call("spin")), tools=[spin], limits=Limits(max_iterations=2))
     shown = repr(asyncio.run(agent.run("x")))
-    assert "MAX_STEPS" in shown and "cause=" in shown
+    assert "MAX_STEPS" in shown
+    assert "cause=" in shown
 
 
 def test_budgets_and_tokens_say_what_they_are():
     budget = Budget(Limits(max_tokens=100, max_cost="0.5"))
-    assert "max_tokens=100" in repr(budget) and len(repr(budget)) < 200
+    assert "max_tokens=100" in repr(budget)
+    assert len(repr(budget)) < 200
     token = CancelToken()
     assert repr(token) == "<CancelToken>"
     token.cancel("a" * 1_000)
-    assert "cancelled" in repr(token) and len(repr(token)) < 150
+    assert "cancelled" in repr(token)
+    assert len(repr(token)) < 150
