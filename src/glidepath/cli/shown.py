@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
-from unicodedata import category, east_asian_width
+from unicodedata import category
 
 from glidepath.cli.status import width_of
 
@@ -92,7 +92,7 @@ def _fits(text: str, room: int) -> int:
     """How many characters of the text fit into so many columns; a letter keeps its accents."""
     used = 0
     for place, sign in enumerate(text):
-        wide = 0 if category(sign)[0] == "M" else 2 if east_asian_width(sign) in "WF" else 1
+        wide = width_of(sign)
         if used + wide > room:
             return place
         used += wide
