@@ -7,7 +7,7 @@ what a newer writer wrote.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -25,6 +25,7 @@ __all__ = [
     "Value",
     "WireError",
     "field",
+    "frozen",
     "replace",
     "settle_field",
 ]
@@ -136,6 +137,49 @@ def plain(value: object, *, enc_hook: Callable[[Any], Any] | None = None) -> Any
         return enc_hook(unknown)
 
     return msgspec.to_builtins(value, enc_hook=read)
+
+
+class _Frozen:
+    """Refuses every change. A copy, also an unpickled one, is plain data again."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("this is shared by every run and cannot be changed; change a copy.deepcopy() of it")
+
+    __setitem__ = __delitem__ = __ior__ = __iadd__ = __imul__ = _refuse
+    clear = pop = popitem = setdefault = update = append = extend = insert = remove = reverse = sort = _refuse
+
+    def __deepcopy__(self, _: object) -> Any:
+        return thawed(self)
+
+    def __copy__(self) -> Any:
+        return self.copy()  # type: ignore[attr-defined]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return thawed, (thawed(self),)
+
+
+class _FrozenDict(_Frozen, dict):  # type: ignore[type-arg]
+    __slots__ = ()
+
+
+class _FrozenList(_Frozen, list):  # type: ignore[type-arg]
+    __slots__ = ()
+
+
+def frozen(data: Any) -> Any:
+    """A deep copy of plain data that cannot be changed; a dict is still a dict and a list a list, for every encoder."""
+    if isinstance(data, dict):
+        return _FrozenDict((key, frozen(value)) for key, value in data.items())
+    return _FrozenList(frozen(item) for item in data) if isinstance(data, list) else data
+
+
+def thawed(data: Any) -> Any:
+    """A deep copy of plain data, dicts and lists all the way down, that is the reader's own."""
+    if isinstance(data, dict):
+        return {key: thawed(value) for key, value in data.items()}
+    return [thawed(item) for item in data] if isinstance(data, list) else data
 
 
 def schema(kind: Any, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> dict[str, Any]:

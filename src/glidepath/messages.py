@@ -115,8 +115,8 @@ class ReasoningBlock(Value, frozen=True, gc=False, tag_field="type", tag="reason
 class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
     """One call the model asks for. When its arguments were not a JSON object, `malformed` keeps what it wrote.
 
-    A call that a model streamed keeps its arguments as the JSON it wrote, a fourth of the size, and reads them anew
-    each time they are asked for. They are written back byte for byte.
+    `arguments` is a copy for whoever reads it: nobody who is shown a call can change what runs. A call that a model
+    streamed keeps its arguments as the JSON it wrote, a fourth of the size. They are written back byte for byte.
     """
 
     id: str
@@ -147,7 +147,10 @@ _stored: Any = ToolCall.__dict__["arguments"].__get__  # the field itself, which
 
 def _read(call: ToolCall) -> dict[str, Any]:
     kept: Any = _stored(call)
-    return _wire.loads(kept) if type(kept) is _wire.Raw else kept  # type: ignore[no-any-return]
+    try:
+        return _wire.loads(kept) if type(kept) is _wire.Raw else _wire.thawed(kept)  # type: ignore[no-any-return]
+    except RecursionError:  # an application made it, and nobody can write it: it never runs
+        return kept  # type: ignore[no-any-return]
 
 
 ToolCall.arguments = property(_read)  # type: ignore[assignment]

@@ -34,6 +34,7 @@ __all__ = [
 
 
 _PICO = Decimal(10**12)
+_HEAD = 80  # characters of a text in a repr
 
 
 def dollars(amount: int) -> Decimal:
@@ -307,6 +308,11 @@ class Snapshot(Value, frozen=True, kw_only=True):
         return f"<Snapshot of {self.run_id}: {self.iterations} turns, {len(self.pending)} pending{ended}>"
 
 
+def _head(text: str) -> str:
+    """The beginning of a text, and its length when that is not all of it."""
+    return repr(text) if len(text) <= _HEAD else f"{text[:_HEAD]!r}... ({len(text)} characters)"
+
+
 class RunResult(Value, frozen=True, kw_only=True):
     """How a run ended, what it produced, and what it cost. Returned on every path."""
 
@@ -339,6 +345,18 @@ class RunResult(Value, frozen=True, kw_only=True):
     metadata: dict[str, Any] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     """What `Agent.resume` needs; None when the run is DONE. What this result tells anyway is not in it twice."""
+
+    def __repr__(self) -> str:
+        """Short whatever its size: asyncio and debuggers make it without being asked."""
+        parts = [f"<RunResult {self.run_id:.60}: {self.state.name}/{self.outcome.name}"]
+        if self.cause is not None:
+            parts.append(f"cause={self.cause.source:.60}: {_head(self.cause.reason)}")
+        if self.pending:
+            parts.append(f"{len(self.pending)} pending")
+        parts.append(f"{self.iterations} turns, {self.usage.total} tokens")
+        if self.cost is not None:
+            parts.append(f"${self.cost:.6f}")
+        return f"{', '.join(parts)}, text={_head(self.text)}>"
 
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""

@@ -98,3 +98,8 @@ def demo():
 
 def steers():
     return ScriptedModel([say("before \x1b[2J\x1b]0;title\x07 after")])
+
+
+def long_shell():
+    lines = "\n".join(f"# line {number}" for number in range(60))
+    return ScriptedModel([call("shell", command=f"touch made.txt\n{lines}\n# the last line")]).forever(say("Done."))

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from textual import events
+from textual import events as keys
 
 from glidepath.cli.chat.app import ChatApp
 from glidepath.cli.chat.talk import COMMANDS, Talk
@@ -345,3 +346,53 @@ def test_a_paste_replaces_what_is_marked(tmp_path):
         assert prompt.text() == "new\nlines"
 
     play(tmp_path, script)
+
+
+def test_a_key_pressed_before_the_question_was_on_the_screen_is_dropped(tmp_path):
+    async def script(app, pilot):
+        old = [keys.Key("y", "y"), keys.Key("enter", "\r"), keys.Paste("y")]
+        await say(app, pilot, "go", lambda app: app._asked is not None)
+        for key in old:  # they waited in a queue until now
+            app.query_one("#prompt").post_message(key)
+        await pilot.pause(0.05)
+        assert app._asked is not None
+        assert not app._asked.done()
+        assert app.query_one("#prompt").value == ""
+        await say(app, pilot, "n")
+
+    play(tmp_path, script, "shell")
+    assert not (tmp_path / "made.txt").exists()
+
+
+def test_a_message_that_was_being_written_comes_back_after_the_question(tmp_path):
+    async def script(app, pilot):
+        decide = app._decide
+
+        def writing(pending):
+            app.query_one("#prompt").value = "half a thou"
+            return decide(pending)
+
+        app._decide = writing
+        await say(app, pilot, "go", lambda app: app._asked is not None)
+        assert app.query_one("#prompt").value == ""
+        await say(app, pilot, "n")
+        assert app.query_one("#prompt").value == "half a thou"
+
+    play(tmp_path, script, "shell")
+
+
+def test_a_long_call_is_paged_in_the_chat_and_y_before_its_end_allows_nothing(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "go", lambda app: app._asked is not None)
+        for _ in range(20):
+            if "y allows it" in shown(app):
+                break
+            before = shown(app)
+            assert "the last line" not in before
+            await say(app, pilot, "y", lambda app, before=before: shown(app) != before and app._asked is not None)
+        assert "the last line" in shown(app)
+        assert not (tmp_path / "made.txt").exists()
+        await say(app, pilot, "y")
+        assert (tmp_path / "made.txt").exists()
+
+    play(tmp_path, script, "long_shell", "--sandbox", "off")

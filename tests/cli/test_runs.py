@@ -46,3 +46,26 @@ def test_what_is_missing_is_a_usage_error(tmp_path):
         assert "no session 'nobody'" in ran.err
     assert "--store" in glidepath("runs", "list", folder=tmp_path).err
     assert glidepath("runs", "import", "nothing.jsonl", "--store", "runs.db", folder=tmp_path).code == 2
+
+
+def test_nothing_in_a_list_or_a_run_steers_the_terminal(tmp_path):
+    import asyncio
+
+    from glidepath import Agent, Limits
+    from glidepath.sessions import SqliteStore
+    from glidepath.testing import ScriptedModel, say
+
+    evil = "evil\x1b]0;TITLE\x07\x1b[2J\u202e"
+    store = SqliteStore(tmp_path / "s.db")
+
+    async def fill():
+        agent = Agent(model=ScriptedModel([say(f"hi {evil}")]), store=store, limits=Limits(max_iterations=2))
+        await agent.run(f"task {evil}", session=evil)
+        await store.close()
+
+    asyncio.run(fill())
+    for words in (("list",), ("show", evil)):
+        ran = glidepath("runs", *words, "--store", "s.db", folder=tmp_path)
+        assert ran.code == 0, ran
+        assert not {"\x1b", "\x07", "\u202e"} & set(ran.out)
+        assert "evil<U+001B>" in ran.out

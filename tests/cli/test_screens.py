@@ -103,6 +103,7 @@ def test_ctrl_c_at_the_question_leaves_the_run_paused(tmp_path):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_chat(tmp_path, width):
     argv = ["chat", *model("chat"), "--workspace", str(folder_of(tmp_path)), "--tools", "list,shell"]
+    argv += ["--sandbox", "off"]  # whether this machine has one is not what is looked at
     with Terminal(width, tmp_path, *argv, height=30) as terminal:
         compare(f"chat-{width}", terminal.until("Ctrl-D", "ready"))
         terminal.type("what is here?", "Enter")

@@ -157,3 +157,32 @@ def test_there_is_a_sample_for_every_provider():
 
 def test_every_key_has_help():
     assert [key for key, setting in BY_KEY.items() if not setting.help] == []
+
+
+SECRETS = {
+    "api_key": "abc123",
+    "extra_headers": {"Authorization": "Bearer abc123", "X-Api-Key": "abc123", "X-Trace": "on"},
+    "auth": ["abc123"],
+    "note": "sk-abc123abc123",
+    "user": "bob",
+    "max_completion_tokens": 100,
+    "nested": [{"client_secret": {"value": "abc123"}}],
+}
+
+
+@pytest.mark.parametrize("words", [[], ["--json"], ["--origin"], ["--json", "--origin"]])
+def test_config_show_masks_whatever_may_be_a_secret(tmp_path, words):
+    import json
+
+    (tmp_path / "mine.json").write_text(json.dumps({"model": "python:flights:hello", "extras": SECRETS}))
+    ran = glidepath("config", "show", "--config", "mine.json", *words, folder=tmp_path)
+    assert ran.code == 0, ran
+    assert "abc123" not in ran.out
+    for kept in ("bob", "100", "X-Trace", "api_key"):
+        assert kept in ran.out
+
+
+def test_config_show_masks_the_passwords_of_fallbacks(tmp_path):
+    from glidepath.cli.commands.config import plain
+
+    assert "pw" not in str(plain(("openai-compatible:m@http://me:pw@host/v1",)))

@@ -127,7 +127,7 @@ async def test_a_checkpoint_is_made_from_the_one_before_and_from_what_is_about_t
     await fly(model)
     first, second = summaries(model)[:2]
     assert "document 1: " in first.messages[0].text
-    assert 'Assistant called read({"doc":1})' in first.messages[0].text
+    assert 'assistant called read]\n{"doc":1}' in first.messages[0].text
     assert "GIST" not in first.messages[0].text
     assert "GIST 1" in second.messages[0].text
     assert "document 1: " not in second.messages[0].text

@@ -1,6 +1,7 @@
 """Plan, generate, evaluate: feedback, the ladder, a person's hand, plans to confirm, members that pause."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -67,7 +68,7 @@ async def test_every_verdict_so_far_goes_to_the_next_attempt():
     assert prompts(member)[0].count("more detail") == 0
     assert prompts(member)[2].count("more detail") == 2
     assert prompts(member)[2].count("add figures") == 2
-    assert "Your previous attempt:\ntwo" in prompts(member)[2]
+    assert re.search(r"Your previous attempt:\n\[quote \w+\]\ntwo\n", prompts(member)[2])
     assert [len(context.prior_verdicts) for context in evaluator.contexts] == [0, 1, 2]
     assert [context.attempt for context in evaluator.contexts] == [1, 2, 3]
     assert [context.artifact for context in evaluator.contexts] == ["one", "two", "three"]

@@ -310,7 +310,7 @@ class Agent:
         now = asyncio.get_running_loop().time()
         meter = Meter(plan.caps, parent.meter if parent is not None else None)
         restore_meter(meter, snapshot)
-        watch = watch_over(plan, now, parent.deadline(now) if parent is not None else inf, snapshot.elapsed)
+        watch = watch_over(plan, now, parent.deadline(now) if parent is not None else inf, max(0.0, snapshot.elapsed))
         run = open_run(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
         run.token = cancel
         with outside():

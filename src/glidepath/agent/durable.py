@@ -18,7 +18,7 @@ from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.recover import abandon, charged, known_results, open_calls, verdicts
+from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, verdicts
 from glidepath.sessions.scribe import Scribe
 from glidepath.spi.sessions import Lease
 
@@ -179,6 +179,11 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
             yield opening
         return
     async with reopened(config, session_id, None, plan.tools, store=store) as opening:
+        if opening.scribe is not None and opening.scribe.imported and not scribe.imported:
+            why = f"session {session_id!r} was imported and is not this run's child: remove it, or import it elsewhere"
+            await opening.scribe.release()
+            yield Opening(home=Session(session_id), error=StoreError(why, kind="conflict"))
+            return
         if opening.ended is not None:
             opening.result = result = opening.ended
             parent.children += (result,)
@@ -239,7 +244,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
     opening.base = snapshot = folded.snapshot
     if snapshot is None:
         raise ConfigurationError(f"session {folded.session.id!r} has no run to resume; start one with run()")
-    scribe.sequence = folded.sequence
+    scribe.sequence, scribe.imported = folded.sequence, folded.imported
     opening.ended = result
     if folded.opened is not None:
         scribe.parent = folded.opened.parent
@@ -249,7 +254,8 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
         return
     if result is not None:
         snapshot = snapshot_of(result)
-        opening.decided = opening.decisions = check_decisions(decisions, snapshot)
+        opening.decided = check_decisions(decisions, snapshot)
+        opening.decisions = {**strangers(folded, snapshot), **opening.decided}
     else:
         known = known_results(folded)
         if known:

@@ -6,7 +6,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
-from glidepath._wire import Settings, replace
+from glidepath._wire import Settings, asdict, replace
 from glidepath.errors import ConfigurationError, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, pico
@@ -154,6 +154,11 @@ class Budget:
         budget.meter.near_tokens, budget.meter.near_money = near.near_tokens, near.near_money
         budget.meter.set_wires()
         return budget
+
+    def __repr__(self) -> str:
+        every = asdict(self.limits).items()
+        said = [f"{name}={value!r:.30}" for name, value in every if value != getattr(Limits(), name)]
+        return f"<Budget {', '.join(said) or 'without a limit'}: {self.meter.tokens} tokens used>"
 
     def deadline(self, now: float) -> float:
         """When its time is up, on the clock of the loop that asks; counted from the first run."""

@@ -171,7 +171,7 @@ class _Recorded:
         folded, seen, asked, spent = Folded(), 0, False, 0
         for commit in commits:
             records = read(commit)
-            if self.began is not None and any(one.kind == "began" for one in records):
+            if self.began is not None and any(one.kind in ("began", "imported") for one in records):
                 break  # another leg, or another run
             folded.take(records)
             if not self.until:
@@ -292,8 +292,10 @@ async def replay(agent: Agent, store: SessionStore, session_id: str) -> Replayed
         fallback_models=(),
     )
     silent = Agent(config)
-    home = Session(session_id, messages=recorded.first[: began.first_new])
-    lease = await checking.claim(session_id, this_owner())
+    opened = journal.folded.opened
+    name = session_id if opened is None else opened.session_id  # it may have been imported under another one
+    home = Session(name, messages=recorded.first[: began.first_new])
+    lease = await checking.claim(name, this_owner())
     copyist = _Copyist(checking, lease)
     copyist.recorded = recorded
     try:

@@ -5,33 +5,52 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+from glidepath._wire import Value
 from glidepath.cli.layers import Settings
 from glidepath.cli.screens import Screen
+from glidepath.cli.shown import argument_rows, revealed, size_of, wrapped
 from glidepath.cli.signals import Caught
-from glidepath.cli.status import arguments_line
+from glidepath.cli.status import width_of
 from glidepath.cli.world import World
 from glidepath.outcome import PendingCall, RunResult
-from glidepath.run import approve, deny
+from glidepath.run import Decision, approve, deny
 
-__all__ = ["decide", "decisions_about", "question", "somebody"]
+__all__ = ["Asked", "consult", "decide", "decisions_about", "question", "sandboxed", "somebody"]
 
-_MOST = 2000
+ALLOW = "allow it? [y]es, [n]o, or say why not: "
+_KEPT_FREE = 2  # rows of the screen for the prompt and what is typed
+_FEWEST = 3
+_USUAL_SIZE = (80, 24)
+
+Ask = Callable[[Sequence[str], str], Awaitable[str | None]]
+"""Shows rows, then a prompt, forgets what was typed before, and answers with one line; None when the person left."""
+
+
+class Asked(Value, frozen=True, kw_only=True):
+    """A call to decide about: what the decision is filed under, who wants it, and whether it runs in a sandbox."""
+
+    name: str
+    pending: PendingCall
+    who: str = "The agent"
+    sandboxed: bool = False
 
 
 async def decide(
-    result: RunResult, screen: Screen, settings: Settings, world: World, caught: Caught
+    result: RunResult, tools: Iterable[Any], screen: Screen, settings: Settings, world: World, caught: Caught
 ) -> dict[str, Any] | None:
     """A decision for every pending call, or None when there is nobody to ask: then the run stays paused."""
     if settings["approve"] == "ask" and settings["output_format"] == "text" and somebody(world):
         getattr(screen, "pause", screen.close)()
     elif settings["approve"] == "ask":
         return None
-    return await decisions_about(
-        [(pending.call.id, pending, "The agent") for pending in result.pending], settings["approve"], world, caught
-    )
+    known = tuple(tools)
+    asked = [
+        Asked(name=pending.call.id, pending=pending, sandboxed=sandboxed(pending, known)) for pending in result.pending
+    ]
+    return await decisions_about(asked, settings["approve"], world, caught)
 
 
 def somebody(world: World) -> bool:
@@ -39,44 +58,117 @@ def somebody(world: World) -> bool:
     return world.is_terminal(world.stdin) and world.is_terminal(world.stderr)
 
 
+def sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
+    """True when the tool that would run is known to run in a sandbox."""
+    from glidepath.workspace import runs_in_sandbox
+
+    return any(tool.name == pending.call.name and runs_in_sandbox(tool) for tool in tools)
+
+
 async def decisions_about(
-    asked: Sequence[tuple[str, PendingCall, str]], policy: str, world: World, caught: Caught
-) -> dict[str, Any] | None:
-    """A decision for every name, call and who wants it, as the policy or a person says; None when the person left."""
+    asked: Sequence[Asked], policy: str, world: World, caught: Caught
+) -> dict[str, Decision] | None:
+    """A decision for every call, as the policy or a person says; None when the person left."""
     if policy == "all":
-        return {name: approve() for name, _, _ in asked}
+        return {one.name: approve() for one in asked}
     if policy == "deny":
-        return {name: deny("calls that need approval are denied here") for name, _, _ in asked}
+        return {one.name: deny("calls that need approval are denied here") for one in asked}
+
+    async def ask(rows: Sequence[str], prompt: str) -> str | None:
+        world.note("\n".join(rows))
+        return await _line(prompt, world, caught)
+
     decisions = {}
-    for name, pending, who in asked:
-        world.note(question(pending, who))
-        line = await _ask("allow it? [y]es, [n]o, or say why not: ", world, caught)
-        if line is None:
+    for one in asked:
+        world.note("")
+        decision = await consult(one, _size(world), ask)
+        if decision is None:
             return None
-        word = line.strip()
-        if word.lower() in ("y", "yes"):
-            decisions[name] = approve()
-        else:
-            decisions[name] = deny("" if word.lower() in ("", "n", "no") else word)
+        decisions[one.name] = decision
     return decisions
 
 
-def question(pending: PendingCall, who: str = "The agent") -> str:
-    """What is asked about a call: the tool and its arguments, in full, with nothing that could steer the terminal."""
-    arguments = arguments_line(pending.call.arguments)
-    shown = "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in arguments)
-    if len(shown) > _MOST:
-        shown = f"{shown[:_MOST]}... ({len(shown)} characters)"
-    return f"\n{who} wants to call {pending.call.name}:\n  " + shown.replace("\n", "\n  ")
+async def consult(one: Asked, size: tuple[int, int], ask: Ask, allow: str = ALLOW) -> Decision | None:
+    """Show a call to its end, page by page, and ask about it then; None when the person left.
+
+    Whoever does not want to read it all skips the rest, and is told how much that is. Nothing but an answer to the last
+    question allows anything.
+    """
+    columns, lines = size
+    rows = question(one, columns - 1)
+    room = max(lines - _KEPT_FREE, _FEWEST)
+    characters = f"the arguments are {size_of(one.pending.call.arguments):,} characters long"
+    shown = 0
+    while len(rows) - shown > room:
+        page, shown = rows[shown : shown + room], shown + room
+        said = await ask(page, f"{shown} of {len(rows)} rows. Enter shows more, s skips the rest, n denies: ")
+        word = None if said is None else said.strip().lower()
+        if word is None:
+            return None
+        if word in ("n", "no"):
+            return deny()
+        if word in ("s", "skip"):
+            rest = f"({len(rows) - shown} of {len(rows)} rows were not shown; {characters})"
+            return _decision(await ask([rest], allow))
+    return _decision(await ask(rows[shown:], allow))
 
 
-async def _ask(prompt: str, world: World, caught: Caught) -> str | None:
-    """One line from the terminal; None at its end or when a signal came first."""
+def _decision(said: str | None) -> Decision | None:
+    if said is None:
+        return None
+    word = said.strip()
+    if word.lower() in ("y", "yes"):
+        return approve()
+    return deny("" if word.lower() in ("", "n", "no") else word)
+
+
+def question(one: Asked, width: int) -> list[str]:
+    """What is asked about a call, in rows: who wants it, with or without a sandbox, and every argument in full."""
+    call = one.pending.call
+    where = "sandboxed" if one.sandboxed else "no sandbox: it runs as you"
+    who, name = revealed(one.who), revealed(call.name)
+    head = f"{who} wants to call {name} ({where}):"
+    rows = [head]
+    if width_of(head) > width:
+        rows = [f"{who} wants to call {name}", f"({where}):"]
+    if max(map(width_of, rows)) > width:
+        rows = ["Somebody named", *wrapped(one.who, width), "wants to call", *wrapped(call.name, width), f"({where}):"]
+    if one.pending.reason and one.pending.reason not in _USUAL_REASONS:
+        rows += ["Why you are asked:", *wrapped(one.pending.reason, width), "The arguments:"]
+    return rows + argument_rows(call.arguments, width)
+
+
+_USUAL_REASONS = ("this tool needs a person's approval",)
+
+
+def _size(world: World) -> tuple[int, int]:
+    try:
+        columns, lines = os.get_terminal_size(world.stderr.fileno())
+    except (OSError, ValueError, AttributeError):
+        return _USUAL_SIZE
+    return (columns, lines) if columns > 0 and lines > 0 else _USUAL_SIZE
+
+
+def _forget_typed(fd: int) -> None:
+    """Drop what was typed before: it was no answer to what is asked now."""
+    try:
+        import termios
+
+        termios.tcflush(fd, termios.TCIFLUSH)
+    except (ImportError, OSError, ValueError):
+        return  # no terminal: nobody types ahead
+    except termios.error:
+        return
+
+
+async def _line(prompt: str, world: World, caught: Caught) -> str | None:
+    """One line typed after the prompt; None at the end of input or when a signal came first."""
+    fd = world.stdin.fileno()
+    _forget_typed(fd)
     world.stderr.write(prompt)
     world.stderr.flush()
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
-    fd = world.stdin.fileno()
 
     def ready() -> None:
         loop.remove_reader(fd)

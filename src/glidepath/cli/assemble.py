@@ -193,6 +193,7 @@ def keep_sessions(settings: Settings, world: World) -> None:
     try:
         file = default_file()
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(mode=0o600)
         with file.open("ab"):
             settings.known["store"] = Known(DEFAULT_STORE, "default")
     except (ConfigurationError, OSError) as error:

@@ -30,6 +30,7 @@ __all__ = ["answer_open_calls", "execute", "finish_batch"]
 
 SHARE = 0.35  # of what is left of window and token budget, for one batch
 CHARS_PER_TOKEN = 3
+IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
 
 
 async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
@@ -100,8 +101,15 @@ async def finish_batch(run: Run) -> bool:
 def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
     """The calls that were neither begun nor shown to a person, ready to be judged."""
     known = run.resumed.decisions  # type: ignore[union-attr]
-    calls = [call for call in run.open_calls() if call.id not in waiting and call.id not in known]
-    return prepare(run, calls) if calls else []
+    strange = {call_id for call_id, decision in known.items() if decision.kind == "ask"}
+    calls = [
+        call for call in run.open_calls() if call.id not in waiting and (call.id not in known or call.id in strange)
+    ]
+    jobs = prepare(run, calls) if calls else []
+    for job in jobs:
+        if job.result is None and job.call.id in strange:
+            job.waits_for = IMPORTED
+    return jobs
 
 
 def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
@@ -331,9 +339,9 @@ def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
 
 
 def _pend(run: Run, job: Job) -> PendingCall:
-    bound: Any = job.bound  # read twice: what an observer does to its event does not change what a person decides about
+    bound: Any = job.bound  # what an observer does to its event does not change what a person decides about
     run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "")
-    return PendingCall(call=ToolCall(job.call.id, job.call.name, bound.read()), reason=job.waits_for or "")
+    return PendingCall(call=ToolCall(job.call.id, job.call.name, bound.written()), reason=job.waits_for or "")
 
 
 def _result_budget(run: Run, count: int) -> int:

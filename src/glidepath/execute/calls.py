@@ -67,7 +67,7 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
     """
     for job in jobs:
         decision = decisions.get(job.call.id)
-        if decision is None or job.result is not None:
+        if decision is None or decision.kind == "ask" or job.result is not None:
             continue
         if decision.kind == "approve":
             job.waits_for = None

@@ -26,6 +26,11 @@ class CancelToken:
         self._reason: str | None = None
         self._wind_down_reason: str | None = None
 
+    def __repr__(self) -> str:
+        said = f"cancelled: {self._reason!r:.60}" if self._reason is not None else ""
+        said = said or (f"winding down: {self._wind_down_reason!r:.60}" if self._wind_down_reason is not None else "")
+        return f"<CancelToken {said}>" if said else "<CancelToken>"
+
     @property
     def cancelled(self) -> bool:
         """True once `cancel` was called."""

@@ -15,10 +15,11 @@ __all__ = ["Decision", "answer", "approve", "deny"]
 class Decision(Value, frozen=True, kw_only=True):
     """A decision about one call; made by `approve`, `deny` and `answer`.
 
-    `unknown` is no person's: a call that had begun when the process died, and may have taken effect.
+    Two are no person's. `unknown`: a call that had begun when the process died, and may have taken effect. `ask`: a
+    call from an imported journal, about which a person must be asked whatever its tool says.
     """
 
-    kind: Literal["approve", "deny", "answer", "unknown"]
+    kind: Literal["approve", "deny", "answer", "unknown", "ask"]
     text: str = ""
     arguments: Mapping[str, Any] | None = None
 

@@ -123,13 +123,13 @@ def snapshot_of(result: RunResult) -> Snapshot:
 
 def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
     """Go on counting where the run stopped. What is above the meter has been charged already, or is another's."""
-    meter.turns = snapshot.turns
-    meter.tool_calls = snapshot.metered_tool_calls
-    meter.descendants = snapshot.descendants
-    meter.tokens = snapshot.tokens
-    meter.money = snapshot.picodollars
+    meter.turns = max(0, snapshot.turns)  # a journal from elsewhere may say anything, and gives nobody more
+    meter.tool_calls = max(0, snapshot.metered_tool_calls)
+    meter.descendants = max(0, snapshot.descendants)
+    meter.tokens = max(0, snapshot.tokens)
+    meter.money = max(0, snapshot.picodollars)
     if meter.parent is None:
-        meter.tree.behind = snapshot.behind
+        meter.tree.behind = max(0, snapshot.behind)
     meter.set_wires()
 
 
@@ -159,7 +159,7 @@ def restore(run: Run, resumed: Resumption) -> None:
     run.withdrawn = frozenset(snapshot.withdrawn)
     run.allowed = None if snapshot.allowed is None else frozenset(snapshot.allowed)
     run.notices_told = frozenset(snapshot.notices_told)
-    run.started_at -= snapshot.elapsed
+    run.started_at -= max(0.0, snapshot.elapsed)
     run.account = Account.of(snapshot.spent)
     run.other_accounts = {name: Account.of(charge) for name, charge in snapshot.fallbacks_spent.items()}
     run.child_accounts = {name: Account.of(charge) for name, charge in snapshot.children_spent.items()}

@@ -10,8 +10,8 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
 from glidepath.errors import StoreError
-from glidepath.sessions.chain import SCHEMA, Record, chained, check_schema, read, verified
-from glidepath.sessions.fold import Folded, fold
+from glidepath.sessions.chain import SCHEMA, Record, chained, check_schema, link, read, verified
+from glidepath.sessions.fold import Folded, Imported, fold
 from glidepath.sessions.owner import free, this_owner
 from glidepath.sessions.session import checked_id
 from glidepath.spi.sessions import Commit, Entry, SessionStore
@@ -130,22 +130,33 @@ def parse_export(data: bytes) -> tuple[Entry, tuple[Commit, ...]]:
 
 
 async def import_journal(store: SessionStore, data: bytes, *, session_id: str | None = None) -> str:
-    """Put an exported journal into a store; raises `StoreError` (`conflict`) when the session is there already."""
+    """Put an exported journal into a store; raises `StoreError` (`conflict`) when the session is there already.
+
+    Every record is kept, and a last one says that it was imported. From then on nothing in it may act: decisions have
+    lost their force, a call that had begun is unknown and never repeated, one that had not begun waits for a person.
+    """
     entry, commits = parse_export(data)
-    fold(commits)  # what cannot be read is not taken in
+    folded = fold(commits)  # what cannot be read is not taken in
     name = checked_id(session_id or entry.session_id)
+    commits = (*commits, _import_mark(name, entry, folded))
     lease = await store.claim(name, this_owner())
     try:
         if lease.head:
             raise StoreError(f"session {name!r} is in this store already; import it under another id", kind="conflict")
         for commit in commits:
-            summary = entry.summary if commit.number == entry.head else None
+            summary = entry.summary if commit is commits[-1] else None
             later = store.append(lease, commit, summary=summary)
             if later is not None:
                 await later
     finally:
         await store.release(lease)
     return name
+
+
+def _import_mark(name: str, entry: Entry, folded: Folded) -> Commit:
+    """The commit that takes the force out of all before it. It is part of the chain, so an export keeps it."""
+    items = [("imported", Imported(session_id=name))]
+    return link(entry.hash, entry.head + 1, folded.sequence + 1, time.time(), items)
 
 
 # --- housekeeping -------------------------------------------------------------------------------------------------

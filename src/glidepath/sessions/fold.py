@@ -21,7 +21,7 @@ from glidepath.sessions.changes import apply
 from glidepath.sessions.session import Session
 from glidepath.spi.sessions import Commit
 
-__all__ = ["HOOK", "Began", "Child", "Folded", "Intent", "Opened", "Reserved", "fold"]
+__all__ = ["HOOK", "Began", "Child", "Folded", "Imported", "Intent", "Opened", "Reserved", "fold"]
 
 HOOK = "hook:"  # what the name of a hook begins with, where a child has the id of its call otherwise
 _BESIDE = frozenset({"child", "state", "tick"})  # what is written while a hook is asked
@@ -57,6 +57,12 @@ class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
     key: str
     arguments: dict[str, Any] | None = None
     idempotent: bool = False
+
+
+class Imported(Value, frozen=True, kw_only=True):
+    """What is before this was taken in from a file, under this id: a stranger wrote it. It keeps nobody's decisions."""
+
+    session_id: str
 
 
 class Reserved(Value, frozen=True, kw_only=True):
@@ -102,6 +108,10 @@ class Folded:
         """Calls of the last batch that were counted and had not started."""
         self.decisions: dict[str, Decision] = {}
         self.children: list[Child] = []
+        self.imported = False
+        """Some of it was taken in from a file."""
+        self.foreign = False
+        """The last batch was: whoever wrote its calls, no model of ours asked for them."""
         self.unread: list[str] = []
         """Kinds of records that this version does not know."""
 
@@ -156,7 +166,7 @@ class Folded:
         self.decisions.update(began.decisions)
 
     def _new_batch(self) -> None:
-        self.intents, self.results, self.queued = {}, {}, ()
+        self.intents, self.results, self.queued, self.foreign = {}, {}, (), False
 
     def on_message(self, data: bytes) -> None:
         """The transcript grows."""
@@ -219,6 +229,19 @@ class Folded:
         """A call has a child."""
         self.children.append(_wire.decode(data, Child))
 
+    def on_import(self, data: bytes) -> None:
+        """Nothing before this may act: decisions are void, and what had begun is not repeated, idempotent or not."""
+        old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
+        self.imported = self.foreign = True
+        self.decisions = {}
+        self.intents = {key: _wire.replace(intent, idempotent=False) for key, intent in self.intents.items()}
+        mine = f"{old}/"
+        self.children = [
+            _wire.replace(child, session_id=f"{self.session.id}/{child.session_id[len(mine) :]}")
+            for child in self.children
+            if child.session_id.startswith(mine)
+        ]
+
     def on_end(self, data: bytes) -> None:
         """The run is over."""
         result = _wire.decode(data, RunResult)
@@ -242,6 +265,7 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "reserved": Folded.on_reserve,
     "child": Folded.on_spawn,
     "ended": Folded.on_end,
+    "imported": Folded.on_import,
 }
 
 

@@ -2,7 +2,8 @@
 
 A call with a result is done. A call with an intent and no result may have taken effect: it runs again only when it is
 idempotent, with the same key; any other is reported as unknown. A call without an intent had not begun. A model call
-that was in flight is charged at its worst case.
+that was in flight is charged at its worst case. What was imported is a stranger's: what had begun there is unknown,
+and what had not waits for a person.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from glidepath.outcome import AgentState, Charge, LoopOutcome, RunResult, Snapsh
 from glidepath.run.decisions import Decision
 from glidepath.sessions.fold import Folded, Reserved
 
-__all__ = ["UNKNOWN", "abandon", "charged", "known_results", "open_calls", "verdicts"]
+__all__ = ["UNKNOWN", "abandon", "charged", "known_results", "open_calls", "strangers", "verdicts"]
 
 UNKNOWN = "Outcome unknown: the run was interrupted while this call was in flight. Check before you repeat it."
 NOT_BEGUN = "Not executed: the run was interrupted before this call began."
@@ -59,7 +60,7 @@ def charged(snapshot: Snapshot, reserved: Reserved | None) -> Snapshot:
 
 def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> tuple[Snapshot, dict[str, Decision]]:
     """What becomes of the calls without a result, and the state without those that will be counted again."""
-    decisions: dict[str, Decision] = {}
+    decisions: dict[str, Decision] = strangers(folded, snapshot)
     again = metered = 0
     for call in open_calls(folded):
         intent, tool = folded.intents.get(call.id), tools.get(call.name)
@@ -83,6 +84,14 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> tu
             metered_tool_calls=max(0, snapshot.metered_tool_calls - metered),
         )
     return snapshot, decisions
+
+
+def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
+    """The calls of an imported journal that had not begun and do not wait yet: a person is asked about each."""
+    if not folded.foreign:
+        return {}
+    settled = {*folded.intents, *folded.decisions, *(waiting.call.id for waiting in snapshot.pending)}
+    return {call.id: Decision(kind="ask") for call in open_calls(folded) if call.id not in settled}
 
 
 def abandon(folded: Folded) -> tuple[RunResult, list[ToolResultMessage], tuple[ToolCall, ...]]:

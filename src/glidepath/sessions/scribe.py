@@ -56,6 +56,8 @@ class Scribe:
         self.sequence = sequence
         self.version = version
         self.parent = parent
+        self.imported = False
+        """Some of the journal was taken in from a file."""
         self.capture = Capture()
         self.written = 0  # messages of the transcript that are in the journal
         self.tail: frozenset[str] = frozenset()  # results among them to which others of their batch may be added

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ LAYOUT = 1  # of the tables; the journal inside has a version of its own
 APPLICATION = 0x676C6964  # "glid": what the file says it is
 IMPATIENT = 20  # milliseconds the event loop may stand still for another process's lock
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
+_OTHERS = stat.S_IROTH | stat.S_IWOTH
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS sessions(
@@ -66,6 +68,23 @@ def default_file() -> Path:
             "the user's data folder is found by platformdirs: pip install 'glidepath[cli]', or name a file"
         ) from None
     return platformdirs.user_data_path("glidepath") / "sessions.db"
+
+
+def _keep_private(path: str) -> None:
+    """Make a new file with mode 0600, whatever the umask; close an old one to others.
+
+    SQLite gives its log the mode of the file. A file that everybody could read becomes 0600; one whose group may write
+    is shared on purpose and is closed to all others only.
+    """
+    with suppress(OSError):  # SQLite says it better
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
+        os.chmod(path, 0o600)  # noqa: PTH101 - a umask may even take the owner's rights
+        return
+    for file in (path, f"{path}-wal", f"{path}-shm"):
+        with suppress(OSError):
+            mode = os.stat(file).st_mode  # noqa: PTH116
+            if stat.S_ISREG(mode) and mode & _OTHERS:
+                os.chmod(file, mode & 0o770 if mode & stat.S_IWGRP else 0o600)  # noqa: PTH101
 
 
 class SqliteStore:
@@ -125,6 +144,7 @@ class SqliteStore:
         with self._errors():
             if self._home:
                 Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _keep_private(self.path)
             connection = sqlite3.connect(
                 self._address(),
                 uri=True,

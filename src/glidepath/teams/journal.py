@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any
@@ -17,7 +17,7 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.run import Decision
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.owner import LEASE, this_owner
-from glidepath.spi.sessions import Lease, SessionStore
+from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 from glidepath.teams.events import (
     TERMINAL,
     EvaluationResult,
@@ -73,8 +73,7 @@ class Pen:
     async def read(self) -> Past | None:
         """What was written before."""
         entry, commits = await self._store.load(self._lease.session_id)
-        records = [record for commit in verified(commits, head=entry.head, hash_=entry.hash) for record in read(commit)]
-        return past_of([bytes(record.payload) for record in records])
+        return past_of(_payloads(commits, entry))
 
     def write(self, event: TeamEvent, goal: str) -> None:
         """Add an event; raises `StoreError`. What is not written at once is written by `flush`."""
@@ -135,8 +134,13 @@ async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:
         if error.kind == "missing":
             return []
         raise
-    records = [record for commit in verified(commits, head=entry.head, hash_=entry.hash) for record in read(commit)]
-    return list(_events([bytes(record.payload) for record in records]))
+    return list(_events(_payloads(commits, entry)))
+
+
+def _payloads(commits: Sequence[Commit], entry: Entry) -> list[bytes]:
+    """The events, as they were written; what only says that the journal was imported is none."""
+    whole = verified(commits, head=entry.head, hash_=entry.hash)
+    return [bytes(record.payload) for commit in whole for record in read(commit) if record.kind != "imported"]
 
 
 # --- what a journal says ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from glidepath._wire import Value, field, settle_field
+from glidepath._wire import Value, field, frozen, settle_field
 from glidepath.agent import Agent, Limits
 from glidepath.agent.limits import checked_int, checked_seconds
 from glidepath.errors import ConfigurationError
@@ -350,6 +350,7 @@ class TeamExecutionRequest(Value, frozen=True, kw_only=True):
         for name, text in self.context.items():
             check_name("TeamExecutionRequest.context: a name", name)
             check_text(f"TeamExecutionRequest.context[{name!r}]", text, blank=True)
+        settle_field(self, "context", frozen(dict(self.context)))
         if self.plan is not None:
             check_kind("TeamExecutionRequest.plan", self.plan, TeamExecutionPlan)
         check_kind("TeamExecutionRequest.plan_only", self.plan_only, bool)

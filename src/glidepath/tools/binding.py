@@ -68,6 +68,10 @@ class Bound:
         """The same plain data, shared with nobody."""
         return _wire.loads(self._data)  # type: ignore[no-any-return]
 
+    def written(self) -> Any:
+        """The same as JSON, which nobody can change; a `ToolCall` takes it for its arguments."""
+        return _wire.Raw(self._data)
+
     def intact(self) -> bool:
         """False when somebody changed `arguments` in place; from then on they are as they were."""
         if self._arguments is None:

@@ -116,7 +116,7 @@ class Tool:
         fields.update(given)
         if given["description"] is None:
             fields["description"] = signature.description
-        fields["parameters"] = schema
+        fields["parameters"] = schema = _wire.frozen(schema)  # every run of every agent shares it
         fields["spec"] = ToolSpec(self.name, self.description, schema)
         fields["wants_context"] = signature.context is not None
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")

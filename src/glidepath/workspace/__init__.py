@@ -4,8 +4,8 @@
 the folder, whatever path a model asks for.
 """
 
-from glidepath.workspace.bench import TOOL_NAMES, workspace_tools
+from glidepath.workspace.bench import TOOL_NAMES, runs_in_sandbox, workspace_tools
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.shell import Sandbox, find_sandbox
 
-__all__ = ["TOOL_NAMES", "Sandbox", "Workspace", "find_sandbox", "workspace_tools"]
+__all__ = ["TOOL_NAMES", "Sandbox", "Workspace", "find_sandbox", "runs_in_sandbox", "workspace_tools"]

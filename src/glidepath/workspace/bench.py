@@ -13,12 +13,13 @@ from glidepath.workspace import files
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.shell import Sandbox, described, find_sandbox, run_command
 
-__all__ = ["TOOL_NAMES", "workspace_tools"]
+__all__ = ["TOOL_NAMES", "runs_in_sandbox", "workspace_tools"]
 
 TOOL_NAMES = ("read", "list", "grep", "write", "edit", "shell")
 _GREP_SECONDS = 30.0
 _SHELL_SECONDS = 120.0
 _MOST_SHELL_SECONDS = 600.0
+_SANDBOXED = "_glidepath_sandboxed"  # on the function of a shell tool: whoever asks a person says so
 
 SandboxChoice = Literal["auto", "require", "off"]
 
@@ -48,6 +49,11 @@ def workspace_tools(
             hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(TOOL_NAMES)}"
             raise ConfigurationError(f"there is no workspace tool {name!r:.80}; {hint}")
     return tuple(made)
+
+
+def runs_in_sandbox(tool: Tool) -> bool:
+    """True for a shell whose commands run in a sandbox; any other tool runs as you."""
+    return getattr(tool.fn, _SANDBOXED, False) is True
 
 
 def _read(workspace: Workspace) -> Tool:
@@ -140,4 +146,5 @@ def _shell(workspace: Workspace, choice: SandboxChoice | Sandbox, approval: bool
         limit = min(max(_SHELL_SECONDS if seconds is None else seconds, 0.1), _MOST_SHELL_SECONDS)
         return await run_command(workspace, sandbox, command, limit)
 
+    shell.__dict__[_SANDBOXED] = sandbox is not None
     return tool(shell, description=described(sandbox), exclusive=True, requires_approval=approval)

@@ -16,7 +16,7 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Input, Markdown, Static
 
-from glidepath.cli.approval import question
+from glidepath.cli.approval import Asked, consult, sandboxed
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.screens import ending
@@ -24,7 +24,7 @@ from glidepath.cli.status import arguments_line, clip, closing_line, status_line
 from glidepath.errors import ConfigurationError
 from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded, StreamChunk, ToolEnded, ToolStarted
 from glidepath.outcome import PendingCall
-from glidepath.run import Decision, approve, deny
+from glidepath.run import Decision
 
 __all__ = ["ChatApp"]
 
@@ -32,6 +32,9 @@ _TICK = 0.25
 _LANDING = 3.0
 _RESULT_LINES = 6
 _WIDE = 60
+_DRAWN = 1.0  # seconds at most until a question is taken to be on the screen
+_BOX_COLUMNS, _BOX_LINES = 6, 5  # what is around the text of a question
+_ALLOW = "y allows it, n does not; or say why not."
 _STYLE = """
 Screen { layout: vertical; }
 #log { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
@@ -69,6 +72,7 @@ class ChatApp(App[int]):
         self._writer: Any = None
         self._cards: dict[str, tuple[Static, str]] = {}
         self._asked: asyncio.Future[str] | None = None
+        self._asked_at = 0.0
         self._waiting: list[str] = []
         self._leaving = False
         self._flight: asyncio.Task[None] | None = None
@@ -133,7 +137,7 @@ class ChatApp(App[int]):
         text = event.value
         self._leaving = False
         self._pane.anchor()  # whoever says something wants to see the answer
-        if self._asked is not None and not self._asked.done():
+        if self._asked is not None and not self._asked.done() and event.time >= self._asked_at:
             self._asked.set_result(text)
         elif text.startswith("/"):
             await self._command(text)
@@ -287,21 +291,44 @@ class ChatApp(App[int]):
 
     async def _decide(self, pending: Sequence[PendingCall]) -> Mapping[str, Decision]:
         decisions: dict[str, Decision] = {}
+        tools = self.talk.agent.config.tools
         for waiting in pending:
-            await self._note(f"{question(waiting).strip()}\n\ny allows it, n does not; or say why not.", "ask")
-            self._draw()
-            self._asked = asyncio.get_running_loop().create_future()
-            try:
-                word = await self._asked
-            except asyncio.CancelledError:
+            one = Asked(name=waiting.call.id, pending=waiting, sandboxed=sandboxed(waiting, tools))
+            if not self.is_running:
+                self.talk.interrupt("left")
+                return decisions
+            columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self._pane.size.height - _BOX_LINES
+            decision = await consult(one, (columns, lines), self._answer, _ALLOW)
+            if decision is None:
                 return decisions  # Esc: the turn is over
-            finally:
-                self._asked = None
-            if word.lower() in ("y", "yes"):
-                decisions[waiting.call.id] = approve()
-            else:
-                decisions[waiting.call.id] = deny("" if word.lower() in ("", "n", "no") else word)
+            decisions[waiting.call.id] = decision
         return decisions
+
+    async def _answer(self, rows: Sequence[str], prompt: str) -> str | None:
+        """Show this in a box, and wait for a line that was typed after it stood there; None after Esc."""
+        box = "\n".join([*rows, "", prompt.removesuffix(": ") + ("." if prompt.endswith(": ") else "")])
+        await self._note(box, "ask")
+        self._pane.anchor()
+        self._draw()
+        on_screen = asyncio.Event()
+        if self.call_after_refresh(on_screen.set):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(on_screen.wait(), _DRAWN)
+        line = self.query_one(Prompt)
+        draft = line.forget_typed()
+        self._asked_at = line.since
+        asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._asked = asked
+        try:
+            return await asked
+        except asyncio.CancelledError:
+            if not asked.cancelled() or asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                raise  # the turn itself is being stopped
+            return None
+        finally:
+            self._asked = None
+            if draft:
+                line.put_back([draft])
 
     async def on_key(self, event: keys.Key) -> None:
         """Whatever has the focus, typing goes to the prompt."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual import events as keys
+from textual.message import Message
 from textual.widgets import Input
 
 __all__ = ["Prompt"]
@@ -14,6 +15,9 @@ _BREAK = "\u23ce"  # stands for the end of a line, so that a paste of many lines
 
 class Prompt(Input):
     """An input whose line is taken as it is when Enter is pressed, and that keeps every line of a paste."""
+
+    since: float = 0.0
+    """Keys from before this moment do not count."""
 
     def text(self) -> str:
         """What was typed, with its line breaks."""
@@ -25,7 +29,17 @@ class Prompt(Input):
         self.value = lines.replace("\n", _BREAK)
         self.cursor_position = len(self.value)
 
+    def forget_typed(self) -> str:
+        """Empty the line, and take no key that was pressed before now, wherever it is waiting; what stood there."""
+        self.since = Message().time
+        draft, self.value = self.text(), ""
+        return draft
+
     async def _on_key(self, event: keys.Key) -> None:
+        if event.time < self.since:
+            event.stop()
+            event.prevent_default()
+            return
         # Textual passes Enter around before it acts on it; what is typed meanwhile would still get into the line.
         if event.key != "enter":
             return  # Input's own handler is called next
@@ -37,6 +51,8 @@ class Prompt(Input):
     def _on_paste(self, event: keys.Paste) -> None:
         event.stop()
         event.prevent_default()
+        if event.time < self.since:
+            return
         lines = _BREAK.join(event.text.strip("\r\n").splitlines())
         if not lines:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
@@ -107,19 +108,27 @@ def _table(_: argparse.Namespace, world: World) -> int:
     return 0
 
 
+_SECRET_NAMES = re.compile(r"key|token|secret|passw|auth|credential|cookie|signature|bearer|private", re.IGNORECASE)
+_SECRETS = re.compile(r"(sk|pk|rk|ghp|gho|ghs|xox[abp]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{8,}|(Bearer|Basic|Token) \S+")
+_PASSWORD = re.compile(r"(://[^/@:\s]*):[^@\s]*@")
+HIDDEN = "***"
+
+
 def plain(value: Any) -> Any:
-    """The value as JSON has it, without a password in an address."""
+    """The value as JSON has it, without what may be a secret: a password in an address, or a text so named."""
     from glidepath import _wire
 
-    if isinstance(value, str):
-        return _masked(value)
-    return _wire.plain(value, enc_hook=str)
+    return _masked(_wire.plain(value, enc_hook=str))
 
 
-def _masked(text: str) -> str:
-    import re
-
-    return re.sub(r"(://[^/@:\s]*):[^@\s]*@", r"\1:***@", text)
+def _masked(value: Any, *, secret: bool = False) -> Any:
+    if isinstance(value, dict):
+        return {name: _masked(item, secret=secret or bool(_SECRET_NAMES.search(name))) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(item, secret=secret) for item in value]
+    if not isinstance(value, str):
+        return value  # a figure, such as max_completion_tokens
+    return HIDDEN if (secret and value) or _SECRETS.search(value) else _PASSWORD.sub(rf"\1:{HIDDEN}@", value)
 
 
 def _text(value: Any) -> str:
@@ -130,5 +139,5 @@ def _text(value: Any) -> str:
     from glidepath.cli.visible import visible
 
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
-        return visible(", ".join(value)) or "none"
+        return visible(", ".join(plain(value))) or "none"
     return visible(str(plain(value))) or "''"

@@ -177,7 +177,7 @@ async def _fly_on(
         result = await _consume(stream, screen, token)
         if result.outcome is not LoopOutcome.PAUSED or caught.number is not None:
             return result
-        decisions = await decide(result, screen, settings, world, caught)
+        decisions = await decide(result, agent.config.tools, screen, settings, world, caught)
         if decisions is None:
             return result
         target = result if agent.config.store is None else result.session_id

@@ -80,6 +80,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.cli.shown import revealed
     from glidepath.cli.status import clip
     from glidepath.sessions.archive import list_runs
 
@@ -88,11 +89,10 @@ async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -
         when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
         how = known.get("outcome")
         turns = known.get("iterations", 0) if how else "-"  # they are counted in its journal
-        how = how or _standing(entry)
+        how = clip(str(how or _standing(entry)), _SHOWN)  # an imported summary may hold anything
         task = clip(" ".join(str(known.get("task", "")).split()), _SHOWN)
-        world.stdout.write(
-            f"{entry.session_id}  {when}  {how:<11}  {turns:>3} {'turn ' if turns == 1 else 'turns'}  {task}\n"
-        )
+        name, turned = revealed(entry.session_id), clip(str(turns), _SHOWN)
+        world.stdout.write(f"{name}  {when}  {how:<11}  {turned:>3} {'turn ' if turns == 1 else 'turns'}  {task}\n")
     return 0
 
 
@@ -106,6 +106,7 @@ def _standing(entry: Any) -> str:
 
 async def _show_team(session: str, store: Any, world: World) -> int:
     from glidepath.cli.board import Board, happened, report
+    from glidepath.cli.shown import revealed
     from glidepath.errors import ConfigurationError
     from glidepath.teams.events import TERMINAL
     from glidepath.teams.journal import story
@@ -114,7 +115,7 @@ async def _show_team(session: str, store: Any, world: World) -> int:
     if not events:
         raise ConfigurationError(f"there is no session {session!r:.80}")
     out, board = world.stdout, Board()
-    out.write(f"session   {session}\n")
+    out.write(f"session   {revealed(session)}\n")
     for event in events:
         board.hear(event)
         said = happened(event)
@@ -127,6 +128,7 @@ async def _show_team(session: str, store: Any, world: World) -> int:
 
 
 async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.cli.shown import call_line, revealed
     from glidepath.cli.status import printable
     from glidepath.sessions.archive import show
 
@@ -136,20 +138,52 @@ async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -
     folded, snapshot = journal.folded, journal.folded.snapshot
     result = folded.result
     out = world.stdout
-    out.write(f"session   {options.session}\n")
+    out.write(f"session   {revealed(options.session)}\n")
+    if folded.imported:
+        out.write("origin    imported from a file: its decisions do not count here\n")
     out.write(f"state     {'interrupted' if result is None else f'{result.state.name}/{result.outcome.name}'}\n")
     if result is not None and result.cause is not None:
-        out.write(f"cause     {result.cause.source}: {printable(result.cause.reason)}\n")
+        out.write(f"cause     {revealed(result.cause.source)}: {revealed(result.cause.reason)}\n")
     if snapshot is not None:
         out.write(f"turns     {snapshot.iterations}, tool calls {snapshot.tool_calls}, tokens {snapshot.tokens}\n")
     unknown = () if result is None else result.unknown_effects
     for call in unknown:
-        out.write(f"unknown   {call.name} {call.id}\n")
+        out.write(f"unknown   {revealed(call.id)} {call_line(call.name, call.arguments)}\n")
+    for call, why in _waiting(folded, snapshot):
+        out.write(f"waits     {revealed(call.id)} {call_line(call.name, call.arguments)}: {revealed(why)}\n")
     out.write(f"journal   {len(journal.commits)} commits, {folded.sequence} records, whole\n\n")
     for message in folded.messages:
-        calls = ", ".join(call.name for call in getattr(message, "tool_calls", ()))
-        out.write(f"[{message.role}] {printable(message.text or calls)}\n")
+        if message.text or not getattr(message, "tool_calls", ()):
+            out.write(f"[{message.role}] {printable(message.text)}\n")
+        for call in getattr(message, "tool_calls", ()):
+            out.write(f"[{message.role}] calls {call_line(call.name, call.arguments)}\n")
     return 0
+
+
+def _waiting(folded: Any, snapshot: Any) -> list[tuple[Any, str]]:
+    """The calls without a result, each with what becomes of it when the run is resumed."""
+    from glidepath.sessions.recover import open_calls
+
+    result = folded.result
+    told = {} if snapshot is None else {one.call.id: one for one in snapshot.pending}
+    told |= {} if result is None else {one.call.id: one for one in result.pending}
+    found = []
+    for call in open_calls(folded):
+        intent = folded.intents.get(call.id)
+        if call.id in told:
+            found.append((told[call.id].call, told[call.id].reason or "waits for a person"))
+        elif intent is not None:
+            again = "it runs again if its tool is idempotent" if intent.idempotent else "its outcome is unknown"
+            found.append((call if intent.arguments is None else _with(call, intent.arguments), f"had begun; {again}"))
+        else:
+            found.append((call, "imported; a person is asked" if folded.foreign else "had not begun"))
+    return found
+
+
+def _with(call: Any, arguments: Any) -> Any:
+    from glidepath._wire import replace
+
+    return replace(call, arguments=arguments)
 
 
 async def _stop(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:

@@ -11,7 +11,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from glidepath.cli.board import TeamScreen
     from glidepath.cli.signals import Caught
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "execute"]
 
+_SHOWN = 500  # characters of a call that is not asked about yet
 _EXAMPLES = """\
 examples:
   glidepath team run team.toml 'a note about bees'
@@ -106,7 +107,7 @@ async def _decided(
     caught: Caught,
 ) -> TeamResult:
     """Until the team has ended, or waits for a decision that nobody is there to make."""
-    from glidepath.cli.approval import decisions_about, somebody
+    from glidepath.cli.approval import Asked, decisions_about, sandboxed, somebody
 
     while caught.number is None:
         waiting = [(pending, outcome) for outcome in result.step_outcomes for pending in outcome.pending]
@@ -115,7 +116,12 @@ async def _decided(
             break
         screen.close()
         asked = [
-            (f"{outcome.step_id}/{pending.call.id}", pending, f"{_who(outcome)} (step {outcome.step_id})")
+            Asked(
+                name=f"{outcome.step_id}/{pending.call.id}",
+                pending=pending,
+                who=f"{_who(outcome)} (step {outcome.step_id})",
+                sandboxed=sandboxed(pending, _tools(outcome, team)),
+            )
             for pending, outcome in waiting
         ]
         decisions = await decisions_about(asked, options.approve, world, caught)
@@ -127,6 +133,14 @@ async def _decided(
 
 def _who(outcome: StepOutcome) -> str:
     return f"The senior of {outcome.member}" if outcome.senior else str(outcome.member)
+
+
+def _tools(outcome: StepOutcome, team: Team) -> Iterable[Any]:
+    """The tools of whoever waits."""
+    if outcome.senior:
+        senior = getattr(team.coordinator, "senior", None)
+        return () if senior is None else senior.config.tools
+    return [tool for member in team.members if member.name == outcome.member for tool in member.agent.config.tools]
 
 
 def _screen(world: World) -> TeamScreen:
@@ -172,12 +186,12 @@ def _plan(plan: TeamExecutionPlan) -> Iterator[str]:
 
 
 def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: World) -> None:
-    from glidepath.cli.status import arguments_line, clip
+    from glidepath.cli.shown import call_line
 
     for outcome in result.step_outcomes:
         for waiting in outcome.pending:
-            call = f"{waiting.call.name} {arguments_line(waiting.call.arguments)}"
-            world.note(f"step {outcome.step_id} waits for a decision about {clip(call, 200)}")
+            call = call_line(waiting.call.name, waiting.call.arguments, _SHOWN)
+            world.note(f"step {outcome.step_id} waits for a decision about {call}")
     if options.store:
         world.note(f"go on with: {_again(options, result.request_id)}")
         if any(outcome.pending for outcome in result.step_outcomes):

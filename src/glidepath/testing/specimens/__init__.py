@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from glidepath.testing.specimens import hangs, honest, inside, loops, replies, result, streams, tools
+from glidepath.testing.specimens import hangs, honest, inside, loops, replies, result, streams, tools, vandals
 from glidepath.testing.specimens.arguments import arguments_for
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Outside, Specimen, Tireless
 
@@ -20,7 +20,11 @@ def _of(module: ModuleType) -> list[type[Specimen]]:
 
 SPECIMENS: tuple[type[Specimen], ...] = tuple(
     sorted(
-        [kind for module in (hangs, honest, inside, loops, replies, result, streams, tools) for kind in _of(module)],
+        [
+            kind
+            for module in (hangs, honest, inside, loops, replies, result, streams, tools, vandals)
+            for kind in _of(module)
+        ],
         key=lambda kind: (kind.family != "control", kind.family, kind.name),
     )
 )
