@@ -12,7 +12,7 @@ from glidepath import Agent, CancelToken, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
 from glidepath.workspace import Sandbox, Workspace, find_sandbox, workspace_tools
-from glidepath.workspace import shell as shell_module
+from glidepath.workspace import sandbox as sandbox_module
 from glidepath.workspace.shell import MOST_OUTPUT, run_command
 
 pytestmark = pytest.mark.process
@@ -153,7 +153,7 @@ def test_links_and_mounts_do_not_help(place, sandbox):
 
 
 def test_a_shell_needs_approval_unless_it_is_boxed_or_somebody_says_otherwise(place, monkeypatch):
-    monkeypatch.setattr(shell_module.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(sandbox_module.shutil, "which", lambda *_, **__: None)
     assert workspace_tools(place, ["shell"])[0].requires_approval
     with pytest.raises(ConfigurationError, match="no sandbox works here"):
         workspace_tools(place, ["shell"], shell_approval=False)
@@ -166,7 +166,7 @@ def test_a_sandbox_that_does_not_work_is_none(tmp_path, monkeypatch):
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(shell_module.shutil, "which", lambda *_, **__: str(broken))
+    monkeypatch.setattr(sandbox_module.shutil, "which", lambda *_, **__: str(broken))
     assert find_sandbox() is None
 
 

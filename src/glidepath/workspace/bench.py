@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal
 
 from glidepath._wire import Meta
@@ -11,7 +12,8 @@ from glidepath.errors import ConfigurationError
 from glidepath.tools import Tool, ToolContext, closest, tool
 from glidepath.workspace import files
 from glidepath.workspace.root import Workspace
-from glidepath.workspace.shell import Sandbox, described, find_sandbox, run_command
+from glidepath.workspace.sandbox import Sandbox, look_for_sandbox
+from glidepath.workspace.shell import NO_SANDBOX, ShellLimits, described, run_command
 
 __all__ = ["TOOL_NAMES", "workspace_tools"]
 
@@ -29,18 +31,21 @@ def workspace_tools(
     *,
     sandbox: SandboxChoice | Sandbox = "auto",
     shell_approval: bool = True,
+    shell_home: str | Path | None = None,
+    shell_limits: ShellLimits | None = None,
 ) -> tuple[Tool, ...]:
     """The tools of these names, bound to a workspace; by default those that change nothing.
 
     A person decides about every shell command, unless `shell_approval` is false; that needs a sandbox that works, or
-    `sandbox="off"` to say that none is wanted.
+    `sandbox="off"` to say that none is wanted. HOME of a command is an empty folder of its own, which is gone
+    afterwards; `shell_home` names another one, which in the sandbox can be read but not written.
     """
     wanted = list(names)
     makers = {"read": _read, "list": _list, "grep": _grep, "write": _write, "edit": _edit}
     made = []
     for name in wanted:
         if name == "shell":
-            made.append(_shell(workspace, sandbox, shell_approval))
+            made.append(_shell(workspace, sandbox, shell_approval, shell_home, shell_limits))
         elif name in makers:
             made.append(makers[name](workspace))
         else:
@@ -123,21 +128,50 @@ def _edit(workspace: Workspace) -> Tool:
     return tool(edit, exclusive=True)
 
 
-def _shell(workspace: Workspace, choice: SandboxChoice | Sandbox, approval: bool) -> Tool:
-    sandbox = choice if isinstance(choice, Sandbox) else None if choice == "off" else find_sandbox()
+def _shell(
+    workspace: Workspace,
+    choice: SandboxChoice | Sandbox,
+    approval: bool,
+    home: str | Path | None,
+    limits: ShellLimits | None,
+) -> Tool:
     if choice not in ("auto", "require", "off") and not isinstance(choice, Sandbox):
         raise ConfigurationError(f"sandbox must be 'auto', 'require', 'off' or a Sandbox, not {choice!r:.80}")
+    sandbox, missing = (choice, "") if isinstance(choice, Sandbox) else (None, "sandbox='off'")
+    if choice in ("auto", "require"):
+        sandbox, missing = look_for_sandbox()
     if sandbox is None and choice != "off" and (choice == "require" or not approval):
         why = "sandbox='require'" if choice == "require" else "a shell without approval needs one"
         raise ConfigurationError(
-            f"no sandbox works here and {why}: install bubblewrap, or say sandbox='off' to run commands without one"
+            f"no sandbox works here and {why}: {missing}. Install bubblewrap 0.7 or newer and allow user namespaces, or "
+            "say sandbox='off' to run commands without one"
         )
+    place = _home(home)
 
     async def shell(
         command: str,
         seconds: Annotated[float | None, Meta(description="seconds it may take, at most 600; 120 unless given")] = None,
     ) -> str:
         limit = min(max(_SHELL_SECONDS if seconds is None else seconds, 0.1), _MOST_SHELL_SECONDS)
-        return await run_command(workspace, sandbox, command, limit)
+        return await run_command(workspace, sandbox, command, limit, home=place, limits=limits)
 
-    return tool(shell, description=described(sandbox), exclusive=True, requires_approval=approval)
+    reason = f"{NO_SANDBOX} ({missing})" if sandbox is None else "sandboxed: no network, writes only in the workspace"
+    return tool(
+        shell,
+        description=described(sandbox),
+        exclusive=True,
+        requires_approval=approval,
+        approval_reason=reason,
+    )
+
+
+def _home(home: str | Path | None) -> Path | None:
+    if home is None:
+        return None
+    try:
+        place = Path(home).expanduser().resolve(strict=True)
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"shell_home: {home!r:.100} cannot be used: {error}") from None
+    if not place.is_dir() or place == Path("/"):
+        raise ConfigurationError(f"shell_home: {str(home)!r:.100} is not a folder that can be a home")
+    return place

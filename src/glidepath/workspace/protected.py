@@ -14,7 +14,7 @@ from typing import Any
 
 from glidepath.errors import ConfigurationError
 
-__all__ = ["GIT_PARTS", "LINKABLE", "ROWS", "Protection", "folded", "is_git_folder"]
+__all__ = ["GIT_PARTS", "LINKABLE", "ROWS", "Protection", "folded", "is_git_folder", "may_be_protected"]
 
 _GIT = "git runs the commands that are named there"
 _OWN = "it says what glidepath's next run may do"
@@ -158,6 +158,21 @@ def _table() -> tuple[dict[tuple[str, ...], tuple[str, str]], dict[str, tuple[st
 
 _PATHS, _ENDINGS = _table()
 _LONGEST = max(map(len, _PATHS))
+
+
+_LAST = frozenset(path[-1] for path in _PATHS) - {"head"}
+
+
+def may_be_protected(name: str) -> bool:
+    """A quick look at one name in a folder: False when no row of the table can be meant.
+
+    A file called HEAD is left out: on its own it is harmless, and whoever looks at whole folders sees what makes it one.
+    """
+    if name.isascii() and ":" not in name and "\\" not in name and "~" not in name:
+        plain = name.lower().rstrip(". ")
+    else:
+        plain = folded(name.rpartition("\\")[2])
+    return plain in _LAST or plain.endswith(tuple(_ENDINGS))
 
 
 class Protection:
