@@ -77,10 +77,9 @@ class Warden:
 
     def _start(self) -> None:
         environment: dict[str, str] = self._job["env"]
-        if self._job["home_in"] is not None:
-            self._home = os.path.join(self._job["home_in"], f"glidepath-home-{os.urandom(8).hex()}")  # noqa: PTH118
-            os.mkdir(self._home, 0o700)
-            environment["HOME"] = self._home
+        if self._job["home"] is not None:
+            os.mkdir(self._job["home"], 0o700)  # it must not be there: nobody has put anything in it
+            self._home = environment["HOME"] = self._job["home"]
         self._free = free(self._job["cwd"])
         self._main = os.fork()
         if self._main == 0:

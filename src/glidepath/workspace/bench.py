@@ -57,13 +57,15 @@ def workspace_tools(
 
 def _read(workspace: Workspace) -> Tool:
     def read(
+        context: ToolContext,
         path: Annotated[str, Meta(description="a file in the workspace, such as src/main.py")],
         first_line: Annotated[int | None, Meta(description="where to begin; 1 unless given")] = None,
         lines: Annotated[int | None, Meta(description="how many lines; 500 unless given")] = None,
     ) -> str:
         """Read lines of a text file."""
+        patience = files.Patience(lambda: context.cancelled)
         return files.read_file(
-            workspace, path, 1 if first_line is None else first_line, 500 if lines is None else lines
+            workspace, path, 1 if first_line is None else first_line, 500 if lines is None else lines, patience
         )
 
     return tool(read, read_only=True, idempotent=True)
@@ -71,12 +73,14 @@ def _read(workspace: Workspace) -> Tool:
 
 def _list(workspace: Workspace) -> Tool:
     def list_(
+        context: ToolContext,
         path: str = ".",
         pattern: Annotated[str | None, Meta(description="only names like this, such as *.py")] = None,
         depth: Annotated[int | None, Meta(description="how many folders deep, 1 to 10; 1 unless given")] = None,
     ) -> str:
         """List the files and folders in a folder of the workspace."""
-        return files.list_folder(workspace, path, pattern, 1 if depth is None else depth)
+        patience = files.Patience(lambda: context.cancelled)
+        return files.list_folder(workspace, path, pattern, 1 if depth is None else depth, patience)
 
     return tool(list_, name="list", read_only=True, idempotent=True)
 

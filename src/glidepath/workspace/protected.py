@@ -231,10 +231,15 @@ def _checked(path: Any) -> tuple[str, ...]:
 
 
 def is_git_folder(folder: int) -> bool:
-    """True when git would take this open folder for a repository's own, whatever its name."""
-    return (
-        _exists("HEAD", folder) and (_exists("refs", folder, stat.S_IFDIR) and _exists("objects", folder, stat.S_IFDIR))
-    ) or (_exists("HEAD", folder) and _exists("commondir", folder))
+    """True when git would take this open folder for a repository's own, whatever its name, or nearly would.
+
+    Nearly, because the last missing part could be made by another tool.
+    """
+    return _exists("HEAD", folder) and (
+        _exists("commondir", folder)
+        or _exists("refs", folder, stat.S_IFDIR)
+        or _exists("objects", folder, stat.S_IFDIR)
+    )
 
 
 def _exists(name: str, folder: int, kind: int | None = None) -> bool:

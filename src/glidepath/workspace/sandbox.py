@@ -127,10 +127,13 @@ def _hidden_folders(root: Path) -> list[str]:
 
 
 def _own_home() -> str:
+    """Wherever the person lives; a service may live in a folder of the system, which cannot be hidden."""
     try:
-        return pwd.getpwuid(os.getuid()).pw_dir or "/"
+        home = os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir or "/")
     except KeyError:
         return "/"
+    system = any(home.startswith(f"{place}/") for place in _SYSTEM if place not in ("/", "/var", "/opt"))
+    return "/" if system else home
 
 
 def find_sandbox() -> Sandbox | None:
@@ -155,7 +158,7 @@ def look_for_sandbox() -> tuple[Sandbox | None, str]:
         "words": sandbox.wrap(_PROBE, Path("/usr")),
         "cwd": "/",
         "env": {"PATH": search_path},
-        "home_in": None,
+        "home": None,
         "filter": filters.hex(),
         "grace": 0,
         "limits": {"file_size": 1 << 20, "memory": 1 << 30, "disk": 1 << 40, "processes": 1000},

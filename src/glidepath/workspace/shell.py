@@ -26,7 +26,7 @@ from glidepath.workspace import _warden
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Sandbox, search_path
 from glidepath.workspace.seccomp import filter_program
-from glidepath.workspace.survey import Survey, compare, survey
+from glidepath.workspace.survey import MOST_ENTRIES, Survey, compare, survey
 
 __all__ = ["NO_SANDBOX", "ShellLimits", "described", "run_command"]
 
@@ -85,8 +85,10 @@ async def run_command(
         stopped = await flight.fly(seconds)
     finally:
         # Also when the run is cancelled: what the command planted must not wait for the person's next `git status`.
-        said = [] if before is None else await _aside(lambda: compare(workspace, before))
+        said, checked = ([], True) if before is None else await _aside(lambda: compare(workspace, before))
     text = flight.output.text()
+    if not checked:
+        text += f"\n[only {MOST_ENTRIES} entries of the workspace were checked for new protected files]"
     if stopped:
         said.insert(0, f"stopped: {stopped}")
     if flight.left:
@@ -130,12 +132,12 @@ def _job(
     environment[_warden.MARK] = secrets.token_hex(16)
     if home is not None:
         environment["HOME"] = str(home)
-    own_home = home is None and sandbox is None
+    empty = f"{tempfile.gettempdir()}/glidepath-home-{secrets.token_hex(8)}"
     return {
         "words": words,
         "cwd": str(root),
         "env": environment,
-        "home_in": tempfile.gettempdir() if own_home else None,
+        "home": empty if home is None and sandbox is None else None,
         "filter": filters,
         "grace": _GRACE,
         "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
@@ -233,6 +235,8 @@ class _Flight:
         if not report.read():  # its warden was killed: look for what has inherited the command's mark
             _send(process, signal.SIGKILL)
             _warden.sweep(self._job["env"][_warden.MARK])
+            if self._job["home"] is not None:
+                _warden.remove(self._job["home"])
         await asyncio.wait([draining], timeout=_GRACE)
         draining.cancel()
         if process.returncode is None:

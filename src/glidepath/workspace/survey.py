@@ -37,6 +37,7 @@ _HARMLESS = re.compile(
 _SECTION = re.compile(r'\[\s*([\w-]+)(?:\s+"([^"\\]*)")?\s*\]')
 _KEY = re.compile(r"([\w-]+)\s*=\s*(.*)")
 _MOST_CONFIG = 65_536
+_ADVICE = "; a person can allow it by name with allow_protected"
 
 
 class Found:
@@ -58,6 +59,8 @@ class Survey:
         self.root = str(workspace.root)
         self.found: list[Found] = []
         self.complete = True
+        self.listed: set[str] = set()
+        """The folders that were looked into."""
         self._protection: Protection = workspace.protection
         self._left = MOST_ENTRIES
 
@@ -100,8 +103,9 @@ class Survey:
                 continue
             if not self._afford(len(entries)):
                 return self
-            names = {entry.name for entry in entries}
-            if "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names):
+            self.listed.add(folder)
+            names = {entry.name.lower() for entry in entries}
+            if "head" in names and ({"objects", "refs"} <= names or "commondir" in names):
                 self._git(folder)
                 continue
             for entry in entries:
@@ -177,8 +181,11 @@ def survey(workspace: Workspace) -> Survey:
     return Survey(workspace).look()
 
 
-def compare(workspace: Workspace, before: Survey) -> list[str]:
-    """Set aside what a command has made, and say so; say what was changed although it was read-only."""
+def compare(workspace: Workspace, before: Survey) -> tuple[list[str], bool]:
+    """Set aside what a command has made, and say so; say what was changed although it was read-only.
+
+    Also whether all of the workspace could be looked at.
+    """
     after = survey(workspace)
     known = {one.signature for one in before.found}
     held = {*before.fixed, *before.readonly}
@@ -188,6 +195,8 @@ def compare(workspace: Workspace, before: Survey) -> list[str]:
     for one in after.found:
         if one.signature in known or one.part_of in settled:
             continue
+        if not before.complete and os.path.dirname(one.path) not in before.listed:  # noqa: PTH120
+            continue  # it may have been there all along
         shown = os.path.relpath(one.path, before.root)
         old = mounted.get(one.path)
         if old is not None and old.folder == one.folder:
@@ -197,23 +206,21 @@ def compare(workspace: Workspace, before: Survey) -> list[str]:
             settled.add(one.path)
         else:
             settled.add(one.path)
-            said.append(f"{shown!r:.200} is protected ({one.why}): {_set_aside(one)}")
-    if not before.complete or not after.complete:
-        said.append(
-            f"the workspace has more than {MOST_ENTRIES} entries: deeper ones were not checked for protected files"
-        )
-    return said
+            said.append(f"{shown!r:.200} is protected ({one.why}): {_set_aside(one)}{_ADVICE}")
+    return said, before.complete and after.complete
 
 
 def _set_aside(one: Found) -> str:
     """Give it a name that nothing looks for. A git folder also loses its HEAD: without it, it is none by any name."""
+    what = "it"
     try:
-        new = _renamed(f"{one.path}/HEAD") if one.git else ""
+        if one.git:
+            what, new = "its HEAD", _renamed(f"{one.path}/HEAD")
         if not one.git or folded(os.path.basename(one.path)) == ".git":  # noqa: PTH119
-            new = _renamed(one.path)
+            what, new = "it", _renamed(one.path)
     except OSError as error:
         return f"the command made it, and it could NOT be renamed ({error.strerror}): remove it"
-    return f"the command made it, so it was renamed to {new!r:.200}"
+    return f"the command made it, so {what} was renamed to {new!r:.200}"
 
 
 def _renamed(path: str) -> str:
