@@ -1,7 +1,6 @@
 """Protected files: no spelling, link or detour makes the file tools write one, unless a person allowed it by name."""
 
 import contextlib
-import os
 import string
 import subprocess
 import unicodedata
@@ -251,5 +250,5 @@ def test_whatever_the_steps_nothing_in_the_git_folder_is_written(place, steps):
     with contextlib.suppress(ToolError):
         write_file(place, "/".join(steps), "planted")
     assert (root / ".git" / "config").read_text() == "mine"
-    assert sorted(os.listdir(root / ".git")) == ["config", "hooks"]
-    assert os.listdir(root / ".git" / "hooks") == []
+    assert sorted(path.name for path in (root / ".git").iterdir()) == ["config", "hooks"]
+    assert not list((root / ".git" / "hooks").iterdir())

@@ -158,7 +158,7 @@ class Warden:
         if len(found) > self._limits["processes"]:
             return f"it ran more than {self._limits['processes']} processes at once"
         most = self._limits["memory"]
-        # Adding up counts what forks share once for each of them, which is cheap, and too much: so it is looked at twice.
+        # The sum counts what forks share once for each of them: cheap, and too much, so that a second look decides.
         if sum(map(resident, found)) > most and sum(map(proportional, found)) > most:
             return f"it used more than {most} bytes of memory"
         if self._free - free(self._job["cwd"]) > self._limits["disk"]:
@@ -214,10 +214,10 @@ def children(pid: int) -> list[int]:
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:  # noqa: PTH123
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
                 found += map(int, file.read().split())
     except FileNotFoundError:
-        if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):  # noqa: PTH110 - a light script
+        if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
             return found  # it has just ended
         return [other for other in processes() if parent_of(other) == pid]  # a kernel without that file
     except OSError:
@@ -265,7 +265,7 @@ def free(folder: str) -> int:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""
@@ -280,10 +280,9 @@ def sweep(mark: str) -> None:
     """Kill every process that has our mark in its environment."""
     wanted = f"{MARK}={mark}".encode()
     for pid in processes() if _LINUX else ():
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-                if wanted in file.read().split(b"\0"):
-                    send(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            if wanted in file.read().split(b"\0"):
+                send(pid, signal.SIGKILL)
 
 
 def remove(folder: str) -> None:
@@ -291,13 +290,13 @@ def remove(folder: str) -> None:
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
-    if os.path.isdir(folder):  # noqa: PTH112
+    if os.path.isdir(folder):
         for above, _, _ in os.walk(folder, onerror=None):
             with contextlib.suppress(OSError):
-                os.chmod(above, 0o700)  # noqa: PTH101
+                os.chmod(above, 0o700)
                 for entry in os.scandir(above):
                     if entry.is_dir(follow_symlinks=False):
-                        os.chmod(entry.path, 0o700)  # noqa: PTH101
+                        os.chmod(entry.path, 0o700)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -147,8 +147,8 @@ def _shell(
     if sandbox is None and choice != "off" and (choice == "require" or not approval):
         why = "sandbox='require'" if choice == "require" else "a shell without approval needs one"
         raise ConfigurationError(
-            f"no sandbox works here and {why}: {missing}. Install bubblewrap 0.7 or newer and allow user namespaces, or "
-            "say sandbox='off' to run commands without one"
+            f"no sandbox works here and {why}: {missing}. Install bubblewrap 0.7 or newer and allow user namespaces, "
+            "or say sandbox='off' to run commands without one"
         )
     place = _home(home)
 

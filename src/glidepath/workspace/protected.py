@@ -166,7 +166,7 @@ _LAST = frozenset(path[-1] for path in _PATHS) - {"head"}
 def may_be_protected(name: str) -> bool:
     """A quick look at one name in a folder: False when no row of the table can be meant.
 
-    A file called HEAD is left out: on its own it is harmless, and whoever looks at whole folders sees what makes it one.
+    A file called HEAD is left out: on its own it is harmless, and whoever looks at whole folders sees the rest.
     """
     if name.isascii() and ":" not in name and "\\" not in name and "~" not in name:
         plain = name.lower().rstrip(". ")

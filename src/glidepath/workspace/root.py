@@ -197,8 +197,8 @@ def _enter(name: str, folder: int, path: str, *, make: bool) -> int:
 
 def _protected(place: str, why: str) -> ToolError:
     return ToolError(
-        f"{place!r:.200} is protected and nothing was written: {why}. Do without it, or ask the person, who can allow it "
-        "by name: --allow-protected on the command line, allow_protected in the configuration, or "
+        f"{place!r:.200} is protected and nothing was written: {why}. Do without it, or ask the person, who can allow "
+        "it by name: --allow-protected on the command line, allow_protected in the configuration file, or "
         "Workspace(..., allow_protected=[...])"
     )
 

@@ -1,7 +1,7 @@
 """The sandbox: what a command in it sees, what it can write, and whether there is one on this machine.
 
-It is bubblewrap, with a filter for system calls of our own. Inside there is no network and no UNIX socket, the workspace
-is the only place that can be written, and folders where people and services keep secrets are empty.
+It is bubblewrap, with a filter for system calls of our own. Inside there is no network and no UNIX socket, the
+workspace is the only place that can be written, and folders where people and services keep secrets are empty.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The filter for system calls that a command in the sandbox runs under, as the kernel wants it: a BPF program.
+"""The filter for system calls that a command in the sandbox runs under: a BPF program, as the kernel wants it.
 
-A network namespace of its own leaves doors open: a UNIX socket is reached by its path (D-Bus, PostgreSQL, a container
-engine, and their peer is you), and vsock by number. So a command may make only internet and netlink sockets, which end in
-its own empty network; pairs of connected sockets still work, for pipes between its own processes, but not datagram ones,
-because those can be sent anywhere. io_uring could make sockets behind the filter's back. New user namespaces would give
-it a kernel's worth of privileged code to attack. Other architectures' system calls have other numbers: whoever uses them
-is killed.
+A network namespace of its own leaves doors open. A UNIX socket is reached by its path (D-Bus, PostgreSQL, a container
+engine: for them the command is you), and vsock by number. So a command can make only internet and netlink sockets,
+which end in its own empty network. Pairs of connected sockets work, because its own processes talk through them, but
+not pairs of datagram sockets: those can send to any address. io_uring could make sockets behind the filter's back. A
+new user namespace would open much more of the kernel to attack. Other architectures number their system calls
+differently, so whoever uses them is killed.
 """
 
 from __future__ import annotations

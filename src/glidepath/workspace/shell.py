@@ -44,8 +44,8 @@ _CHUNK = 65_536
 class ShellLimits(Value, frozen=True, kw_only=True):
     """What one shell command may use; all in bytes but `processes`.
 
-    `memory` holds for each process and for all of them together, `file_size` for each file, `disk` is how much less free
-    space there may be while it runs. On systems other than Linux only `memory` of a process and `file_size` hold.
+    `memory` holds for each process and for all of them together, `file_size` for each file, `disk` is how much less
+    free space there may be while it runs. On systems other than Linux only `memory` of a process and `file_size` hold.
     """
 
     processes: int = 512
@@ -322,7 +322,7 @@ def described(sandbox: Sandbox | None) -> str:
     if sandbox is None:
         return "Run a shell command in the workspace and return what it prints."
     return (
-        "Run a shell command in the workspace and return what it prints. There is no network, only the workspace can be "
-        "written, and HOME is empty. git works, but its configuration and hooks, start files of shells and tasks of "
+        "Run a shell command in the workspace and return what it prints. There is no network, only the workspace can "
+        "be written, and HOME is empty. git works, but its configuration and hooks, start files of shells and tasks of "
         "editors are read-only."
     )

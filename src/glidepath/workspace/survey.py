@@ -46,7 +46,7 @@ class Found:
     def __init__(self, path: str, signature: Signature, why: str, *, git: bool = False, part_of: str = "") -> None:
         self.path = path
         self.signature = signature
-        self.folder = _identity(os.path.dirname(path))  # noqa: PTH120 - strings all the way: there may be many
+        self.folder = _identity(os.path.dirname(path))
         self.why = why
         self.git = git
         self.part_of = part_of
@@ -195,7 +195,7 @@ def compare(workspace: Workspace, before: Survey) -> tuple[list[str], bool]:
     for one in after.found:
         if one.signature in known or one.part_of in settled:
             continue
-        if not before.complete and os.path.dirname(one.path) not in before.listed:  # noqa: PTH120
+        if not before.complete and os.path.dirname(one.path) not in before.listed:
             continue  # it may have been there all along
         shown = os.path.relpath(one.path, before.root)
         old = mounted.get(one.path)
@@ -216,7 +216,7 @@ def _set_aside(one: Found) -> str:
     try:
         if one.git:
             what, new = "its HEAD", _renamed(f"{one.path}/HEAD")
-        if not one.git or folded(os.path.basename(one.path)) == ".git":  # noqa: PTH119
+        if not one.git or folded(os.path.basename(one.path)) == ".git":
             what, new = "it", _renamed(one.path)
     except OSError as error:
         return f"the command made it, and it could NOT be renamed ({error.strerror}): remove it"
@@ -230,13 +230,13 @@ def _renamed(path: str) -> str:
         number += 1
         other = f"{path}.set-aside-{number}"
     if os.path.lexists(path):
-        os.rename(path, other)  # noqa: PTH104
-    return os.path.basename(other)  # noqa: PTH119
+        os.rename(path, other)
+    return os.path.basename(other)
 
 
 def harmless(folder: str) -> bool:
     """True for a git folder that is as `git init` or `git clone` makes it: nothing in it names a command."""
-    if os.path.islink(folder) or any(os.path.lexists(f"{folder}/{name}") for name in GIT_PARTS[2:] if name != "info"):  # noqa: PTH114
+    if os.path.islink(folder) or any(os.path.lexists(f"{folder}/{name}") for name in GIT_PARTS[2:] if name != "info"):
         return False
     if os.path.lexists(f"{folder}/worktrees"):
         return False
