@@ -28,13 +28,6 @@ def sh(place, command, *, sandbox=None, seconds=20.0):
     return asyncio.run(run_command(place, sandbox, command, seconds))
 
 
-@pytest.fixture(scope="module")
-def sandbox():
-    found = find_sandbox()
-    assert found is not None, "bubblewrap is part of the test set-up: apt install bubblewrap"
-    return found
-
-
 def test_a_command_prints_and_its_status_is_told(place):
     assert sh(place, "echo out; echo err >&2") == "out\nerr"
     assert sh(place, "echo oops; exit 3") == "oops\n[exit status 3]"

@@ -167,7 +167,7 @@ def _tell_of_the_sandbox(shell: Tool | None, world: World) -> None:
 
     reason = (shell.approval_reason or "") if shell is not None else ""
     if reason.startswith(NO_SANDBOX):
-        world.note_once(f"glidepath: shell tool: {reason.replace('the command runs', 'commands run')}")
+        world.note_once(reason.replace("the command runs", "shell commands run"))
 
 
 def _installed(name: str, world: World) -> Tool:

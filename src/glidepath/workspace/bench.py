@@ -141,7 +141,7 @@ def _shell(
 ) -> Tool:
     if choice not in ("auto", "require", "off") and not isinstance(choice, Sandbox):
         raise ConfigurationError(f"sandbox must be 'auto', 'require', 'off' or a Sandbox, not {choice!r:.80}")
-    sandbox, missing = (choice, "") if isinstance(choice, Sandbox) else (None, "sandbox='off'")
+    sandbox, missing = (choice, "") if isinstance(choice, Sandbox) else (None, "it is switched off")
     if choice in ("auto", "require"):
         sandbox, missing = look_for_sandbox()
     if sandbox is None and choice != "off" and (choice == "require" or not approval):

@@ -96,7 +96,9 @@ class Sandbox(Value, frozen=True):
         for option, paths in (("--bind-try", fixed), ("--ro-bind-try", readonly), ("--bind-try", writable)):
             for path in paths:
                 words += [option, path, path]
-        for place in (*around, "/dev"):  # only now: mount points had to be made in them
+        # Only now, because mount points had to be made in them. /proc, because root may write /proc/sys, and there the
+        # name of a program that the kernel runs outside, even without any capability.
+        for place in (*around, "/dev", "/proc"):
             words += ["--remount-ro", place]
         words += ["--chdir", str(root), "--setenv", "HOME", home, "--seccomp", str(_warden.FILTER_FD)]
         words += ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]

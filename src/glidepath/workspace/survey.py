@@ -61,38 +61,31 @@ class Survey:
         self.complete = True
         self.listed: set[str] = set()
         """The folders that were looked into."""
+        self.fixed: list[str] = []
+        """Folders in which git works, and which must stay where they are."""
+        self.readonly: list[str] = []
+        """Paths that must not be changed; of a link, what it leads to."""
+        self.writable: list[str] = []
+        """What a person allowed inside of something that is read-only."""
         self._protection: Protection = workspace.protection
         self._left = MOST_ENTRIES
-
-    # --- what the sandbox mounts ------------------------------------------------------------------------------------
-
-    @property
-    def fixed(self) -> list[str]:
-        """Folders in which git works, and which must stay where they are."""
-        return [one.path for one in self.found if one.git][:MOST_MOUNTS]
-
-    @property
-    def readonly(self) -> list[str]:
-        """Paths that must not be changed; of a link, what it leads to."""
-        paths = [os.path.realpath(one.path) for one in self.found if not one.git]
-        inside = [path for path in paths if path.startswith(f"{self.root}/")]
-        return list(dict.fromkeys(inside))[:MOST_MOUNTS]
-
-    @property
-    def writable(self) -> list[str]:
-        """What a person allowed inside of something that is read-only."""
-        allowed = []
-        for one in self.found:
-            for rest in self._protection.within(self._steps(one.path)):
-                path = f"{one.path}/{rest}"
-                if os.path.lexists(path):
-                    allowed.append(path)
-        return allowed
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def look(self) -> Survey:
-        """Walk through the workspace, the upper folders first; links are not followed."""
+        """Look through the workspace, and settle what has to be mounted."""
+        self._walk()
+        self.fixed = [one.path for one in self.found if one.git][:MOST_MOUNTS]
+        paths = [os.path.realpath(one.path) for one in self.found if not one.git]
+        inside = [path for path in paths if path.startswith(f"{self.root}/")]
+        self.readonly = list(dict.fromkeys(inside))[:MOST_MOUNTS]
+        for one in self.found:
+            allowed = [f"{one.path}/{rest}" for rest in self._protection.within(self._steps(one.path))]
+            self.writable += [path for path in allowed if os.path.lexists(path) and not os.path.islink(path)]
+        return self
+
+    def _walk(self) -> None:
+        """The upper folders first; links are not followed."""
         todo = deque([self.root])
         while todo:
             folder = todo.popleft()
@@ -102,7 +95,7 @@ class Survey:
             except OSError:
                 continue
             if not self._afford(len(entries)):
-                return self
+                return
             self.listed.add(folder)
             names = {entry.name.lower() for entry in entries}
             if "head" in names and ({"objects", "refs"} <= names or "commondir" in names):
@@ -116,7 +109,6 @@ class Survey:
                     self._note(entry.path, why, is_folder=is_folder, name=entry.name)
                 elif is_folder and not (steps and self._protection.allows(steps)):
                     todo.append(entry.path)
-        return self
 
     def _note(self, path: str, why: str, *, is_folder: bool, name: str) -> None:
         if is_folder and folded(name) == ".git":
@@ -138,14 +130,16 @@ class Survey:
                     self.found.append(Found(path, self._signature(path), _GIT_WORD, part_of=folder))
 
     def _signature(self, path: str) -> Signature:
-        """What cannot stay the same when something is changed: not even its owner can set a change time."""
+        """What cannot stay the same when something is changed: not even its owner can set a change time.
+
+        Of a folder, everything in it that nobody allowed.
+        """
         try:
             found = os.lstat(path)
         except OSError:
             return ()
-        own = (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_ctime_ns)
         if not stat.S_ISDIR(found.st_mode):
-            return own
+            return (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_ctime_ns)
         below: list[Signature] = []
         todo = [path]
         while todo:
@@ -157,14 +151,18 @@ class Survey:
             if not self._afford(len(entries)):
                 break
             for entry in entries:
+                if self._protection.allows(self._steps(entry.path)):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    below.append((entry.name, entry.inode()))
+                    todo.append(entry.path)
+                    continue
                 try:
                     one = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                below.append((one.st_ino, one.st_mode, one.st_size, one.st_ctime_ns))
-                if entry.is_dir(follow_symlinks=False):
-                    todo.append(entry.path)
-        return (*own, hash(tuple(below)))
+                below.append((entry.name, one.st_ino, one.st_mode, one.st_size, one.st_ctime_ns))
+        return (found.st_dev, found.st_ino, found.st_mode, hash(tuple(below)))
 
     def _afford(self, entries: int) -> bool:
         self._left -= entries
