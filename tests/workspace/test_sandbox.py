@@ -431,7 +431,7 @@ def test_moving_a_folder_with_a_repository_is_honest_work(place, sh):
 
 
 def test_making_and_cloning_repositories_is_honest_work(place, sh):
-    make = f"git init -q new; cd new; git {ME} commit -q --allow-empty -m x; cd ..; git clone -q new copy; git init -q --bare b"
+    make = f"git init -q new; git -C new {ME} commit -q --allow-empty -m x; git clone -q new copy; git init -q --bare b"
     assert sh(place, make) == "(no output)"
     assert git(place.root / "copy", "log", "--format=%s") == "x\n"
     assert "exit status" in sh(place, "git -C new config core.fsmonitor evil"), "and protected from then on"
@@ -567,9 +567,12 @@ def interpreter_for_everybody():
 def test_it_works_for_somebody_who_is_not_root(sandbox, tmp_path):
     words, environment = interpreter_for_everybody()
     code = (
-        "import asyncio, tempfile; from glidepath.workspace import *; from glidepath.workspace.shell import run_command\n"
+        "import asyncio, tempfile\n"
+        "from glidepath.workspace import *\n"
+        "from glidepath.workspace.shell import run_command\n"
         "place = Workspace(tempfile.mkdtemp())\n"
-        "print(asyncio.run(run_command(place, find_sandbox(), 'id -u; git init -q; echo $HOME; ls -A; unshare -U true', 20)))\n"
+        "command = 'id -u; git init -q; echo $HOME; ls -A; unshare -U true'\n"
+        "print(asyncio.run(run_command(place, find_sandbox(), command, 20)))\n"
         "import shutil; shutil.rmtree(place.root)"
     )
     done = subprocess.run([*words, "-c", code], env=environment, capture_output=True, text=True, check=False, cwd="/")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -91,6 +92,65 @@ def test_what_a_command_leaves_behind_is_killed(place):
     mark = f"sleep {52_000 + os.getpid()}.25"
     assert sh(place, f"{mark} >/dev/null 2>&1 & echo started") == "started"
     assert gone(mark)
+
+
+LEAVERS = ["{} & echo started", "setsid {} & echo started", "(setsid nohup {} >/dev/null 2>&1 &); echo started",
+           "env -i setsid sh -c '(exec {}) & exec {}' & echo started"]  # fmt: skip
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+@pytest.mark.parametrize("leaver", LEAVERS)
+def test_nothing_outlives_its_command_and_nobody_waits_for_it(place, sandbox, boxed, leaver):
+    mark = f"sleep {54_000 + os.getpid()}.{LEAVERS.index(leaver)}{int(boxed)}"
+    before = time.monotonic()
+    assert sh(place, leaver.replace("{}", mark), sandbox=sandbox if boxed else None) == "started"
+    assert not running(mark)
+    assert time.monotonic() - before < 15
+
+
+def test_a_command_that_kills_its_warden_is_found_by_its_mark(place, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    mark = f"sleep {55_000 + os.getpid()}.25"
+    with pytest.raises(ToolError, match="the process that watches over the command was killed"):
+        sh(place, f"setsid {mark} & sleep 0.2; kill -9 $PPID; {mark}")
+    assert gone(mark)
+    assert [path.name for path in tmp_path.iterdir()] == ["root"], "and its empty home is removed"
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+def test_a_command_does_not_outlive_us_when_we_are_killed(place, sandbox, boxed):
+    mark = f"sleep {56_000 + os.getpid() + boxed}.25"
+    code = (
+        "import asyncio\n"
+        "from glidepath.workspace import Sandbox, Workspace\n"
+        "from glidepath.workspace.shell import run_command\n"
+        f"box = Sandbox({sandbox.program!r}) if {boxed} else None\n"
+        f"asyncio.run(run_command(Workspace({str(place.root)!r}), box, 'setsid {mark} & {mark}', 100))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        while not running(mark):
+            assert process.poll() is None
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
+    assert gone(mark)
+
+
+def test_output_that_is_held_open_is_not_waited_for(place):
+    before = time.monotonic()
+    assert sh(place, "sleep 1000 & echo started", seconds=60) == "started"
+    assert time.monotonic() - before < 30
+
+
+def test_a_command_that_is_too_long_is_refused(place):
+    with pytest.raises(ToolError, match="longer than 100000 bytes"):
+        sh(place, "true " + "x" * 200_000)
+
+
+def test_the_command_gets_ordinary_signals(place):
+    assert sh(place, "yes | head -n 1; kill -TERM $$; echo not reached") == "y\n[exit status -15]"
 
 
 @pytest.mark.parametrize("boxed", [False, True])
