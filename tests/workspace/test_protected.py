@@ -165,6 +165,24 @@ def test_a_repository_without_a_git_folder_is_recognized(place, name):
             write_file(place, f"{name}/{path}", "planted")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "path"),
+    [
+        ("core.hooksPath", "scripts/hooks", "scripts/hooks/pre-commit"),
+        ("core.hooksPath", "./scripts/../tools", "tools/deep/pre-push"),
+        ("include.path", "../shared.cfg", "shared.cfg"),
+        ("includeIf.gitdir:/**.path", "../shared.cfg", "shared.cfg"),
+    ],
+)
+def test_wherever_the_configuration_sends_git_is_protected(place, key, value, path):
+    subprocess.run(["git", "init", "-q", place.root / "sub"], check=True)
+    subprocess.run(["git", "config", key, value], check=True, cwd=place.root / "sub")
+    with pytest.raises(ToolError, match="has git take commands from it"):
+        write_file(place, f"sub/{path}", "planted")
+    write_file(place, f"sub/other/{path}", "fine")
+    write_file(place, path, "fine")
+
+
 def test_no_bare_repository_can_be_put_together(place):
     for path in ("x/config", "x/refs/heads/keep", "x/objects/keep"):
         write_file(place, path, "planted")

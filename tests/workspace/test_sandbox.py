@@ -352,6 +352,16 @@ def test_nothing_can_be_planted_in_a_repository(repository, sh, attack):
     assert everything(repository) == before
 
 
+def test_where_the_configuration_takes_hooks_from_is_read_only(repository, sh):
+    git(repository.root, "config", "core.hooksPath", "scripts/hooks")
+    git(repository.root, "config", "include.path", "../extra.cfg")
+    (repository.root / "scripts/hooks").mkdir(parents=True)
+    assert "exit status" in sh(repository, "echo evil > scripts/hooks/pre-commit")
+    with pytest.raises(ToolError, match=r"'extra\.cfg' is protected"):
+        sh(repository, "echo evil > extra.cfg")
+    assert not (repository.root / "extra.cfg").exists()
+
+
 def test_a_nested_repository_and_a_gitfile_are_read_only_too(repository, sh):
     git(repository.root, "init", "-q", "sub/deep")
     git(repository.root, "worktree", "add", "-q", "tree")

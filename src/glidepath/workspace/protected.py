@@ -45,6 +45,8 @@ ROWS: dict[str, str] = {
     "glidepath.lock": _OWN,
     "glidepath.mcp.lock": _OWN,
     ".glidepath": _OWN,
+    ".config/glidepath": _OWN,
+    ".local/share/glidepath": _OWN,
     ".mcp.json": _OWN,
     "AGENTS.md": _OWN,
     ".claude": _AGENT,

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from glidepath.errors import ConfigurationError, ToolError
-from glidepath.workspace.protected import LINKABLE, Protection, is_git_folder
+from glidepath.workspace.gitconfig import MOST_CONFIG, named_places
+from glidepath.workspace.protected import LINKABLE, Protection, folded, is_git_folder
 
 __all__ = ["Workspace"]
 
@@ -158,9 +159,15 @@ class Workspace:
             raise _protected("/".join(steps), why)
 
     def _refuse_target(self, folders: list[int], names: list[str], name: str) -> None:
-        """Refuse what a protected name further up is a link to: writing it would be writing the protected file."""
+        """Refuse what a protected name further up links to, and what a repository's configuration sends git to."""
+        steps = [*names, name]
+        for depth, folder in enumerate(folders):
+            for place in _named_by_git(folder, "/".join([str(self.root), *names[:depth]])):
+                there = [folded(step) for step in steps[depth : depth + len(place)]]
+                if there == [folded(step) for step in place] and not self.protection.allows(steps):
+                    raise _protected("/".join(steps), "the repository's configuration has git take commands from it")
         try:
-            there = os.stat(name, dir_fd=folders[-1], follow_symlinks=False)
+            target = os.stat(name, dir_fd=folders[-1], follow_symlinks=False)
         except OSError:
             return
         for depth, folder in enumerate(folders):
@@ -168,9 +175,23 @@ class Workspace:
                 if _link(row, folder) is None or self.protection.allows([*names[:depth], row]):
                     continue
                 with contextlib.suppress(OSError):
-                    if os.path.samestat(os.stat(row, dir_fd=folder), there):
-                        place = "/".join([*names[:depth], row])
-                        raise _protected(place, f"{'/'.join([*names, name])!r:.200} is what it links to, and {why}")
+                    if os.path.samestat(os.stat(row, dir_fd=folder), target):
+                        link = "/".join([*names[:depth], row])
+                        raise _protected(link, f"{'/'.join([*names, name])!r:.200} is what it links to, and {why}")
+
+
+def _named_by_git(folder: int, top: str) -> list[list[str]]:
+    """Paths from this folder on that the configuration of its repository sends git to."""
+    try:
+        found = os.open(".git/config", _FILE, dir_fd=folder)
+    except OSError:
+        return []
+    with os.fdopen(found, "rb") as file:
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            return []
+        text = file.read(MOST_CONFIG).decode(errors="replace")
+    places = [os.path.relpath(place, top) for place in named_places(text, top)]
+    return [place.split("/") for place in places if not place.startswith("..")]
 
 
 def _link(name: str, folder: int) -> str | None:

@@ -11,11 +11,11 @@ also catches a folder that was moved away, mounts and all, and made anew.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections import deque
 from pathlib import Path
 
+from glidepath.workspace.gitconfig import MOST_CONFIG, is_harmless, named_places
 from glidepath.workspace.protected import GIT_PARTS, Protection, folded, may_be_protected
 from glidepath.workspace.root import Workspace
 
@@ -29,14 +29,6 @@ Signature = tuple[object, ...]
 
 _GIT_WORD = "git runs the commands that are named there"
 _WORKTREE_PARTS = ("config.worktree", "commondir", "gitdir")
-_HARMLESS = re.compile(
-    r"""(?ix) core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)
-    | user\.(name|email) | init\.defaultbranch | extensions\.(objectformat|refstorage)
-    | remote\.[^.]*\.(url|fetch) | branch\..*\.(remote|merge)"""
-)
-_SECTION = re.compile(r'\[\s*([\w-]+)(?:\s+"([^"\\]*)")?\s*\]')
-_KEY = re.compile(r"([\w-]+)\s*=\s*(.*)")
-_MOST_CONFIG = 65_536
 _ADVICE = "; a person can allow it by name with allow_protected"
 
 
@@ -128,6 +120,10 @@ class Survey:
                 if os.path.lexists(f"{tree}/{name}"):
                     path = f"{tree}/{name}"
                     self.found.append(Found(path, self._signature(path), _GIT_WORD, part_of=folder))
+        for path in named_places(_configuration(folder) or "", os.path.dirname(folder)):
+            inside = path.startswith(f"{self.root}/") and not path.startswith(f"{folder}/")
+            if inside and os.path.lexists(path) and not self._protection.allows(self._steps(path)):
+                self.found.append(Found(path, self._signature(path), _GIT_WORD, part_of=folder))
 
     def _signature(self, path: str) -> Signature:
         """What cannot stay the same when something is changed: not even its owner can set a change time.
@@ -240,29 +236,21 @@ def harmless(folder: str) -> bool:
         return False
     try:
         hooks = os.listdir(f"{folder}/hooks") if os.path.lexists(f"{folder}/hooks") else []
-        config = Path(folder, "config")
-        if config.is_symlink() or not config.is_file() or config.stat().st_size > _MOST_CONFIG:
-            return False
-        text = config.read_text(encoding="utf-8")
-    except (OSError, ValueError):
+    except OSError:
         return False
-    return all(name.endswith(".sample") for name in hooks) and _harmless_config(text)
+    text = _configuration(folder)
+    return text is not None and all(name.endswith(".sample") for name in hooks) and is_harmless(text)
 
 
-def _harmless_config(text: str) -> bool:
-    section = ""
-    for raw in text.split("\n"):
-        line = raw.strip()
-        if not line or line[0] in "#;":
-            continue
-        found = _SECTION.fullmatch(line)
-        if found:
-            section = f"{found[1]}.{found[2]}." if found[2] is not None else f"{found[1]}."
-            continue
-        pair = _KEY.fullmatch(line)
-        if pair is None or "\\" in line or "::" in pair[2] or not _HARMLESS.fullmatch(section + pair[1]):
-            return False
-    return True
+def _configuration(folder: str) -> str | None:
+    """The configuration of a git folder; None when it is nothing that can be judged."""
+    config = Path(folder, "config")
+    try:
+        if config.is_symlink() or not config.is_file() or config.stat().st_size > MOST_CONFIG:
+            return None
+        return config.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
 
 
 def _folders(path: str) -> list[str]:
