@@ -15,7 +15,7 @@ from glidepath import Agent, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
 from glidepath.workspace import TOOL_NAMES, Workspace, workspace_tools
-from glidepath.workspace.files import MOST_READ, edit_file, list_folder, read_file, write_file
+from glidepath.workspace.files import MOST_READ, Patience, edit_file, list_folder, read_file, write_file
 from glidepath.workspace.search import search
 
 
@@ -310,6 +310,57 @@ def test_a_workspace_must_be_a_folder(root):
 def test_an_unknown_tool_is_refused(place):
     with pytest.raises(ConfigurationError, match="did you mean 'write'"):
         workspace_tools(place, ["wrte"])
+
+
+def sparse(place):
+    with (place.root / "sparse").open("wb") as file:
+        file.write(b"a" * 9000)
+        file.truncate(1 << 40)
+
+
+def test_a_sparse_file_larger_than_any_disk_is_refused_at_once(place):
+    sparse(place)
+    with pytest.raises(ToolError, match="binary file of 1099511627776 bytes"):
+        read(place, "sparse", 2)
+    assert len(read(place, "sparse")) < MOST_READ + 200
+    with pytest.raises(ToolError, match="can be edited"):
+        edit_file(place, "sparse", "a", "b", every=True)
+    assert search(str(place.root), "a", "sparse", None, ignore_case=False) == "(nothing matches)"
+
+
+def test_a_line_that_is_too_far_away_is_refused(place, monkeypatch):
+    monkeypatch.setattr("glidepath.workspace.files.MOST_PASSED", 1_000_000)
+    (place.root / "long").write_bytes(b"x" * 3_000_000 + b"\nlast\n")
+    with pytest.raises(ToolError, match="line 2 of long is more than 1000000 bytes away"):
+        read(place, "long", 2)
+
+
+def test_a_line_is_found_wherever_pieces_end(place):
+    (place.root / "many").write_bytes(b"".join(b"%d\n" % number for number in range(1, 200_001)))
+    for line in (2, 40_000, 199_999, 200_000):
+        assert read(place, "many", line, 1).startswith(f"{line}\n")
+
+
+def test_work_for_a_call_that_was_let_go_ends(place):
+    (place.root / "long").write_bytes(b"x" * 3_000_000)
+    checks = iter([False, False, True])
+    with pytest.raises(ToolError, match="stopped"):
+        read_file(place, "long", 2, 1, Patience(lambda: next(checks)))
+    with pytest.raises(ToolError, match="stopped"):
+        list_folder(place, ".", "nothing", 5, Patience(lambda: True))
+
+
+def test_work_that_takes_too_long_ends(place):
+    (place.root / "long").write_bytes(b"x" * 3_000_000)
+    with pytest.raises(ToolError, match="longer than -1 seconds"):
+        read_file(place, "long", 2, 1, Patience(seconds=-1))
+
+
+def test_a_folder_with_very_many_entries_is_listed_in_part(place, monkeypatch):
+    monkeypatch.setattr("glidepath.workspace.files.MOST_IN_FOLDER", 5)
+    for number in range(30):
+        (place.root / "src" / f"{number}").touch()
+    assert len(list_folder(place, "src", None, 1).splitlines()) == 5
 
 
 def test_passing_over_a_line_as_long_as_the_file_costs_no_memory(place):

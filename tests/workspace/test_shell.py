@@ -3,6 +3,7 @@
 import asyncio
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from glidepath import Agent, CancelToken, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
 from glidepath.workspace import Sandbox, Workspace, find_sandbox, workspace_tools
-from glidepath.workspace import shell as shell_module
+from glidepath.workspace import sandbox as sandbox_module
 from glidepath.workspace.shell import MOST_OUTPUT, run_command
 
 pytestmark = pytest.mark.process
@@ -26,13 +27,6 @@ def place(tmp_path):
 
 def sh(place, command, *, sandbox=None, seconds=20.0):
     return asyncio.run(run_command(place, sandbox, command, seconds))
-
-
-@pytest.fixture(scope="module")
-def sandbox():
-    found = find_sandbox()
-    assert found is not None, "bubblewrap is part of the test set-up: apt install bubblewrap"
-    return found
 
 
 def test_a_command_prints_and_its_status_is_told(place):
@@ -100,6 +94,65 @@ def test_what_a_command_leaves_behind_is_killed(place):
     assert gone(mark)
 
 
+LEAVERS = ["{} & echo started", "setsid {} & echo started", "(setsid nohup {} >/dev/null 2>&1 &); echo started",
+           "env -i setsid sh -c '(exec {}) & exec {}' & echo started"]  # fmt: skip
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+@pytest.mark.parametrize("leaver", LEAVERS)
+def test_nothing_outlives_its_command_and_nobody_waits_for_it(place, sandbox, boxed, leaver):
+    mark = f"sleep {54_000 + os.getpid()}.{LEAVERS.index(leaver)}{int(boxed)}"
+    before = time.monotonic()
+    assert sh(place, leaver.replace("{}", mark), sandbox=sandbox if boxed else None) == "started"
+    assert not running(mark)
+    assert time.monotonic() - before < 15
+
+
+def test_a_command_that_kills_its_warden_is_found_by_its_mark(place, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    mark = f"sleep {55_000 + os.getpid()}.25"
+    with pytest.raises(ToolError, match="the process that watches over the command was killed"):
+        sh(place, f"setsid {mark} & sleep 0.2; kill -9 $PPID; {mark}")
+    assert gone(mark)
+    assert [path.name for path in tmp_path.iterdir()] == ["root"], "and its empty home is removed"
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+def test_a_command_does_not_outlive_us_when_we_are_killed(place, sandbox, boxed):
+    mark = f"sleep {56_000 + os.getpid() + boxed}.25"
+    code = (
+        "import asyncio\n"
+        "from glidepath.workspace import Sandbox, Workspace\n"
+        "from glidepath.workspace.shell import run_command\n"
+        f"box = Sandbox({sandbox.program!r}) if {boxed} else None\n"
+        f"asyncio.run(run_command(Workspace({str(place.root)!r}), box, 'setsid {mark} & {mark}', 100))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        while not running(mark):
+            assert process.poll() is None
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
+    assert gone(mark)
+
+
+def test_output_that_is_held_open_is_not_waited_for(place):
+    before = time.monotonic()
+    assert sh(place, "sleep 1000 & echo started", seconds=60) == "started"
+    assert time.monotonic() - before < 30
+
+
+def test_a_command_that_is_too_long_is_refused(place):
+    with pytest.raises(ToolError, match="longer than 100000 bytes"):
+        sh(place, "true " + "x" * 200_000)
+
+
+def test_the_command_gets_ordinary_signals(place):
+    assert sh(place, "yes | head -n 1; kill -TERM $$; echo not reached") == "y\n[exit status -15]"
+
+
 @pytest.mark.parametrize("boxed", [False, True])
 def test_cancelling_the_run_kills_the_command(place, boxed, sandbox):
     mark = f"sleep {53_000 + os.getpid() + boxed}.25"
@@ -153,7 +206,7 @@ def test_links_and_mounts_do_not_help(place, sandbox):
 
 
 def test_a_shell_needs_approval_unless_it_is_boxed_or_somebody_says_otherwise(place, monkeypatch):
-    monkeypatch.setattr(shell_module.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(sandbox_module.shutil, "which", lambda *_, **__: None)
     assert workspace_tools(place, ["shell"])[0].requires_approval
     with pytest.raises(ConfigurationError, match="no sandbox works here"):
         workspace_tools(place, ["shell"], shell_approval=False)
@@ -166,7 +219,7 @@ def test_a_sandbox_that_does_not_work_is_none(tmp_path, monkeypatch):
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(shell_module.shutil, "which", lambda *_, **__: str(broken))
+    monkeypatch.setattr(sandbox_module.shutil, "which", lambda *_, **__: str(broken))
     assert find_sandbox() is None
 
 

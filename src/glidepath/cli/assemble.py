@@ -150,11 +150,27 @@ def make_tools(settings: Settings, world: World) -> tuple[Tool, ...]:
     built_in = [name for name in names if name in TOOL_NAMES]
     made: dict[str, Any] = {}
     if built_in:
-        workspace = Workspace(workspace_folder(settings, world))
-        approve = settings["approve"] != "all"
-        tools = workspace_tools(workspace, built_in, sandbox=settings["sandbox"], shell_approval=approve)
+        allowed = settings.get("allow_protected") or ()
+        workspace = Workspace(workspace_folder(settings, world), allow_protected=allowed)
+        approve, home = settings["approve"] != "all", settings.get("shell_home")
+        tools = workspace_tools(
+            workspace,
+            built_in,
+            sandbox=settings["sandbox"],
+            shell_approval=approve,
+            shell_home=None if home is None else world.folder / Path(home).expanduser(),
+        )
         made = {item.name: item for item in tools}
+        _tell_of_the_sandbox(made.get("shell"), world)
     return tuple(made[name] if name in made else _installed(name, world) for name in names)
+
+
+def _tell_of_the_sandbox(shell: Tool | None, world: World) -> None:
+    from glidepath.workspace.shell import NO_SANDBOX
+
+    reason = (shell.approval_reason or "") if shell is not None else ""
+    if reason.startswith(NO_SANDBOX):
+        world.note_once(reason.replace("the command runs", "shell commands run"))
 
 
 def _installed(name: str, world: World) -> Tool:

@@ -38,6 +38,7 @@ class World:
         self.stderr = sys.stderr if stderr is None else stderr
         self.folder = folder or Path.cwd()
         self.now = now
+        self._noted: set[str] = set()
 
     @classmethod
     def real(cls) -> World:
@@ -77,6 +78,12 @@ class World:
         with contextlib.suppress(OSError, ValueError):
             self.stderr.write(f"{text}\n")
             self.stderr.flush()
+
+    def note_once(self, text: str) -> None:
+        """Say something on the error stream the first time it comes up."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self.note(text)
 
     def is_terminal(self, stream: Any) -> bool:
         """True when a person looks at this stream (or types into it)."""

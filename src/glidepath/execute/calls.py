@@ -55,7 +55,7 @@ async def clear(run: Run, jobs: list[Job]) -> None:
             if run.hooks.before_tool_call:
                 await _judge(run, job)
             if job.result is None and job.tool.requires_approval and job.waits_for is None:  # type: ignore[union-attr]
-                job.waits_for = "this tool needs a person's approval"
+                job.waits_for = job.tool.approval_reason or "this tool needs a person's approval"  # type: ignore[union-attr]
     _cap_run(run, jobs)
 
 

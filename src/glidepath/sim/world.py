@@ -34,6 +34,7 @@ OPTIONS = (
     "max_result_chars",
     "aborts_siblings_on_error",
     "requires_approval",
+    "approval_reason",
 )
 
 

@@ -63,6 +63,8 @@ class Tool:
     """Its failure cancels the other calls of its batch."""
     requires_approval: bool
     """A person decides about every call."""
+    approval_reason: str | None
+    """What that person is told about it: a pending call's `reason`."""
     isolation: Isolation
     """Where it runs: on the loop, on a thread, or in a process of its own."""
     plain: bool

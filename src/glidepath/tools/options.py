@@ -35,6 +35,7 @@ class RunOptions(TypedDict, total=False):
     max_result_chars: int | None
     aborts_siblings_on_error: bool
     requires_approval: bool
+    approval_reason: str | None
     isolation: Isolation | None
 
 
@@ -60,6 +61,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "max_result_chars": None,
     "aborts_siblings_on_error": False,
     "requires_approval": False,
+    "approval_reason": None,
     "isolation": None,
 }
 
@@ -77,7 +79,8 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigurationError(f"{name}: expected True or False, got {given[name]!r}")
     if given["name"] is not None:
         check_name(given["name"])
-    _check_description(given["description"])
+    for name in ("description", "approval_reason"):
+        _check_text(name, given[name])
     timeout, most = given["timeout"], given["max_result_chars"]
     if timeout is not None and not (_is_number(timeout) and 0 < timeout < FOREVER):  # NaN is not, either
         raise ConfigurationError(
@@ -101,12 +104,12 @@ def check_name(name: Any) -> None:
         raise ConfigurationError(f"name: expected 1 to 128 letters, digits, _ - . / or :, got {given}: pass name='...'")
 
 
-def _check_description(description: Any) -> None:
-    if description is None:
+def _check_text(name: str, text: Any) -> None:
+    if text is None:
         return
-    if not isinstance(description, str):
-        raise ConfigurationError(f"description: expected a str, got {type(description).__name__}")
+    if not isinstance(text, str):
+        raise ConfigurationError(f"{name}: expected a str, got {type(text).__name__}")
     try:
-        description.encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise ConfigurationError("description: contains half of a surrogate pair: remove it") from None
+        raise ConfigurationError(f"{name}: contains half of a surrogate pair: remove it") from None

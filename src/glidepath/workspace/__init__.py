@@ -1,11 +1,20 @@
 """Tools for work on a folder: read, list, grep, write, edit, and a shell in a sandbox.
 
 `workspace_tools(Workspace("."), ["read", "grep"])` gives the tools by name. None of the file tools can reach outside
-the folder, whatever path a model asks for.
+the folder, whatever path a model asks for, and none writes files that something else would run or believe.
 """
 
 from glidepath.workspace.bench import TOOL_NAMES, runs_in_sandbox, workspace_tools
 from glidepath.workspace.root import Workspace
-from glidepath.workspace.shell import Sandbox, find_sandbox
+from glidepath.workspace.sandbox import Sandbox, find_sandbox
+from glidepath.workspace.shell import ShellLimits
 
-__all__ = ["TOOL_NAMES", "Sandbox", "Workspace", "find_sandbox", "runs_in_sandbox", "workspace_tools"]
+__all__ = [
+    "TOOL_NAMES",
+    "Sandbox",
+    "ShellLimits",
+    "Workspace",
+    "find_sandbox",
+    "runs_in_sandbox",
+    "workspace_tools",
+]

@@ -7,7 +7,10 @@ import fnmatch
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import BinaryIO
 
 from glidepath.errors import ToolError
 from glidepath.workspace.root import Workspace
@@ -21,12 +24,35 @@ MOST_EDIT = 2_000_000
 MOST_WRITE = 2_000_000
 MOST_LISTED = 500
 MOST_LINES = 2000
+MOST_PASSED = 1 << 30
+"""Bytes that are passed over to get to a line."""
+MOST_IN_FOLDER = 100_000
+"""Entries of one folder that are looked at."""
 _PROBE = 8192
+_PIECE = 1 << 18
+_SECONDS = 20.0
 _HIDDEN = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
 
 
-def read_file(workspace: Workspace, path: str, first_line: int, lines: int) -> str:
+class Patience:
+    """How long a file tool may work on its thread, which nobody can kill: until a time, or until its call is let go."""
+
+    def __init__(self, cancelled: Callable[[], bool] = lambda: False, seconds: float = _SECONDS) -> None:
+        self._cancelled = cancelled
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def check(self) -> None:
+        """Raise `ToolError` when it is enough."""
+        if self._cancelled():
+            raise ToolError("the call was stopped")
+        if time.monotonic() > self._end:
+            raise ToolError(f"this took longer than {self._seconds:g} seconds: ask for less at once")
+
+
+def read_file(workspace: Workspace, path: str, first_line: int, lines: int, patience: Patience | None = None) -> str:
     """Lines of a text file, as they are; a last line in brackets says what was left out."""
+    patience = patience or Patience()
     if first_line < 1 or lines < 1:
         raise ToolError("first_line and lines count from 1")
     lines = min(lines, MOST_LINES)
@@ -34,12 +60,7 @@ def read_file(workspace: Workspace, path: str, first_line: int, lines: int) -> s
         size = os.fstat(found).st_size
         _refuse_binary(path, file.read(_PROBE), size)
         file.seek(0)
-        passed = 1
-        while passed < first_line:
-            piece = file.readline(_PROBE)  # a line may be as long as the file
-            if not piece:
-                raise ToolError(f"{path} ends before line {first_line}")
-            passed += piece.endswith(b"\n")
+        _pass_over(file, path, first_line, size, patience)
         kept: list[bytes] = []
         room = MOST_READ
         while len(kept) < lines and room > 0 and (line := file.readline(room)):
@@ -52,6 +73,32 @@ def read_file(workspace: Workspace, path: str, first_line: int, lines: int) -> s
     last = first_line + len(kept) - 1
     where = f"go on with first_line={last + 1}" if kept[-1].endswith(b"\n") else "line too long to show in full"
     return text + f"\n[lines {first_line} to {last}, {size} bytes in all: {where}]"
+
+
+def _pass_over(file: BinaryIO, path: str, first_line: int, size: int, patience: Patience) -> None:
+    """Go to the beginning of a line. A line may be as long as the file, and a file longer than any disk."""
+    missing = first_line - 1
+    passed = 0
+    while missing:
+        piece = file.read(_PIECE)
+        if not piece:
+            raise ToolError(f"{path} ends before line {first_line}")
+        if piece.count(0) == len(piece):  # a hole of a sparse file, which may be larger than any disk
+            raise ToolError(f"{path} is a binary file of {size} bytes: it has holes before line {first_line}")
+        found = piece.count(b"\n")
+        if found >= missing:
+            end = -1
+            for _ in range(missing):
+                end = piece.index(b"\n", end + 1)
+            file.seek(passed + end + 1)
+            return
+        missing -= found
+        passed += len(piece)
+        if passed >= MOST_PASSED:
+            raise ToolError(
+                f"line {first_line} of {path} is more than {MOST_PASSED} bytes away: use other means, such as the shell"
+            )
+        patience.check()
 
 
 def write_file(workspace: Workspace, path: str, content: str) -> str:
@@ -90,11 +137,15 @@ def edit_file(workspace: Workspace, path: str, old: str, new: str, every: bool) 
     return f"changed {places} in {path}"
 
 
-def list_folder(workspace: Workspace, path: str, pattern: str | None, depth: int) -> str:
+def list_folder(
+    workspace: Workspace, path: str, pattern: str | None, depth: int, patience: Patience | None = None
+) -> str:
     """Names in a folder, folders with a slash behind; build and version folders are named, not entered."""
     rows: list[str] = []
+    patience = patience or Patience()
     with workspace.folder(path) as folder:
         for name, is_folder in walk(folder, "", max(1, min(depth, 10))):
+            patience.check()
             if pattern and not fnmatch.fnmatch(name.rpartition("/")[2], pattern):
                 continue
             if len(rows) == MOST_LISTED:
@@ -108,7 +159,7 @@ def walk(folder: int, prefix: str, depth: int) -> Iterator[tuple[str, bool]]:
     """Everything below an open folder, sorted, links neither followed nor entered."""
     try:
         with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+            entries = sorted(islice(found, MOST_IN_FOLDER), key=lambda entry: entry.name)
     except OSError:
         return
     for entry in entries:

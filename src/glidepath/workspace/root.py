@@ -1,7 +1,8 @@
 """A folder that nothing leaves: every path is walked from it step by step, on open folders, never by name twice.
 
 A symbolic link inside the folder is followed only as far as its target lies inside, too. Because each step opens a
-folder below one that is open already, nobody can swap a folder for a link between a check and its use.
+folder below one that is open already, nobody can swap a folder for a link between a check and its use. For the same
+reason protected files are recognized by the names that were really walked, after all links.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from glidepath.errors import ConfigurationError, ToolError
+from glidepath.workspace.gitconfig import MOST_CONFIG, named_places
+from glidepath.workspace.protected import LINKABLE, Protection, folded, is_git_folder
 
 __all__ = ["Workspace"]
 
@@ -25,9 +28,14 @@ _MOST_PATH = 4096
 
 
 class Workspace:
-    """A folder for tools to work in. `root` is where it really is."""
+    """A folder for tools to work in. `root` is where it really is.
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    Nothing writes its protected files (`.git`, glidepath's own configuration, start files of shells, tasks of editors)
+    unless `allow_protected` names them by their path, or names a folder above them.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, allow_protected: Iterable[str] = ()) -> None:
+        self.protection = Protection(allow_protected)
         try:
             self.root = Path(root).resolve(strict=True)
         except (OSError, TypeError, ValueError) as error:
@@ -71,7 +79,7 @@ class Workspace:
     @contextmanager
     def place(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """The open folder in which a file is to be written, made if asked for, and the file's name there."""
-        with self._parent(path, make=make) as (folder, name):
+        with self._parent(path, make=make, writing=True) as (folder, name):
             if not name:
                 raise ToolError(f"{path} is the workspace itself: name a file in it")
             with contextlib.suppress(FileNotFoundError):
@@ -95,12 +103,14 @@ class Workspace:
         return path.split("/")
 
     @contextmanager
-    def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _parent(self, path: str, *, make: bool = False, writing: bool = False) -> Iterator[tuple[int, str]]:
         """The open folder that holds the last step of a path, and the last step's name: never a link, `..` or `.`.
 
         The name is empty for the root itself.
         """
         steps = self._steps(path)[::-1]
+        if make and (why := self.protection.refusal([step for step in reversed(steps) if step not in ("", ".")])):
+            raise _protected(path, why)  # the walk would notice, too, but it makes folders
         folders = [os.open(self.root, _FOLDER)]
         links = 0
         name = ""
@@ -116,6 +126,9 @@ class Workspace:
                     names.pop()
                     os.close(folders.pop())
                     continue
+                last = all(rest in ("", ".") for rest in steps)
+                if writing:
+                    self._refuse_protected([*names, step], folders[-1], entering=not last)
                 target = _link(step, folders[-1])
                 if target is not None:
                     links += 1
@@ -125,15 +138,60 @@ class Workspace:
                         raise _outside(path)
                     steps += target.split("/")[::-1]
                     continue
-                if any(rest not in ("", ".") for rest in steps):
+                if last:
+                    name = step
+                else:
                     folders.append(_enter(step, folders[-1], path, make=make))
                     names.append(step)
-                else:
-                    name = step
+            if writing and name:
+                self._refuse_target(folders, names, name)
             yield (folders[-1], name) if name else (folders[-1], "")
         finally:
             for folder in folders:
                 os.close(folder)
+
+    def _refuse_protected(self, steps: list[str], folder: int, *, entering: bool) -> None:
+        """Asked before a step is made, entered or followed, so that not even a folder is made on the way."""
+        why = self.protection.refusal(steps, entering=entering)
+        if why is None and is_git_folder(folder) and not self.protection.allows(steps):
+            why = "its folder is a git repository's own, and git runs the commands that are named there"
+        if why is not None and not (entering and self.protection.within(steps)):
+            raise _protected("/".join(steps), why)
+
+    def _refuse_target(self, folders: list[int], names: list[str], name: str) -> None:
+        """Refuse what a protected name further up links to, and what a repository's configuration sends git to."""
+        steps = [*names, name]
+        for depth, folder in enumerate(folders):
+            for place in _named_by_git(folder, "/".join([str(self.root), *names[:depth]])):
+                there = [folded(step) for step in steps[depth : depth + len(place)]]
+                if there == [folded(step) for step in place] and not self.protection.allows(steps):
+                    raise _protected("/".join(steps), "the repository's configuration has git take commands from it")
+        try:
+            target = os.stat(name, dir_fd=folders[-1], follow_symlinks=False)
+        except OSError:
+            return
+        for depth, folder in enumerate(folders):
+            for row, why in LINKABLE.items():
+                if _link(row, folder) is None or self.protection.allows([*names[:depth], row]):
+                    continue
+                with contextlib.suppress(OSError):
+                    if os.path.samestat(os.stat(row, dir_fd=folder), target):
+                        link = "/".join([*names[:depth], row])
+                        raise _protected(link, f"{'/'.join([*names, name])!r:.200} is what it links to, and {why}")
+
+
+def _named_by_git(folder: int, top: str) -> list[list[str]]:
+    """Paths from this folder on that the configuration of its repository sends git to."""
+    try:
+        found = os.open(".git/config", _FILE, dir_fd=folder)
+    except OSError:
+        return []
+    with os.fdopen(found, "rb") as file:
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            return []
+        text = file.read(MOST_CONFIG).decode(errors="replace")
+    places = [os.path.relpath(place, top) for place in named_places(text, top)]
+    return [place.split("/") for place in places if not place.startswith("..")]
 
 
 def _link(name: str, folder: int) -> str | None:
@@ -156,6 +214,14 @@ def _enter(name: str, folder: int, path: str, *, make: bool) -> int:
         return os.open(name, _FOLDER, dir_fd=folder)
     except OSError as error:
         raise _error(path, error) from None
+
+
+def _protected(place: str, why: str) -> ToolError:
+    return ToolError(
+        f"{place!r:.200} is protected and nothing was written: {why}. Do without it, or ask the person, who can allow "
+        "it by name: --allow-protected on the command line, allow_protected in the configuration file, or "
+        "Workspace(..., allow_protected=[...])"
+    )
 
 
 def _outside(path: str) -> ToolError:

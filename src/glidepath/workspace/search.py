@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+from collections.abc import Iterator
 
 from glidepath.errors import ToolError
 from glidepath.workspace.files import walk
@@ -38,14 +39,15 @@ def search(root: str, pattern: str, path: str, glob: str | None, ignore_case: bo
     return "\n".join(hits) or "(nothing matches)"
 
 
-def _files(workspace: Workspace, path: str) -> list[str]:
+def _files(workspace: Workspace, path: str) -> Iterator[str]:
+    """One after the other: nobody knows how many there are."""
     try:
         with workspace.folder(path) as folder:
             prefix = "" if path in (".", "") else f"{path.rstrip('/')}/"
-            return [prefix + name for name, is_folder in walk(folder, "", _DEPTH) if not is_folder]
+            yield from (prefix + name for name, is_folder in walk(folder, "", _DEPTH) if not is_folder)
     except ToolError:
         with workspace.file(path):
-            return [path]
+            yield path
 
 
 def _lines(workspace: Workspace, name: str) -> list[tuple[int, str]]:

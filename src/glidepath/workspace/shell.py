@@ -1,116 +1,296 @@
-"""Commands in a sandbox: no network, the workspace is the only place that can be written, home folders are hidden.
+"""Commands: in a sandbox where there is one, held to limits, and with nothing of them left running.
 
-The sandbox is bubblewrap where it is installed and works. A command's whole process group is killed when it takes too
-long or the run is stopped.
+A command is started by a warden (`_warden.py`), a process of ours that adopts whatever the command leaves behind and
+kills it when the command ends, takes too long, or the run is stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
-import shutil
+import platform
+import secrets
 import signal
-import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from glidepath._wire import Value
-from glidepath.errors import ToolError
+from glidepath.errors import ConfigurationError, ToolError
+from glidepath.tools.threads import Worker
+from glidepath.workspace import _warden
 from glidepath.workspace.root import Workspace
+from glidepath.workspace.sandbox import Sandbox, search_path
+from glidepath.workspace.seccomp import filter_program
+from glidepath.workspace.survey import MOST_ENTRIES, Survey, compare, survey
 
-__all__ = ["Sandbox", "described", "find_sandbox", "run_command"]
+__all__ = ["NO_SANDBOX", "ShellLimits", "described", "run_command"]
+
+NO_SANDBOX = "no sandbox: the command runs as you"
+"""What a person is told wherever it matters."""
 
 MOST_OUTPUT = 64_000
+_MOST_COMMAND = 100_000
+_MOST_SAID = 10
 _GRACE = 0.5
+_WARDEN_SECONDS = 4.0
 _CHUNK = 65_536
-_HIDDEN = ("/home", "/root", "/Users", "/run/user", "/var/run/docker.sock", "/run/docker.sock")
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class Sandbox(Value, frozen=True):
-    """A sandbox program that works on this machine."""
+class ShellLimits(Value, frozen=True, kw_only=True):
+    """What one shell command may use; all in bytes but `processes`.
 
-    program: str
+    `memory` holds for each process and for all of them together, `file_size` for each file, `disk` is how much less
+    free space there may be while it runs. On systems other than Linux only `memory` of a process and `file_size` hold.
+    """
 
-    def wrap(self, command: str, root: Path) -> list[str]:
-        """The command line that runs `command` inside."""
-        words = [self.program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108
-        for place in _HIDDEN:
-            if Path(place).is_dir():
-                words += ["--tmpfs", place]
-            elif Path(place).exists():
-                words += ["--ro-bind", "/dev/null", place]
-        words += ["--bind", str(root), str(root), "--chdir", str(root)]
-        words += ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-        return [*words, "--", "/bin/sh", "-c", command]
+    processes: int = 512
+    memory: int = 4 << 30
+    file_size: int = 2 << 30
+    disk: int = 8 << 30
 
-
-def find_sandbox() -> Sandbox | None:
-    """The sandbox of this machine, tried out; None when there is none or it may not be used here."""
-    program = shutil.which("bwrap", path=_PATH)
-    if program is None:
-        return None
-    sandbox = Sandbox(program)
-    try:
-        done = subprocess.run(  # noqa: S603 - the command is our own
-            sandbox.wrap("true", Path("/usr")), capture_output=True, timeout=10, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return sandbox if done.returncode == 0 else None
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ConfigurationError(f"ShellLimits.{name}: expected a whole number above 0, got {value!r:.80}")
 
 
-async def run_command(workspace: Workspace, sandbox: Sandbox | None, command: str, seconds: float) -> str:
-    """Run a shell command in the workspace: its output, then its exit status when that is not 0."""
+async def run_command(
+    workspace: Workspace,
+    sandbox: Sandbox | None,
+    command: str,
+    seconds: float,
+    *,
+    home: Path | None = None,
+    limits: ShellLimits | None = None,
+) -> str:
+    """Run a shell command in the workspace: its output, then its exit status when that is not 0.
+
+    Raises `ToolError` when it was stopped, or when it made protected files in the sandbox.
+    """
     if not command.strip() or "\0" in command:
         raise ToolError("the command is empty, or contains a NUL character")
-    root = workspace.root
-    words = sandbox.wrap(command, root) if sandbox is not None else ["/bin/sh", "-c", command]
-    process = await asyncio.create_subprocess_exec(
-        *words,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=root,
-        env=_environment(root),
-        start_new_session=True,
-    )
-    output = _Output()
-    late = False
+    if len(command.encode(errors="replace")) > _MOST_COMMAND:
+        raise ToolError(f"the command is longer than {_MOST_COMMAND} bytes: write a file and run that")
+    limits = ShellLimits() if limits is None else limits
+    before = None if sandbox is None else await _aside(lambda: survey(workspace))
+    job = _job(workspace, sandbox, command, home, limits, before)
+    flight = _Flight(job)
     try:
-        async with asyncio.timeout(seconds):
-            await output.drain(process.stdout)
-            await process.wait()
-    except TimeoutError:
-        late = True
-        await _end(process, _GRACE)
+        stopped = await flight.fly(seconds)
     finally:
-        _kill(process.pid, signal.SIGKILL)  # also what it left behind in its group
-        if process.returncode is None:
-            await process.wait()
-        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - a grandchild may hold the pipe
-    text = output.text()
-    if late:
-        raise ToolError(f"{text}\n[stopped: the command took longer than {seconds:g} seconds]".lstrip())
-    if process.returncode:
-        return f"{text}\n[exit status {process.returncode}]".lstrip()
+        # Also when the run is cancelled: what the command planted must not wait for the person's next `git status`.
+        said, checked = ([], True) if before is None else await _aside(lambda: compare(workspace, before))
+    text = flight.output.text()
+    if not checked:
+        text += f"\n[only {MOST_ENTRIES} entries of the workspace were checked for new protected files]"
+    if stopped:
+        said.insert(0, f"stopped: {stopped}")
+    if flight.left:
+        said.append(f"{flight.left} processes that it started could not be killed")
+    if said:
+        if len(said) > _MOST_SAID:
+            said[_MOST_SAID:] = [f"and {len(said) - _MOST_SAID} more like that"]
+        raise ToolError("\n".join([text, *(f"[{line}]" for line in said)]).lstrip())
+    if flight.status:
+        return f"{text}\n[exit status {flight.status}]".lstrip()
     return text or "(no output)"
 
 
-def _environment(root: Path) -> dict[str, str]:
-    """Nothing of ours: no keys, no tokens."""
-    return {"PATH": _PATH, "HOME": str(root), "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1"}
+def _job(
+    workspace: Workspace,
+    sandbox: Sandbox | None,
+    command: str,
+    home: Path | None,
+    limits: ShellLimits,
+    before: Survey | None,
+) -> dict[str, Any]:
+    root = workspace.root
+    words = ["/bin/sh", "-c", command]
+    filters = None
+    if sandbox is not None and before is not None:
+        program = filter_program(platform.machine())
+        if program is None:
+            raise ToolError(f"there is no filter for system calls on {platform.machine()}: no sandbox can be used here")
+        filters = program.hex()
+        words = sandbox.wrap(
+            command,
+            root,
+            fixed=before.fixed,
+            readonly=before.readonly,
+            writable=before.writable,
+            home=None if home is None else str(home),
+            processes=limits.processes * 4,  # it counts threads, too: this one is for bombs, the warden's for the limit
+        )
+    # Nothing of our environment: no keys, no tokens.
+    environment = {"PATH": search_path, "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1"}
+    environment[_warden.MARK] = secrets.token_hex(16)
+    if home is not None:
+        environment["HOME"] = str(home)
+    empty = f"{tempfile.gettempdir()}/glidepath-home-{secrets.token_hex(8)}"
+    return {
+        "words": words,
+        "cwd": str(root),
+        "env": environment,
+        "home": empty if home is None and sandbox is None else None,
+        "filter": filters,
+        "grace": _GRACE,
+        "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
+    }
 
 
-async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
-    _kill(process.pid, signal.SIGTERM)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), grace)
+async def _aside(work: Callable[[], Any]) -> Any:
+    """Do it on a thread and wait for its end, whoever cancels."""
+    worker = Worker(work, "glidepath-survey")
+    worker.start()
+    await _through(worker.finished())
+    return worker.outcome()
 
 
-def _kill(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
+async def _through(work: Coroutine[Any, Any, None]) -> None:
+    """Await something that has to be finished; a cancellation goes on afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
+class _Flight:
+    """One command: its warden, its output, its end."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._job = job
+        self.output = _Output()
+        self.status: int | None = None
+        self.left = 0
+
+    async def fly(self, seconds: float) -> str:
+        """Run it; why it was stopped, if it was."""
+        if not sys.executable:
+            raise ToolError("no process could be started: the path of the Python interpreter is unknown")
+        read, write = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-I",
+                "-S",
+                _warden.__file__,
+                str(write),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                cwd="/",
+                env={},
+                start_new_session=True,
+                pass_fds=(write,),
+            )
+        except OSError as error:
+            os.close(read)
+            raise ToolError(f"no process could be started for the command: {error}") from error
+        except BaseException:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        report = _Report(read)
+        draining = asyncio.ensure_future(self.output.drain(process.stdout))
+        late = False
+        try:
+            assert process.stdin is not None  # noqa: S101 - for the type checker
+            process.stdin.write(json.dumps(self._job).encode())
+            process.stdin.close()
+            # The report ends when the warden does; the output may not, when something that was not killed holds it.
+            if not await report.within(seconds):
+                late = True
+                _send(process, signal.SIGTERM)
+                await report.within(_GRACE + _WARDEN_SECONDS)
+        finally:
+            await _through(self._land(process, report, draining))
+        said = report.read()
+        self.status = said.get("status", -1)
+        self.left = said.get("left", 0)
+        if late:
+            return f"the command took longer than {seconds:g} seconds"
+        if not said:
+            return "the process that watches over the command was killed"
+        return said.get("stopped") or ""
+
+    async def _land(self, process: asyncio.subprocess.Process, report: _Report, draining: asyncio.Future[None]) -> None:
+        """Nothing of the command is left when this returns, as far as we can."""
+        if not report.ended:
+            _send(process, signal.SIGUSR1)
+            await report.within(_WARDEN_SECONDS)
+            report.give_up()
+        if not report.read():  # its warden was killed: look for what has inherited the command's mark
+            _send(process, signal.SIGKILL)
+            _warden.sweep(self._job["env"][_warden.MARK])
+            if self._job["home"] is not None:
+                _warden.remove(self._job["home"])
+        await asyncio.wait([draining], timeout=_GRACE)
+        draining.cancel()
+        if process.returncode is None:
+            await asyncio.wait([asyncio.ensure_future(process.wait())], timeout=_GRACE)
+        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - somebody may hold the pipe
+
+
+class _Report:
+    """What the warden writes at its end; the end of the pipe is the end of the warden."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._data = b""
+        self._over = asyncio.Event()
+        os.set_blocking(descriptor, False)
+        self._loop.add_reader(descriptor, self._ready)
+
+    def _ready(self) -> None:
+        data = os.read(self._descriptor, _CHUNK)
+        self._data += data
+        if not data:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._over.set()
+
+    @property
+    def ended(self) -> bool:
+        return self._over.is_set()
+
+    async def within(self, seconds: float) -> bool:
+        """Wait for the end; False when it did not come in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        return self.ended
+
+    def give_up(self) -> None:
+        if not self.ended:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._over.set()
+
+    def read(self) -> dict[str, Any]:
+        try:
+            said: dict[str, Any] = json.loads(self._data or b"{}")
+        except ValueError:
+            return {}
+        return said
+
+
+def _send(process: asyncio.subprocess.Process, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
 
 
 class _Output:
@@ -142,6 +322,7 @@ def described(sandbox: Sandbox | None) -> str:
     if sandbox is None:
         return "Run a shell command in the workspace and return what it prints."
     return (
-        "Run a shell command in the workspace and return what it prints. "
-        "There is no network, and only the workspace can be written."
+        "Run a shell command in the workspace and return what it prints. There is no network, only the workspace can "
+        "be written, and HOME is empty. git works, but its configuration and hooks, start files of shells and tasks of "
+        "editors are read-only."
     )

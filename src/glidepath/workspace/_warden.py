@@ -1,0 +1,306 @@
+"""Runs one command, holds it to its limits, and leaves nothing of it running. A script, started by path.
+
+It stands between us and the command because only a parent process can adopt what the command leaves behind: it makes
+itself the reaper of its descendants, so that even a daemon in a session of its own comes back to it. Without that,
+children that call setsid outlive the command. It also outlives us for a moment: when our process is killed, it notices
+and ends the command.
+
+It reads a job (JSON) from standard input and writes a report (JSON) to the descriptor it is given. SIGTERM asks the
+command to end and kills it after a grace, SIGUSR1 kills it now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from typing import Any
+
+FILTER_FD = 9
+"""Where the sandbox program finds the filter for system calls."""
+MARK = "GLIDEPATH_COMMAND"
+"""The variable by which what is left of a command can be found when its warden was killed."""
+
+_TICK = 0.2
+_PATIENCE = 2.0
+_PR_SET_CHILD_SUBREAPER = 36
+_LINUX = sys.platform == "linux"
+
+
+class Warden:
+    """One command, from its start to the end of the last process that came from it."""
+
+    def __init__(self, job: dict[str, Any], report: int) -> None:
+        self._job = job
+        self._limits: dict[str, int] = job["limits"]
+        self._report = report
+        self._parent = os.getppid()
+        self._main = 0
+        self._status: int | None = None
+        self._asked: float | None = None  # when somebody asked for the end
+        self._now = False
+        self._free = 0
+        self._home: str | None = None
+
+    def run(self) -> int:
+        """The exit status of the command."""
+        woken, wake = os.pipe()
+        for end in (woken, wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._ask)
+        signal.signal(signal.SIGUSR1, self._ask)
+        adopt()
+        stopped = None
+        try:
+            self._start()
+            stopped = self._watch(woken)
+        finally:
+            left = self._end()
+            if self._home is not None:
+                remove(self._home)
+        code = -1 if self._status is None else os.waitstatus_to_exitcode(self._status)
+        os.write(self._report, json.dumps({"status": code, "stopped": stopped, "left": left}).encode())
+        return code if code >= 0 else 128 - code
+
+    def _ask(self, number: int, _: object) -> None:
+        if number == signal.SIGUSR1:
+            self._now = True
+        elif self._asked is None:
+            self._asked = time.monotonic()
+
+    def _start(self) -> None:
+        environment: dict[str, str] = self._job["env"]
+        if self._job["home"] is not None:
+            os.mkdir(self._job["home"], 0o700)  # it must not be there: nobody has put anything in it
+            self._home = environment["HOME"] = self._job["home"]
+        self._free = free(self._job["cwd"])
+        self._main = os.fork()
+        if self._main == 0:
+            try:
+                self._become(environment)
+            except BaseException as error:
+                os.write(2, f"the command cannot be started: {error}\n".encode())
+            os._exit(127)
+
+    def _become(self, environment: dict[str, str]) -> None:
+        os.setsid()  # so that a command that kills its own group spares us
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if self._job["filter"] is not None:
+            source, sink = os.pipe()
+            os.write(sink, bytes.fromhex(self._job["filter"]))
+            os.close(sink)
+            os.dup2(source, FILTER_FD)
+        lower(resource.RLIMIT_CORE, 0)
+        lower(resource.RLIMIT_FSIZE, self._limits["file_size"])
+        lower(resource.RLIMIT_DATA, self._limits["memory"])  # not AS: runtimes reserve far more than they use
+        os.chdir(self._job["cwd"])
+        os.execve(self._job["words"][0], self._job["words"], environment)  # noqa: S606 - it is what we are for
+
+    def _watch(self, woken: int) -> str | None:
+        """Wait for the end of the command; why it was stopped, if it was for a limit."""
+        told = False
+        looked = time.monotonic()
+        while not self._now:
+            select.select([woken], [], [], _TICK)
+            with contextlib.suppress(BlockingIOError):
+                os.read(woken, 4096)
+            self._reap()
+            now = time.monotonic()
+            if self._status is not None or os.getppid() != self._parent:
+                break
+            if self._asked is not None and not told:
+                told = True
+                self._ask_to_end()
+            if self._asked is not None and now > self._asked + self._job["grace"]:
+                break
+            if now >= looked + _TICK:
+                looked = now
+                over = self._over()
+                if over is not None:
+                    return over
+        return None
+
+    def _reap(self) -> bool:
+        """Collect who has ended; True while children are left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self._main:
+                self._status = status
+
+    def _ask_to_end(self) -> None:
+        for pid in self._all():
+            if not name_of(pid).startswith("bwrap"):  # it would not wait for what runs inside
+                send(pid, signal.SIGTERM)
+
+    def _all(self) -> list[int]:
+        return descendants(os.getpid()) if _LINUX else [self._main]
+
+    def _over(self) -> str | None:
+        """The limit that the command is over."""
+        if not _LINUX:
+            return None
+        found = self._all()
+        if len(found) > self._limits["processes"]:
+            return f"it ran more than {self._limits['processes']} processes at once"
+        most = self._limits["memory"]
+        # The sum counts what forks share once for each of them: cheap, and too much, so that a second look decides.
+        if sum(map(resident, found)) > most and sum(map(proportional, found)) > most:
+            return f"it used more than {most} bytes of memory"
+        if self._free - free(self._job["cwd"]) > self._limits["disk"]:
+            return f"the disk lost more than {self._limits['disk']} bytes while it ran"
+        return None
+
+    def _end(self) -> int:
+        """Kill everything that came from the command; how many could not be killed in time."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            found = self._all()
+            for pid in found:
+                send(pid, signal.SIGSTOP)  # what forks faster than it can be killed has to stand still first
+            for pid in {*found, *self._all()}:
+                send(pid, signal.SIGKILL)
+            if not _LINUX and self._main:
+                with contextlib.suppress(OSError):
+                    os.killpg(self._main, signal.SIGKILL)
+            if not self._reap():
+                return 0
+            if time.monotonic() > deadline:
+                return len(self._all())
+            time.sleep(0.002)
+
+
+def adopt() -> None:
+    """Become the parent of whatever our descendants leave behind."""
+    if _LINUX:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def lower(which: int, value: int) -> None:
+    """Set a limit, unless it is lower already."""
+    _, hard = resource.getrlimit(which)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (value, value))
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below this one, also those that have moved to a session of their own."""
+    found: list[int] = []
+    todo = [root]
+    while todo:
+        below = children(todo.pop())
+        found += below
+        todo += below
+    return found
+
+
+def children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+                found += map(int, file.read().split())
+    except FileNotFoundError:
+        if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+            return found  # it has just ended
+        return [other for other in processes() if parent_of(other) == pid]  # a kernel without that file
+    except OSError:
+        pass
+    return found
+
+
+def processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def parent_of(pid: int) -> int:
+    text = _read(f"/proc/{pid}/stat")
+    return int(text.rpartition(")")[2].split()[1]) if text else 0
+
+
+def name_of(pid: int) -> str:
+    return _read(f"/proc/{pid}/comm").strip()
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory in use, the file cache left out."""
+    total = 0
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith(("RssAnon:", "RssShmem:")):
+            total += int(line.split()[1]) * 1024
+    return total
+
+
+def proportional(pid: int) -> int:
+    """Bytes of memory in use, what is shared divided among those who share it."""
+    for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return resident(pid)
+
+
+def free(folder: str) -> int:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def sweep(mark: str) -> None:
+    """Kill every process that has our mark in its environment."""
+    wanted = f"{MARK}={mark}".encode()
+    for pid in processes() if _LINUX else ():
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            if wanted in file.read().split(b"\0"):
+                send(pid, signal.SIGKILL)
+
+
+def remove(folder: str) -> None:
+    """Remove a folder whatever the command did to it; links in it are removed, not followed."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.isdir(folder):
+        for above, _, _ in os.walk(folder, onerror=None):
+            with contextlib.suppress(OSError):
+                os.chmod(above, 0o700)
+                for entry in os.scandir(above):
+                    if entry.is_dir(follow_symlinks=False):
+                        os.chmod(entry.path, 0o700)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    _report = int(sys.argv[1])
+    os.set_inheritable(_report, False)
+    os._exit(Warden(json.load(sys.stdin.buffer), _report).run())

@@ -1,0 +1,252 @@
+"""Files that an agent must not plant: something runs or believes them without anybody running the project.
+
+One table of names. The file tools refuse to write them; in the sandbox they are read-only. A name counts wherever it
+stands in a path, and in every spelling that some file system takes for the same name.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from glidepath.errors import ConfigurationError
+
+__all__ = ["GIT_PARTS", "LINKABLE", "ROWS", "Protection", "folded", "is_git_folder", "may_be_protected"]
+
+_GIT = "git runs the commands that are named there"
+_OWN = "it says what glidepath's next run may do"
+_AGENT = "other agents run the commands that are named there"
+_SHELL = "a shell runs it when it starts"
+_EDITOR = "an editor runs the tasks that are named there"
+_HOOK = "it runs at the next commit"
+_LOGIN = "it runs, or lets somebody in, at the next login"
+_TOOL = "a tool takes commands or addresses from it"
+
+ROWS: dict[str, str] = {
+    # version control
+    ".git": _GIT,
+    ".gitconfig": _GIT,
+    ".config/git": _GIT,
+    "HEAD": "it turns its folder into a git repository, whose configuration git runs commands from",
+    ".hg": "mercurial runs the commands that are named there",
+    ".hgrc": "mercurial runs the commands that are named there",
+    ".svn": "it belongs to version control",
+    ".jj": "it belongs to version control",
+    ".husky": _HOOK,
+    ".githooks": _HOOK,
+    ".pre-commit-config.yaml": _HOOK,
+    "lefthook.yml": _HOOK,
+    # what glidepath and other agents believe
+    "glidepath.toml": _OWN,
+    "glidepath.json": _OWN,
+    "glidepath.lock": _OWN,
+    "glidepath.mcp.lock": _OWN,
+    ".glidepath": _OWN,
+    ".config/glidepath": _OWN,
+    ".local/share/glidepath": _OWN,
+    ".mcp.json": _OWN,
+    "AGENTS.md": _OWN,
+    ".claude": _AGENT,
+    ".codex": _AGENT,
+    ".cursor": _AGENT,
+    ".gemini": _AGENT,
+    # shells
+    ".bashrc": _SHELL,
+    ".bash_profile": _SHELL,
+    ".bash_login": _SHELL,
+    ".bash_logout": _SHELL,
+    ".bash_aliases": _SHELL,
+    ".profile": _SHELL,
+    ".zshrc": _SHELL,
+    ".zshenv": _SHELL,
+    ".zprofile": _SHELL,
+    ".zlogin": _SHELL,
+    ".zlogout": _SHELL,
+    ".kshrc": _SHELL,
+    ".mkshrc": _SHELL,
+    ".cshrc": _SHELL,
+    ".tcshrc": _SHELL,
+    ".login": _SHELL,
+    ".logout": _SHELL,
+    ".inputrc": _SHELL,
+    ".envrc": _SHELL,
+    ".config/fish": _SHELL,
+    ".tmux.conf": _SHELL,
+    ".screenrc": _SHELL,
+    # logging in
+    ".ssh": _LOGIN,
+    ".gnupg": _LOGIN,
+    ".pam_environment": _LOGIN,
+    ".xprofile": _LOGIN,
+    ".xinitrc": _LOGIN,
+    ".xsession": _LOGIN,
+    ".config/autostart": _LOGIN,
+    ".config/systemd": _LOGIN,
+    ".config/environment.d": _LOGIN,
+    ".local/bin": _LOGIN,
+    ".local/lib": "python imports modules from it when it starts",
+    # editors
+    ".vscode": _EDITOR,
+    "*.code-workspace": _EDITOR,
+    ".vs": _EDITOR,
+    ".idea": _EDITOR,
+    ".fleet": _EDITOR,
+    ".zed": _EDITOR,
+    ".devcontainer": _EDITOR,
+    ".devcontainer.json": _EDITOR,
+    ".exrc": _EDITOR,
+    ".vim": _EDITOR,
+    ".vimrc": _EDITOR,
+    ".gvimrc": _EDITOR,
+    ".lvimrc": _EDITOR,
+    ".nvimrc": _EDITOR,
+    ".nvim.lua": _EDITOR,
+    ".config/nvim": _EDITOR,
+    ".dir-locals.el": _EDITOR,
+    ".dir-locals-2.el": _EDITOR,
+    ".emacs": _EDITOR,
+    ".emacs.d": _EDITOR,
+    # tools that read dot files from the folder they are started in
+    ".npmrc": _TOOL,
+    ".yarnrc": _TOOL,
+    ".yarnrc.yml": _TOOL,
+    ".yarn/releases": _TOOL,
+    ".yarn/plugins": _TOOL,
+    ".pnpmfile.cjs": _TOOL,
+    ".pypirc": _TOOL,
+    ".pip": _TOOL,
+    ".config/pip": _TOOL,
+    ".pythonrc": _TOOL,
+    ".pdbrc": _TOOL,
+    ".gdbinit": _TOOL,
+    ".lldbinit": _TOOL,
+    ".cargo": _TOOL,
+    ".curlrc": _TOOL,
+    ".wgetrc": _TOOL,
+    ".netrc": _TOOL,
+}
+"""Every protected name, and why. A name with a slash is a path; `*.x` is every name with that ending."""
+
+LINKABLE = {name: why for name, why in ROWS.items() if not name.startswith("*") and "/" not in name}
+"""The names of which a link to another file may stand in a folder."""
+
+GIT_PARTS = ("hooks", "config", "config.worktree", "info", "modules", "commondir")
+"""What git takes commands from, or looks for them by, in a repository's own folder."""
+
+_HEAD = "head"  # protected as a file only: there are honest folders of that name
+_SHORT_NAMES = {"git~1": ".git"}  # what NTFS calls it as well
+
+
+def folded(name: str) -> str:
+    """A name as the most careless file system compares it: case, forms of letters, invisible signs, ends left out."""
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    plain = "".join(sign for sign in plain if unicodedata.category(sign) not in ("Cf", "Cc", "Mn"))
+    plain = plain.partition(":")[0].rstrip(". ")  # NTFS: streams, and ends that it drops
+    return _SHORT_NAMES.get(plain, plain)
+
+
+def _table() -> tuple[dict[tuple[str, ...], tuple[str, str]], dict[str, tuple[str, str]]]:
+    paths, endings = {}, {}
+    for name, why in ROWS.items():
+        if name.startswith("*"):
+            endings[name[1:].casefold()] = (name, why)
+        else:
+            paths[tuple(folded(step) for step in name.split("/"))] = (name, why)
+    return paths, endings
+
+
+_PATHS, _ENDINGS = _table()
+_LONGEST = max(map(len, _PATHS))
+
+
+_LAST = frozenset(path[-1] for path in _PATHS) - {"head"}
+
+
+def may_be_protected(name: str) -> bool:
+    """A quick look at one name in a folder: False when no row of the table can be meant.
+
+    A file called HEAD is left out: on its own it is harmless, and whoever looks at whole folders sees the rest.
+    """
+    if name.isascii() and ":" not in name and "\\" not in name and "~" not in name:
+        plain = name.lower().rstrip(". ")
+    else:
+        plain = folded(name.rpartition("\\")[2])
+    return plain in _LAST or plain.endswith(tuple(_ENDINGS))
+
+
+class Protection:
+    """Which paths of a workspace are protected, and which of those a person allowed by name."""
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        if isinstance(allowed, (str, bytes)):
+            raise ConfigurationError(
+                f"allow_protected: expected a list of paths, got {allowed!r:.80}: put it in a list"
+            )
+        self._allowed = frozenset(_checked(path) for path in allowed)
+
+    def refusal(self, steps: Sequence[str], *, entering: bool = False) -> str | None:
+        """Why a path (its steps from the workspace on) must not be written, or entered to write; None when it may be.
+
+        A step that a Windows file system would take for several counts as several.
+        """
+        names = [folded(part) for step in steps for part in step.split("\\")]
+        for end in range(1, len(names) + 1):
+            found = _row(names[:end])
+            if found is not None and (names[end - 1] != _HEAD or (end == len(names) and not entering)):
+                return None if self.allows(steps) else found
+        return None
+
+    def allows(self, steps: Sequence[str]) -> bool:
+        """True when somebody allowed this path, or a folder above it, by name."""
+        names = tuple(folded(step) for step in steps)
+        return any(names[:end] in self._allowed for end in range(1, len(names) + 1))
+
+    def within(self, steps: Sequence[str]) -> list[str]:
+        """What is allowed below a folder that is not."""
+        names = tuple(folded(step) for step in steps)
+        return ["/".join(path[len(names) :]) for path in sorted(self._allowed) if path[: len(names)] == names != path]
+
+
+def _row(names: list[str]) -> str | None:
+    """Why the last of these names is protected."""
+    for length in range(1, min(len(names), _LONGEST) + 1):
+        found = _PATHS.get(tuple(names[-length:]))
+        if found is not None:
+            return found[1]
+    for ending, (_, why) in _ENDINGS.items():
+        if names[-1].endswith(ending):
+            return why
+    return None
+
+
+def _checked(path: Any) -> tuple[str, ...]:
+    steps = path.split("/") if isinstance(path, str) else []
+    steps = [step for step in steps if step not in ("", ".")]
+    if not steps or ".." in steps or path.startswith(("/", "~")):
+        raise ConfigurationError(
+            f"allow_protected: {path!r:.80} is not a path inside the workspace; write one such as '.vscode/tasks.json'"
+        )
+    return tuple(folded(step) for step in steps)
+
+
+def is_git_folder(folder: int) -> bool:
+    """True when git would take this open folder for a repository's own, whatever its name, or nearly would.
+
+    Nearly, because the last missing part could be made by another tool.
+    """
+    return _exists("HEAD", folder) and (
+        _exists("commondir", folder)
+        or _exists("refs", folder, stat.S_IFDIR)
+        or _exists("objects", folder, stat.S_IFDIR)
+    )
+
+
+def _exists(name: str, folder: int, kind: int | None = None) -> bool:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=kind is not None).st_mode
+    except OSError:
+        return False
+    return kind is None or stat.S_IFMT(found) == kind

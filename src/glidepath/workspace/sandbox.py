@@ -1,0 +1,188 @@
+"""The sandbox: what a command in it sees, what it can write, and whether there is one on this machine.
+
+It is bubblewrap, with a filter for system calls of our own. Inside there is no network and no UNIX socket, the
+workspace is the only place that can be written, and folders where people and services keep secrets are empty.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from glidepath._wire import Value
+from glidepath.errors import ToolError
+from glidepath.workspace import _warden
+from glidepath.workspace.seccomp import MACHINES, filter_program
+
+__all__ = ["BOXED_HOME", "Sandbox", "find_sandbox", "look_for_sandbox", "search_path"]
+
+search_path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are looked for."""
+
+BOXED_HOME = ".glidepath-home"
+_TMP_SIZE = 1 << 30
+_SHARED_SIZE = 1 << 28
+_HIDDEN_FOLDERS = (
+    # people
+    "/home", "/root", "/Users", "/mnt", "/media", "/srv", "/var/mail", "/var/spool", "/var/backups", "/var/log",
+    # services, with their sockets and secrets
+    "/run", "/var/run", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/rancher",
+    "/var/lib/secrets", "/var/lib/private", "/var/lib/postgresql", "/var/lib/mysql",
+    # keys
+    "/etc/ssh", "/etc/ssl/private", "/etc/pki/tls/private", "/etc/letsencrypt", "/etc/kubernetes", "/etc/rancher",
+    "/etc/docker", "/etc/containers", "/etc/wireguard", "/etc/openvpn", "/etc/ipsec.d", "/etc/sudoers.d",
+    "/etc/NetworkManager/system-connections", "/etc/credstore", "/etc/credstore.encrypted", "/etc/secrets", "/secrets",
+)  # fmt: skip
+_HIDDEN_FILES = (
+    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/krb5.keytab",
+    "/etc/security/opasswd", "/etc/docker.env", "/.dockerenv", "/swapfile",
+)  # fmt: skip
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys", "/opt", "/var", "/tmp", "/")  # noqa: S108
+_NAMESPACED_PROCESSES = (5, 14)
+_PROBE = 'while read -r key value; do [ "$key$value" = Seccomp:2 ] && exit 0; done </proc/self/status; exit 9'
+
+
+class Sandbox(Value, frozen=True):
+    """A sandbox program that works on this machine."""
+
+    program: str
+
+    def wrap(
+        self,
+        command: str,
+        root: Path,
+        *,
+        fixed: Iterable[str] = (),
+        readonly: Iterable[str] = (),
+        writable: Iterable[str] = (),
+        home: str | None = None,
+        processes: int = 0,
+    ) -> list[str]:
+        """The command line that runs `command` inside; it reads the filter for system calls from descriptor 9.
+
+        In the workspace, `fixed` folders cannot be moved away, `readonly` paths cannot be changed, and `writable` paths
+        in those can. `home` is a folder that is shown, to be read; without it HOME is empty.
+        """
+        if root == Path("/"):
+            raise ToolError("the workspace is the whole system, which no sandbox can hold: use a folder below it")
+        words = [self.program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        words += ["--size", str(_SHARED_SIZE), "--tmpfs", "/dev/shm"]  # noqa: S108
+        for place in ("/tmp", "/var/tmp"):  # noqa: S108
+            if os.path.isdir(place) and not os.path.islink(place):  # noqa: PTH112, PTH114
+                words += ["--size", str(_TMP_SIZE), "--tmpfs", place]
+        folders = _hidden_folders(root)
+        around = [place for place in folders if root.is_relative_to(place)]
+        for place in around:
+            words += ["--tmpfs", place]
+        words += ["--bind", str(root), str(root)]
+        for place in folders:
+            if place not in around:
+                words += ["--tmpfs", place, "--remount-ro", place]
+        for place in _HIDDEN_FILES:
+            if os.path.lexists(place) and not os.path.islink(place):  # noqa: PTH114
+                words += ["--ro-bind", "/dev/null", place]
+        if home is None:
+            home = f"{'/dev/shm' if root == Path('/tmp') else '/tmp'}/{BOXED_HOME}"  # noqa: S108
+            words += ["--perms", "0700", "--dir", home]
+        elif not Path(home).is_relative_to(root):
+            words += ["--ro-bind", home, home]
+        for option, paths in (("--bind-try", fixed), ("--ro-bind-try", readonly), ("--bind-try", writable)):
+            for path in paths:
+                words += [option, path, path]
+        # Only now, because mount points had to be made in them. /proc, because root may write /proc/sys, and there the
+        # name of a program that the kernel runs outside, even without any capability.
+        for place in (*around, "/dev", "/proc"):
+            words += ["--remount-ro", place]
+        words += ["--chdir", str(root), "--setenv", "HOME", home, "--seccomp", str(_warden.FILTER_FD)]
+        words += ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+        return [*words, "--", "/bin/sh", "-c", _limited(processes), "sh", command]
+
+
+def _limited(processes: int) -> str:
+    """A shell that becomes the command, with a limit on processes where that counts only the sandbox's own.
+
+    It has to be set inside: outside it would count all processes of the person. Linux before 5.14 always does that.
+    """
+    become = 'exec /bin/sh -c "$1"'
+    version = tuple(int(part) for part in platform.release().split(".")[:2] if part.isdigit())
+    if not processes or version < _NAMESPACED_PROCESSES:
+        return become
+    return f"ulimit -u {processes} 2>/dev/null || ulimit -p {processes} 2>/dev/null; {become}"
+
+
+def _hidden_folders(root: Path) -> list[str]:
+    """Folders that are shown empty, as they really are, none inside another, and never the workspace itself."""
+    places = {os.path.realpath(place) for place in (*_HIDDEN_FOLDERS, _own_home())}
+    kept: list[str] = []
+    for place in sorted(places):
+        inside = any(place.startswith(f"{other}/") for other in kept)
+        if place not in _SYSTEM and place != str(root) and os.path.isdir(place) and not inside:  # noqa: PTH112
+            kept.append(place)
+    return kept
+
+
+def _own_home() -> str:
+    """Wherever the person lives; a service may live in a folder of the system, which cannot be hidden."""
+    try:
+        home = os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir or "/")
+    except KeyError:
+        return "/"
+    system = any(home.startswith(f"{place}/") for place in _SYSTEM if place not in ("/", "/var", "/opt"))
+    return "/" if system else home
+
+
+def find_sandbox() -> Sandbox | None:
+    """The sandbox of this machine, tried out; None when there is none or it may not be used here."""
+    return look_for_sandbox()[0]
+
+
+def look_for_sandbox() -> tuple[Sandbox | None, str]:
+    """The sandbox of this machine, tried out, or why there is none."""
+    program = shutil.which("bwrap", path=search_path)
+    if program is None:
+        return None, "bubblewrap is not installed"
+    machine = platform.machine()
+    filters = filter_program(machine)
+    if filters is None:
+        return (
+            None,
+            f"there is no filter for system calls on {machine or 'this machine'}, only on {', '.join(MACHINES)}",
+        )
+    sandbox = Sandbox(program)
+    job = {
+        "words": sandbox.wrap(_PROBE, Path("/usr")),
+        "cwd": "/",
+        "env": {"PATH": search_path},
+        "home": None,
+        "filter": filters.hex(),
+        "grace": 0,
+        "limits": {"file_size": 1 << 20, "memory": 1 << 30, "disk": 1 << 40, "processes": 1000},
+    }
+    read, write = os.pipe()
+    try:
+        with os.fdopen(read, "rb") as report:
+            try:
+                done = subprocess.run(  # noqa: S603 - the command is our own
+                    [sys.executable, "-I", "-S", _warden.__file__, str(write)],
+                    input=json.dumps(job).encode(),
+                    capture_output=True,
+                    timeout=20,
+                    check=False,
+                    pass_fds=(write,),
+                )
+            finally:
+                os.close(write)
+            status = json.loads(report.read() or b"{}").get("status")
+    except (OSError, subprocess.SubprocessError) as error:
+        return None, f"bubblewrap cannot be tried out: {error}"
+    if status == 0:
+        return sandbox, ""
+    said = (done.stderr + done.stdout).decode(errors="replace").strip().splitlines()
+    return None, f"bubblewrap is installed, but does not work here ({said[0][:200] if said else f'status {status}'})"

@@ -1,0 +1,269 @@
+"""What is protected in a workspace right now, and what a command in the sandbox has done about it.
+
+Protected files that exist are mounted read-only in the sandbox. Those that do not exist yet cannot be kept from being
+made: a mount needs a mount point, so that eighty empty files would appear in the person's folder, in every `git status`
+and `git add` of the command, and stay there when we are killed; and below folders that do not exist yet nothing can be
+mounted at all. So the folder is looked through before and after. What was not there before is renamed, so that nothing
+takes it for what it pretended to be, nothing is lost, and the result of the command is an error that tells of it. This
+also catches a folder that was moved away, mounts and all, and made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from pathlib import Path
+
+from glidepath.workspace.gitconfig import MOST_CONFIG, is_harmless, named_places
+from glidepath.workspace.protected import GIT_PARTS, Protection, folded, may_be_protected
+from glidepath.workspace.root import Workspace
+
+__all__ = ["Found", "Survey", "compare", "survey"]
+
+MOST_ENTRIES = 200_000
+"""Entries of a workspace that are looked at, the upper ones first."""
+MOST_MOUNTS = 200
+
+Signature = tuple[object, ...]
+
+_GIT_WORD = "git runs the commands that are named there"
+_WORKTREE_PARTS = ("config.worktree", "commondir", "gitdir")
+_ADVICE = "; a person can allow it by name with allow_protected"
+
+
+class Found:
+    """One protected thing: where, what it is (for comparison), in which folder, why, and whether git lives there."""
+
+    def __init__(self, path: str, signature: Signature, why: str, *, git: bool = False, part_of: str = "") -> None:
+        self.path = path
+        self.signature = signature
+        self.folder = _identity(os.path.dirname(path))
+        self.why = why
+        self.git = git
+        self.part_of = part_of
+
+
+class Survey:
+    """The protected things of a workspace."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.root = str(workspace.root)
+        self.found: list[Found] = []
+        self.complete = True
+        self.listed: set[str] = set()
+        """The folders that were looked into."""
+        self.fixed: list[str] = []
+        """Folders in which git works, and which must stay where they are."""
+        self.readonly: list[str] = []
+        """Paths that must not be changed; of a link, what it leads to."""
+        self.writable: list[str] = []
+        """What a person allowed inside of something that is read-only."""
+        self._protection: Protection = workspace.protection
+        self._left = MOST_ENTRIES
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    def look(self) -> Survey:
+        """Look through the workspace, and settle what has to be mounted."""
+        self._walk()
+        self.fixed = [one.path for one in self.found if one.git][:MOST_MOUNTS]
+        paths = [os.path.realpath(one.path) for one in self.found if not one.git]
+        inside = [path for path in paths if path.startswith(f"{self.root}/")]
+        self.readonly = list(dict.fromkeys(inside))[:MOST_MOUNTS]
+        for one in self.found:
+            allowed = [f"{one.path}/{rest}" for rest in self._protection.within(self._steps(one.path))]
+            self.writable += [path for path in allowed if os.path.lexists(path) and not os.path.islink(path)]
+        return self
+
+    def _walk(self) -> None:
+        """The upper folders first; links are not followed."""
+        todo = deque([self.root])
+        while todo:
+            folder = todo.popleft()
+            try:
+                with os.scandir(folder) as listing:
+                    entries = list(listing)
+            except OSError:
+                continue
+            if not self._afford(len(entries)):
+                return
+            self.listed.add(folder)
+            names = {entry.name.lower() for entry in entries}
+            if "head" in names and ({"objects", "refs"} <= names or "commondir" in names):
+                self._git(folder)
+                continue
+            for entry in entries:
+                steps = self._steps(entry.path) if may_be_protected(entry.name) else []
+                is_folder = entry.is_dir(follow_symlinks=False)
+                why = self._protection.refusal(steps, entering=is_folder) if steps else None
+                if why is not None:
+                    self._note(entry.path, why, is_folder=is_folder, name=entry.name)
+                elif is_folder and not (steps and self._protection.allows(steps)):
+                    todo.append(entry.path)
+
+    def _note(self, path: str, why: str, *, is_folder: bool, name: str) -> None:
+        if is_folder and folded(name) == ".git":
+            self._git(path)
+        else:
+            self.found.append(Found(path, self._signature(path), why))
+
+    def _git(self, folder: str) -> None:
+        """A folder in which git has to be able to write, but not to what it takes commands from."""
+        self.found.append(Found(folder, _identity(folder), _GIT_WORD, git=True))
+        for name in GIT_PARTS:
+            path = f"{folder}/{name}"
+            if os.path.lexists(path) and not self._protection.allows(self._steps(path)):
+                self.found.append(Found(path, self._signature(path), _GIT_WORD, part_of=folder))
+        for tree in _folders(f"{folder}/worktrees"):
+            for name in _WORKTREE_PARTS:
+                if os.path.lexists(f"{tree}/{name}"):
+                    path = f"{tree}/{name}"
+                    self.found.append(Found(path, self._signature(path), _GIT_WORD, part_of=folder))
+        for path in named_places(_configuration(folder) or "", os.path.dirname(folder)):
+            inside = path.startswith(f"{self.root}/") and not path.startswith(f"{folder}/")
+            if inside and os.path.lexists(path) and not self._protection.allows(self._steps(path)):
+                self.found.append(Found(path, self._signature(path), _GIT_WORD, part_of=folder))
+
+    def _signature(self, path: str) -> Signature:
+        """What cannot stay the same when something is changed: not even its owner can set a change time.
+
+        Of a folder, everything in it that nobody allowed.
+        """
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return ()
+        if not stat.S_ISDIR(found.st_mode):
+            return (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_ctime_ns)
+        below: list[Signature] = []
+        todo = [path]
+        while todo:
+            try:
+                with os.scandir(todo.pop()) as listing:
+                    entries = sorted(listing, key=lambda entry: entry.name)
+            except OSError:
+                continue
+            if not self._afford(len(entries)):
+                break
+            for entry in entries:
+                if self._protection.allows(self._steps(entry.path)):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    below.append((entry.name, entry.inode()))
+                    todo.append(entry.path)
+                    continue
+                try:
+                    one = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                below.append((entry.name, one.st_ino, one.st_mode, one.st_size, one.st_ctime_ns))
+        return (found.st_dev, found.st_ino, found.st_mode, hash(tuple(below)))
+
+    def _afford(self, entries: int) -> bool:
+        self._left -= entries
+        if self._left < 0:
+            self.complete = False
+        return self.complete
+
+    def _steps(self, path: str) -> list[str]:
+        return path[len(self.root.rstrip("/")) + 1 :].split("/")
+
+
+def survey(workspace: Workspace) -> Survey:
+    """What is protected in a workspace right now."""
+    return Survey(workspace).look()
+
+
+def compare(workspace: Workspace, before: Survey) -> tuple[list[str], bool]:
+    """Set aside what a command has made, and say so; say what was changed although it was read-only.
+
+    Also whether all of the workspace could be looked at.
+    """
+    after = survey(workspace)
+    known = {one.signature for one in before.found}
+    held = {*before.fixed, *before.readonly}
+    mounted = {one.path: one for one in before.found if one.path in held}
+    settled: set[str] = set()
+    said = []
+    for one in after.found:
+        if one.signature in known or one.part_of in settled:
+            continue
+        if not before.complete and os.path.dirname(one.path) not in before.listed:
+            continue  # it may have been there all along
+        shown = os.path.relpath(one.path, before.root)
+        old = mounted.get(one.path)
+        if old is not None and old.folder == one.folder:
+            # It was read-only for the command and stands where it stood: somebody else has changed it.
+            said.append(f"{shown!r:.200} is protected and was changed from outside the sandbox while the command ran")
+        elif one.git and harmless(one.path):
+            settled.add(one.path)
+        else:
+            settled.add(one.path)
+            said.append(f"{shown!r:.200} is protected ({one.why}): {_set_aside(one)}{_ADVICE}")
+    return said, before.complete and after.complete
+
+
+def _set_aside(one: Found) -> str:
+    """Give it a name that nothing looks for. A git folder also loses its HEAD: without it, it is none by any name."""
+    what = "it"
+    try:
+        if one.git:
+            what, new = "its HEAD", _renamed(f"{one.path}/HEAD")
+        if not one.git or folded(os.path.basename(one.path)) == ".git":
+            what, new = "it", _renamed(one.path)
+    except OSError as error:
+        return f"the command made it, and it could NOT be renamed ({error.strerror}): remove it"
+    return f"the command made it, so {what} was renamed to {new!r:.200}"
+
+
+def _renamed(path: str) -> str:
+    other = f"{path}.set-aside"
+    number = 1
+    while os.path.lexists(other):
+        number += 1
+        other = f"{path}.set-aside-{number}"
+    if os.path.lexists(path):
+        os.rename(path, other)
+    return os.path.basename(other)
+
+
+def harmless(folder: str) -> bool:
+    """True for a git folder that is as `git init` or `git clone` makes it: nothing in it names a command."""
+    if os.path.islink(folder) or any(os.path.lexists(f"{folder}/{name}") for name in GIT_PARTS[2:] if name != "info"):
+        return False
+    if os.path.lexists(f"{folder}/worktrees"):
+        return False
+    try:
+        hooks = os.listdir(f"{folder}/hooks") if os.path.lexists(f"{folder}/hooks") else []
+    except OSError:
+        return False
+    text = _configuration(folder)
+    return text is not None and all(name.endswith(".sample") for name in hooks) and is_harmless(text)
+
+
+def _configuration(folder: str) -> str | None:
+    """The configuration of a git folder; None when it is nothing that can be judged."""
+    config = Path(folder, "config")
+    try:
+        if config.is_symlink() or not config.is_file() or config.stat().st_size > MOST_CONFIG:
+            return None
+        return config.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as found:
+            return [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _identity(path: str) -> Signature:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return ()
+    return (found.st_dev, found.st_ino, stat.S_IFMT(found.st_mode))
