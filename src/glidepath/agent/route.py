@@ -12,15 +12,24 @@ from glidepath.run import Plan, Route
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
 
-__all__ = ["known_output", "landing_money", "priced", "routed", "vendor_of"]
+__all__ = ["known_output", "landing_money", "priced", "reply_ceiling", "routed", "vendor_of"]
 
 UNKNOWN_OUTPUT = 4096  # what is reserved at first for a model whose maximum nobody knows
+CEILING = 32_768  # tokens of a reply, by our own count, from a model whose maximum nobody knows
+METERED = 4  # bytes of a token while a reply streams
+LONGEST = 8  # bytes of a token at most: a model that keeps to its own maximum is never cut
 
 
 def known_output(model: Any) -> int:
     """The model's own maximum, or what is reserved when nobody knows it."""
     known = getattr(model, "max_output_tokens", None)
     return known if isinstance(known, int) and known > 0 else UNKNOWN_OUTPUT
+
+
+def reply_ceiling(model: Any) -> int:
+    """Bytes at which a reply ends that was sent no output cap: the model's own maximum, else 32,768 tokens."""
+    known = getattr(model, "max_output_tokens", None)
+    return known * LONGEST if isinstance(known, int) and known > 0 else CEILING * METERED
 
 
 def vendor_of(model: Any) -> str | None:
@@ -81,4 +90,5 @@ def _with_model(plan: Plan, config: LoopConfig, model: Any, *, needed: bool) -> 
         context_window=getattr(model, "context_window", None) or config.context_window,
         max_output_tokens=cap,
         first_output_tokens=cap or known,
+        reply_bytes=reply_ceiling(model),
     )

@@ -16,7 +16,7 @@ from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer
 from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
-from glidepath.ask.usage import held_to_our_count, settled
+from glidepath.ask.usage import settled
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, TransientError, shown, told
 from glidepath.events import (
@@ -215,37 +215,43 @@ class _Call(Record, eq=False, gc=False):
         view, tokens = await transformed(run, source, run.view_tokens)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
         more = tokens - run.view_tokens
-        count = run.input_tokens() + more if count is None else count
+        count = max(1, run.input_tokens() + more) if count is None else count
         booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
         if run.view is not source:  # it had to be compacted to fit: they have not seen this one
-            view, more = await self._transformed_within(booking, run.view, run.view_tokens)
-        booking.estimate += more
-        return booking, view
+            return booking, await self._transformed_within(booking, run.view, run.view_tokens)
+        if booking.input >= count:
+            booking.estimate += more
+            return booking, view
+        return booking, self._within(booking, source, view, more, count - booking.input)
 
     async def _book_landing_transformed(self) -> tuple[Booking, Sequence[Message]]:
         run = self.run
         booking, plain = book_landing(run, self.cap, self.error)
-        view, more = await self._transformed_within(booking, plain, sum(map(run.plan.size_of, plain)))
-        booking.estimate += more
-        return booking, view
+        return booking, await self._transformed_within(booking, plain, sum(map(run.plan.size_of, plain)))
 
     async def _transformed_within(
         self, booking: Booking, source: Sequence[Message], tokens: int
-    ) -> tuple[Sequence[Message], int]:
+    ) -> Sequence[Message]:
         """The view as the plugins want it, if what is reserved or can be added pays for it; else as it is."""
-        run, reservation = self.run, booking.reservation
         try:
-            view, size = await transformed(run, source, tokens)
+            view, size = await transformed(self.run, source, tokens)
         except BaseException:
-            reservation.cancel()
+            booking.reservation.cancel()
             raise
-        more = max(0, size - tokens)
-        if more and not reservation.extend(more, more * booking.price.worst_input if booking.price is not None else 0):
-            fault = HookFault(f"its view takes {more} tokens more than can be paid for")
+        return self._within(booking, source, view, size - tokens, size - tokens)
+
+    def _within(
+        self, booking: Booking, source: Sequence[Message], view: Sequence[Message], more: int, short: int
+    ) -> Sequence[Message]:
+        """The plugins' view, which is `more` tokens larger, when `short` more can be paid for; else the source."""
+        if short > 0 and not booking.add_input(short):
+            run = self.run
+            fault = HookFault(f"its view takes {short} tokens more than can be paid for")
             for name, _ in run.hooks.context_transform:
                 report(run, "context_transform", name, fault, "skipped")
-            return source, 0
-        return view, size - tokens
+            return source
+        booking.estimate += more
+        return view
 
     def _request(self, view: Sequence[Message], cap: int | None) -> ModelRequest:
         plan = self.run.plan
@@ -347,16 +353,16 @@ class _Call(Record, eq=False, gc=False):
             reservation.cancel()
         else:
             reported = attempt.end.usage if attempt.end is not None else None
-            usage = settled(reported, booking.estimate, booking.input, attempt)
-            if not (usage.estimated or plan.usage_is_billed or run.hooks.context_transform) and run.meter.limited:
-                usage = held_to_our_count(run, usage, reservation.tokens, view, attempt)
-            self.usage = usage
+            self.usage = usage = settled(run, reported, booking, view, attempt)
+            if usage.input > plan.health.sent:
+                plan.health.sent = usage.input
             money = 0 if plan.price is None else plan.price.cost(usage)
             reservation.settle(usage.input + usage.output, money)
             run.money += money
             run.account.add(usage, money)
-            if not usage.estimated and not self.landing and not run.hooks.context_transform:
-                run.anchor = usage.input - run.view_tokens
+            if not usage.estimated and not self.landing:
+                learnt = usage.input - booking.estimate + plan.fixed_tokens
+                run.anchor = max(plan.fixed_tokens, learnt) if run.hooks.context_transform else learnt
         if run.listening:
             refunded = max(0, reservation.tokens - self.usage.total)
             run.emit(BudgetSettled, self.usage, money if plan.price is not None else None, refunded)
@@ -367,7 +373,7 @@ class _Call(Record, eq=False, gc=False):
         """The usable reply."""
         plan = self.run.plan
         message, calls = attempt.message(self.run, self.usage, plan.model_name)
-        size = None if plan.bytes_per_token is None else attempt.tokens(plan.bytes_per_token)
+        size = attempt.tokens() if plan.measures_replies else None
         stop = message.stop_reason
         if stop is StopReason.OTHER:
             _log.warning("%s: the provider stopped for a reason unknown here: %r", self.run.run_id, attempt.end)

@@ -58,6 +58,21 @@ class Booking(Record, gc=False):
             self.size += tokens * BYTES_PER_TOKEN
         return True
 
+    def add_input(self, tokens: int) -> bool:
+        """The prompt has become larger: reserve that, too; False when the ledger refuses."""
+        price = self.price
+        money = 0
+        if price is not None:
+            if price.tier is not None:
+                price = price.at(self.input + tokens)
+            money = (self.input + tokens) * price.worst_input - self.input * self.price.worst_input
+            money += self.output * (price.output - self.price.output)
+        if not self.reservation.extend(tokens, max(0, money)):
+            return False
+        self.input += tokens
+        self.price = price
+        return True
+
     def slice(self) -> Amount:
         """What a reply that outgrows its reservation asks for at a time."""
         return Amount(SLICE, SLICE * self.price.output if self.price is not None else 0)

@@ -119,7 +119,8 @@ class Plan(Value, frozen=True, kw_only=True):
     near_money: int
     estimator: TokenEstimator
     size_of: Callable[[Any], int]
-    bytes_per_token: int | None
+    measures_replies: bool
+    """The built-in estimator measures: a reply needs no second look."""
     strategy: ContextStrategy
     landing_view: Callable[..., Any]
     repair: Callable[..., Any]
@@ -127,6 +128,8 @@ class Plan(Value, frozen=True, kw_only=True):
     temperature: float | None
     max_output_tokens: int | None
     first_output_tokens: int
+    reply_bytes: int
+    """Where a reply ends that was sent no output cap."""
     reasoning: str | None
     tool_choice: str
     extras: Mapping[str, Any] | None
