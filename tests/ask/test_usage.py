@@ -132,7 +132,9 @@ async def test_g12_a_report_below_one_token_for_eight_characters_is_replaced_and
 @virtual
 async def test_g12_a_prompt_reported_below_one_token_for_eight_characters_is_charged_at_our_estimate():
     prompt = "a word or two " * 400
-    model = ScriptedModel([say("ok", usage=Usage(len(prompt) // 8 - 10, 1)), say("ok", usage=Usage(len(prompt) // 7, 1))])
+    model = ScriptedModel(
+        [say("ok", usage=Usage(len(prompt) // 8 - 10, 1)), say("ok", usage=Usage(len(prompt) // 7, 1))]
+    )
     agent = Agent(model=model, limits=Limits(max_iterations=3))
     low, plausible = [(await agent.run(prompt)).usage for _ in range(2)]
     assert (low.input >= len(prompt) // 3, low.estimated) == (True, True)

@@ -124,7 +124,7 @@ class Agent:
         if resume is None:
             if decisions is not None or limits is not None:
                 raise ConfigurationError("decisions and limits belong to resume=...; a new run has those of its agent")
-            messages = as_messages(prompt)
+            messages = as_messages(prompt, self.config)
             return RunStream(partial(self._fly, messages, session, cancel, parent))
         if prompt is not None or session is not None:
             raise ConfigurationError("stream(resume=...) goes on without a new prompt and in its own session")
@@ -159,7 +159,7 @@ class Agent:
         parent: Budget | None,
         stream: RunStream | None,
     ) -> RunResult:
-        messages = prompt if stream is not None else as_messages(prompt)  # a stream has looked at it already
+        messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
         self._check_root(cancel, parent)
         home = as_session(session)
         if self.config.store is None:
@@ -269,7 +269,7 @@ class Agent:
 
         Where the parent has a journal, the child has one beside it; `place` is the call it belongs to, and its number.
         """
-        messages = as_messages(prompt)
+        messages = as_messages(prompt, self.config)
         if limits is None:
             plan = self._heir(parent.plan)
         else:

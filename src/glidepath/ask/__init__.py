@@ -14,11 +14,12 @@ from glidepath.ask.attempt import Attempt, pump
 from glidepath.ask.booking import FILL, Booking, board, book, book_landing, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer
+from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
 from glidepath.ask.usage import settled
 from glidepath.ask.view import recovered, transformed
-from glidepath.errors import ContextOverflowError, ModelError, TransientError, shown, told
+from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
     AttemptDiscarded,
     BudgetReserved,
@@ -68,13 +69,9 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
     tools: tuple[ToolSpec, ...] = ()
     if not landing:
         tools = await offer(run) if run.narrowed() else plan.specs
-    if plan.context_window is not None:
-        budget = overfull(run, plan.context_window)
-        if budget is not None:
-            if landing:
-                shape_view(run, budget)
-            else:
-                await reshape(run, budget)
+    budget = None if plan.context_window is None else overfull(run, plan.context_window)
+    if budget is not None or run.picture_bytes > plan.max_request_image_bytes:
+        await _make_smaller(run, budget, landing)
     if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
         await _wait_for_consumer(run)
     call = _Call(run, tools, landing, plan.max_output_tokens)
@@ -103,6 +100,16 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
                 raise
     finally:
         call.error = call.run = None
+
+
+async def _make_smaller(run: Run, budget: int | None, landing: bool) -> None:
+    """The view has outgrown the window, or its pictures what a request may hold."""
+    if budget is not None and landing:
+        shape_view(run, budget)
+    elif budget is not None:
+        await reshape(run, budget)
+    if run.picture_bytes > run.plan.max_request_image_bytes:
+        shed_pictures(run, run.plan.max_request_image_bytes)
 
 
 async def _wait_for_consumer(run: Run) -> None:
@@ -229,9 +236,7 @@ class _Call(Record, eq=False, gc=False):
         booking, plain = book_landing(run, self.cap, self.error)
         return booking, await self._transformed_within(booking, plain, sum(map(run.plan.size_of, plain)))
 
-    async def _transformed_within(
-        self, booking: Booking, source: Sequence[Message], tokens: int
-    ) -> Sequence[Message]:
+    async def _transformed_within(self, booking: Booking, source: Sequence[Message], tokens: int) -> Sequence[Message]:
         """The view as the plugins want it, if what is reserved or can be added pays for it; else as it is."""
         try:
             view, size = await transformed(self.run, source, tokens)
@@ -354,8 +359,7 @@ class _Call(Record, eq=False, gc=False):
         else:
             reported = attempt.end.usage if attempt.end is not None else None
             self.usage = usage = settled(run, reported, booking, view, attempt)
-            if usage.input > plan.health.sent:
-                plan.health.sent = usage.input
+            plan.health.sent = max(plan.health.sent, usage.input)
             money = 0 if plan.price is None else plan.price.cost(usage)
             reservation.settle(usage.input + usage.output, money)
             run.money += money
@@ -415,11 +419,18 @@ class _Call(Record, eq=False, gc=False):
         """The provider's window overflowed: a smaller view, once per call; else the error stands."""
         run, error = self.run, self.error
         run.emit(AttemptDiscarded, self.number, "the context window overflowed")
+        if error is not None and self._without_pictures():
+            return
         if error is None or self.overflowed or self.landing:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
         if not await recovered(run) and not await reshape(run, int(run.view_tokens * FILL)):
             raise error
+
+    def _without_pictures(self) -> bool:
+        """A request was refused, which older pictures may be the reason for: try once without them."""
+        run = self.run
+        return run.picture_bytes > 0 and run.most_pictures > 0 and shed_pictures(run, 0)
 
     async def back_off(self, max_retries: int) -> None:
         """Wait before the next attempt; raises the error when there is none."""
@@ -429,6 +440,8 @@ class _Call(Record, eq=False, gc=False):
         run.emit(AttemptDiscarded, self.number, _short(error))
         if run.watch.interrupt is not None:
             raise run.interrupted()
+        if isinstance(error, RejectedError) and self._without_pictures():
+            return
         if not error.retryable or self.retries >= max_retries or self.probing:
             raise error
         if run.watch.deadline_at == inf and _too_long(error):

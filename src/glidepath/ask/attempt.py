@@ -325,6 +325,28 @@ def _piece(attempt: Attempt, text: str) -> int:
     return max(LEAST, len(text))
 
 
+def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
+    """A piece of a tool call; ids and names that are longer than any provider's are metered, too."""
+    size = _piece(attempt, delta.arguments)
+    names = _bytes(delta.id) + _bytes(delta.name)
+    call = attempt.calls.get(delta.index)
+    if call is not None:
+        call[0] = call[0] or delta.id
+        call[1] = call[1] or delta.name
+        call.append(delta.arguments)
+        attempt.surplus += names
+        return size + names
+    call = [delta.id, delta.name, delta.arguments]
+    if attempt.calls:
+        attempt.calls[delta.index] = call  # type: ignore[index]
+    else:
+        attempt.calls = {delta.index: call}
+    if names <= ORDINARY_NAMES:
+        return size + CALL_BYTES
+    attempt.surplus += names
+    return size + names + CALL_BYTES
+
+
 def _other(run: Run, attempt: Attempt, delta: Any) -> int:
     """Everything but text: tool calls, the end, thinking, reasoning. Returns what it adds to the size.
 
@@ -336,24 +358,7 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
         return 0
     attempt.others += 1
     if kind is ToolCallDelta:
-        size = _piece(attempt, delta.arguments)
-        names = _bytes(delta.id) + _bytes(delta.name)
-        call = attempt.calls.get(delta.index)
-        if call is not None:
-            call[0] = call[0] or delta.id
-            call[1] = call[1] or delta.name
-            call.append(delta.arguments)
-            attempt.surplus += names
-            return size + names
-        call = [delta.id, delta.name, delta.arguments]
-        if attempt.calls:
-            attempt.calls[delta.index] = call  # type: ignore[index]
-        else:
-            attempt.calls = {delta.index: call}
-        if names <= ORDINARY_NAMES:
-            return size + CALL_BYTES
-        attempt.surplus += names
-        return size + names + CALL_BYTES
+        return _fragment(attempt, delta)
     if isinstance(delta, ThinkingDelta):
         size = _piece(attempt, delta.text)
         if attempt.thinking:

@@ -128,6 +128,8 @@ class Plan(Value, frozen=True, kw_only=True):
     temperature: float | None
     max_output_tokens: int | None
     first_output_tokens: int
+    max_image_bytes: int
+    max_request_image_bytes: int
     reply_bytes: int
     """Where a reply ends that was sent no output cap."""
     reasoning: str | None

@@ -6,17 +6,18 @@ scaling a large picture down. A token for 500 pixels is more than all of them ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from glidepath.messages import ImageBlock
+from glidepath.messages import ImageBlock, TextBlock
 
-__all__ = ["LEAST_PICTURE_TOKENS", "picture_bytes", "picture_tokens", "pixels"]
+__all__ = ["LEAST_PICTURE_TOKENS", "picture_bytes", "picture_tokens", "pixels", "small_enough"]
 
 LEAST_PICTURE_TOKENS = 258
 _FIXED = 85
 _PIXELS_PER_TOKEN = 500
 _MOST = 5_000
+_FILLING = 0xFF
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the markers of a JPEG that begin a frame
 _PIXELS_PER_BYTE = 10  # a picture whose header cannot be read: compressed at most this well
 
 
@@ -31,10 +32,29 @@ def picture_tokens(image: ImageBlock) -> int:
 
 
 def picture_bytes(content: Any) -> int:
-    """The bytes of the pictures in a message's content; those that are only an address have none."""
-    if type(content) is str or not isinstance(content, Iterable):
+    """The bytes of the pictures in a message's content; one that is only an address counts as one."""
+    if type(content) is not tuple:
         return 0
-    return sum([len(block.data or b"") for block in content if type(block) is ImageBlock])
+    return sum([max(1, len(block.data or b"")) for block in content if type(block) is ImageBlock])
+
+
+def small_enough(content: Any, each: int, together: int) -> Any:
+    """The content of a result, with a text in place of a picture that is larger than the settings allow."""
+    if picture_bytes(content) <= min(each, together):
+        return content
+    blocks = []
+    for block in content:
+        size = len(block.data or b"") if type(block) is ImageBlock else 0
+        if size > each:
+            text = f"[image left out: its {size} bytes are more than max_image_bytes={each}; return a smaller one]"
+        elif size > together:
+            text = "[image left out: the pictures together have more bytes than max_image_bytes_per_request allows]"
+        else:
+            together -= size
+            blocks.append(block)
+            continue
+        blocks.append(TextBlock(text))
+    return tuple(blocks)
 
 
 def pixels(data: bytes) -> tuple[int, int] | None:
@@ -57,9 +77,9 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
         if data[at : at + 1] != b"\xff" or at + 9 > len(data):
             return None
         marker = data[at + 1]
-        if marker == 0xFF:  # filling
+        if marker == _FILLING:
             at += 1
-        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+        elif marker in _FRAMES:
             return int.from_bytes(data[at + 7 : at + 9], "big"), int.from_bytes(data[at + 5 : at + 7], "big")
         else:
             at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
