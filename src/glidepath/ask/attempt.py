@@ -328,7 +328,8 @@ def _piece(attempt: Attempt, text: str) -> int:
 def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     """A piece of a tool call; ids and names that are longer than any provider's are metered, too."""
     size = _piece(attempt, delta.arguments)
-    names = _bytes(delta.id) + _bytes(delta.name)
+    named = delta.id.__class__ is str and delta.name.__class__ is str  # else `message` says what is wrong with it
+    names = len(delta.id) + len(delta.name) if named else 0
     call = attempt.calls.get(delta.index)
     if call is not None:
         call[0] = call[0] or delta.id
