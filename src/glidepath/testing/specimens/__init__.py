@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from glidepath.testing.specimens import hangs, loops, replies, streams, tools
+from glidepath.testing.specimens import hangs, loops, overshoot, replies, streams, tools
 from glidepath.testing.specimens.arguments import arguments_for
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Outside, Specimen, Tireless
 
@@ -20,7 +20,7 @@ def _of(module: ModuleType) -> list[type[Specimen]]:
 
 SPECIMENS: tuple[type[Specimen], ...] = tuple(
     sorted(
-        [kind for module in (hangs, loops, replies, streams, tools) for kind in _of(module)],
+        [kind for module in (hangs, loops, overshoot, replies, streams, tools) for kind in _of(module)],
         key=lambda kind: (kind.family != "control", kind.family, kind.name),
     )
 )
