@@ -60,7 +60,7 @@ def table(chance: random.Random, count: int) -> str:
 
 def texts(seed: int, size: int = 20_000) -> dict[str, str]:
     """A text of each kind."""
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311
     html = [f'<tr class="row"><td><a href="/item/{n}?p={n}">Item {n}</a></td><td>9.{n}</td></tr>\n' for n in range(300)]
     made = {
         "prose (our docs)": (HERE / "docs" / "faq.md").read_text() + (HERE / "docs" / "security.md").read_text(),
@@ -90,7 +90,7 @@ class Counting:
     def __init__(self) -> None:
         self.calls = self.used = 0
 
-    async def stream(self, request):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, D102
+    async def stream(self, request):  # type: ignore[no-untyped-def]
         self.calls += 1
         sent = COUNT(request.system_prompt) + sum(4 + COUNT(message.text) for message in request.messages)
         sent += sum(12 for message in request.messages for _ in getattr(message, "tool_calls", ()))
@@ -105,7 +105,7 @@ class Counting:
 
 def used(kind: str, seed: int) -> float:
     """The share of a token limit that a run has really used."""
-    chance, text, model = random.Random(seed), texts(seed, 60_000)[kind], Counting()
+    chance, text, model = random.Random(seed), texts(seed, 60_000)[kind], Counting()  # noqa: S311
 
     @tool
     async def read(page: int) -> str:

@@ -71,7 +71,6 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         descendants=meter.descendants,
         tokens=meter.tokens,
         picodollars=meter.money,
-        behind=meter.tree.behind,
         on_budget=meter.parent is not None,
         verdict=run.verdict,
         notice=run.notice,
@@ -130,8 +129,6 @@ def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
     meter.descendants = snapshot.descendants
     meter.tokens = snapshot.tokens
     meter.money = snapshot.picodollars
-    if meter.parent is None:
-        meter.tree.behind = snapshot.behind
     meter.set_wires()
 
 
