@@ -52,8 +52,8 @@ def checked_prices(prices: Any) -> dict[str, Price]:
 
 
 def is_free(price: Price) -> bool:
-    """Input or output costs nothing: a limit on money would not hold it."""
-    return not price.input or not price.output
+    """Neither input nor output costs anything: a limit on money would limit nothing."""
+    return not price.input and not price.output
 
 
 def _stand_in(config: LoopConfig, checked: dict[str, Price]) -> Price | None:
