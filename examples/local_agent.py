@@ -30,7 +30,7 @@ async def main():
             model=model,
             tools=[weather],
             temperature=0.0,
-            limits=Limits(max_iterations=4, max_tokens=4000, max_cost="0.01", timeout=120),
+            limits=Limits(max_iterations=4, max_tokens=4000, timeout=120),
         )
         async with agent.stream("What is the weather in Paris?") as stream:
             async for event in stream:

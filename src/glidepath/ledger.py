@@ -152,26 +152,17 @@ class Waiting:
 
 
 class _Tree:
-    """What all meters of a tree share: the lock, the queue, and how far reports are behind our own count.
+    """What all meters of a tree share: the lock and the queue.
 
     `source` (`ask/source.py`) is where a tree draws from whose root holds a part of a budget that is kept elsewhere.
     """
 
-    __slots__ = ("behind", "lock", "queue", "source")
+    __slots__ = ("lock", "queue", "source")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.queue: list[Waiting] | tuple[()] = ()  # nearly always empty
-        self.behind = 0
         self.source: Any = None
-
-    def tolerates(self, tokens: int, at_most: int) -> bool:
-        """Count what a report is short of; False, and nothing is counted, when that is more than `at_most` in all."""
-        with self.lock:
-            if self.behind + tokens > at_most:
-                return False
-            self.behind += tokens
-            return True
 
 
 class Meter:

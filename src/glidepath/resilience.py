@@ -131,11 +131,13 @@ class Health(Breaker):
     called now and then to know when they were made.
     """
 
-    __slots__ = ("_marks", "_retries", "calls")
+    __slots__ = ("_marks", "_retries", "calls", "sent")
 
     def __init__(self, limit: int = MODEL_FAILURES) -> None:
         super().__init__(limit)
         self.calls = 0
+        self.sent = 0
+        """Tokens of the longest prompt the model was sent: what it can have in a cache."""
         self._marks: deque[tuple[float, int]] = deque()  # when, and how many first tries there were before
         self._retries: deque[float] = deque()
 

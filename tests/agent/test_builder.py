@@ -78,6 +78,8 @@ OTHER = {  # for each field a value that is not the default
     "default_execution_mode": ExecutionMode.SEQUENTIAL,
     "max_tool_calls_per_turn": 3,
     "max_parallel_tools": 2,
+    "max_image_bytes": 1_000,
+    "max_image_bytes_per_request": 2_000,
     "tool_timeout": 4.0,
     "temperature": 0.5,
     "max_output_tokens": 900,

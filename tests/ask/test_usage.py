@@ -2,7 +2,7 @@
 
 import pytest
 
-from glidepath import Agent, Budget, Limits, LoopOutcome, Usage
+from glidepath import Agent, Budget, Limits, LoopOutcome, Plugin, Usage
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta
 from glidepath.testing import ScriptedModel, hang, raw, say, virtual
 
@@ -110,27 +110,78 @@ async def test_estimated_usage_still_ends_a_run_at_its_limit():
     assert result.iterations < 30
 
 
-SHORT = Usage(20, 500)  # half of what a reply of 4,000 characters is by our count: no single call gives that away
+LEAN = Usage(20, 700)  # for a reply of 4,000 characters: 5.7 a token, as modern tokenizers count prose
+SHORT = Usage(20, 490)  # more than eight characters a token: no tokenizer counts that
+
+
+@pytest.mark.parametrize("limits", [{"max_tokens": 100_000}, {"max_iterations": 5}, {"max_cost": "5"}], ids=str)
+@virtual
+async def test_g12_a_plausible_report_is_what_is_charged_with_and_without_limits(limits):
+    model = ScriptedModel([say("abcd" * 1000, usage=LEAN)] * 3)
+    agent = Agent(model=model, limits=Limits(**limits), prices={"scripted": ("3", "15")})
+    assert [(await agent.run("go")).usage for _ in range(3)] == [LEAN] * 3
 
 
 @virtual
-async def test_a_little_too_little_in_every_call_is_charged_at_our_count_once_it_adds_up():
-    model = ScriptedModel([say("abcd" * 250, usage=Usage(20, 250)), *[say("abcd" * 1000, usage=SHORT)] * 2])
-    agent = Agent(model=model, limits=Limits(max_tokens=100_000))
-    budget = Budget(Limits(max_tokens=100_000))
-    honest, first, second = [(await agent.run("go", parent=budget)).usage for _ in range(3)]
-    assert (honest.output, honest.estimated) == (250, False)
-    assert (first.output, first.estimated) == (1000, True)
-    assert (second.output, second.estimated) == (1000, True)
+async def test_g12_a_report_below_one_token_for_eight_characters_is_replaced_and_flagged():
+    model = ScriptedModel([say("word " * 800, usage=SHORT)])
+    usage = (await Agent(model=model, limits=Limits(max_iterations=3)).run("go")).usage
+    assert (usage.input, usage.output, usage.estimated) == (20, 1000, True)
 
 
 @virtual
-async def test_a_report_within_the_tolerance_is_believed_until_it_is_used_up():
-    replies = [say("abcd" * 100, usage=Usage(20, 50))] * 7
-    agent = Agent(model=ScriptedModel(replies), limits=Limits(max_tokens=100_000))
-    budget = Budget(Limits(max_tokens=100_000))
-    charged = [(await agent.run("go", parent=budget)).usage.output for _ in range(7)]
-    assert charged == [50, 50, 50, 50, 50, 100, 100]  # 4,096 tokens are reserved for each: 5 x 50 is a sixteenth of it
+async def test_g12_a_prompt_reported_below_one_token_for_eight_characters_is_charged_at_our_estimate():
+    prompt = "a word or two " * 400
+    model = ScriptedModel(
+        [say("ok", usage=Usage(len(prompt) // 8 - 10, 1)), say("ok", usage=Usage(len(prompt) // 7, 1))]
+    )
+    agent = Agent(model=model, limits=Limits(max_iterations=3))
+    low, plausible = [(await agent.run(prompt)).usage for _ in range(2)]
+    assert (low.input >= len(prompt) // 3, low.estimated) == (True, True)
+    assert plausible == Usage(len(prompt) // 7, 1)
+
+
+@virtual
+async def test_g12_an_idle_transform_switches_no_check_off():
+    class Idle(Plugin):
+        def context_transform(self, context):
+            return None
+
+    prompt = "a word or two " * 400
+    agent = Agent(model=ScriptedModel([say("ok", usage=Usage(100, 1))]), limits=LIMITS, plugins=[Idle()])
+    usage = (await agent.run(prompt)).usage
+    assert (usage.input >= len(prompt) // 3, usage.estimated) == (True, True)
+
+
+PRICES = {"scripted": ("3", "15", "0.3", "3.75")}
+
+
+@virtual
+async def test_a_cached_share_that_was_never_sent_before_is_charged_as_fresh():
+    prompt = "a word or two " * 4_000
+    says_cached = Usage(14_000, 1, cache_read=14_000)
+    agent = Agent(model=ScriptedModel([say("ok", usage=says_cached)] * 2), prices=PRICES, limits=Limits(max_cost="5"))
+    first, again = [(await agent.run(prompt)).usage for _ in range(2)]
+    assert first.cache_read < 1_000
+    assert first.estimated
+    assert again == says_cached  # this model object has been sent as much
+
+
+@virtual
+async def test_a_cached_share_of_the_system_prompt_may_come_from_another_process():
+    usage = Usage(6_000, 1, cache_read=5_500)
+    agent = Agent(model=ScriptedModel([say("ok", usage=usage)]), system_prompt="a rule or two " * 1_500, limits=LIMITS)
+    assert (await agent.run("go")).usage == usage
+
+
+@virtual
+async def test_a_vendors_cached_share_is_believed():
+    class Billed(ScriptedModel):
+        usage_is_billed = True
+
+    usage = Usage(14_000, 1, cache_read=14_000)
+    agent = Agent(model=Billed([say("ok", usage=usage)]), limits=LIMITS)
+    assert (await agent.run("a word or two " * 4_000)).usage == usage
 
 
 @virtual
@@ -138,6 +189,6 @@ async def test_a_model_whose_reports_are_its_bill_is_believed():
     class Billed(ScriptedModel):
         usage_is_billed = True
 
-    agent = Agent(model=Billed([say("abcd" * 1000, usage=SHORT)] * 2), limits=Limits(max_tokens=100_000))
+    agent = Agent(model=Billed([say("abcd" * 1000, usage=LEAN)] * 2), limits=Limits(max_tokens=100_000))
     budget = Budget(Limits(max_tokens=100_000))
-    assert [(await agent.run("go", parent=budget)).usage for _ in range(2)] == [SHORT, SHORT]
+    assert [(await agent.run("go", parent=budget)).usage for _ in range(2)] == [LEAN, LEAN]

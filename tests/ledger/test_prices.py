@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glidepath import Agent, ConfigurationError, Limits, Usage
+from glidepath import Agent, Budget, ConfigurationError, Limits, Usage
 from glidepath.ledger import Price, dollars, pico
+from glidepath.messages import StreamEnd, TextDelta
 from glidepath.testing import ScriptedModel, call, say, virtual
 
 MILLION = 10**6
@@ -181,3 +182,35 @@ async def test_the_breakdown_adds_up_to_the_cost():
 def test_a_price_without_its_figures_is_a_configuration_error(given):
     with pytest.raises(ConfigurationError, match=r"prices\['m'\]"):
         Price.per_million(given, field="prices['m']")
+
+
+class Free:
+    """A model that says of itself that it costs nothing."""
+
+    name = "free"
+    price = (0, 0)
+
+    async def stream(self, request):
+        yield TextDelta("done")
+        yield StreamEnd("end_turn")
+
+
+def test_g12_a_found_price_of_zero_does_not_void_a_money_limit():
+    with pytest.raises(ConfigurationError, match=r"the price found for model 'free' is 0.*prices=\{'free': \(0, 0\)\}"):
+        Agent(model=Free(), limits=Limits(max_cost="0.50"))
+
+
+def test_g12_a_found_price_of_zero_does_not_void_a_shared_money_limit():
+    agent = Agent(model=Free(), limits=Limits(max_iterations=3))
+    with pytest.raises(ConfigurationError, match="the price found for model 'free' is 0"):
+        agent.run_sync("go", parent=Budget(Limits(max_cost="0.50")))
+
+
+def test_a_price_of_zero_that_somebody_states_is_a_price():
+    agent = Agent(model=Free(), limits=Limits(max_cost="0.50"), prices={"free": (0, 0)})
+    assert agent.run_sync("go").cost == 0
+    assert agent.run_sync("go", parent=Budget(Limits(max_cost="0.50"))).cost == 0
+
+
+def test_a_free_model_without_a_money_limit_costs_nothing():
+    assert Agent(model=Free(), limits=Limits(max_iterations=3)).run_sync("go").cost == 0

@@ -195,7 +195,8 @@ def test_an_agent_uses_a_tool_under_a_budget(model):
         return "18 degrees and sunny"
 
     limits = Limits(max_iterations=4, max_tokens=4000, max_cost="0.01", timeout=120)
-    agent = Agent(model=model, tools=[weather], temperature=0.0, limits=limits, extras=ALONE)
+    free = {model.name: (0, 0)}
+    agent = Agent(model=model, tools=[weather], temperature=0.0, limits=limits, prices=free, extras=ALONE)
     result = agent.run_sync("What is the weather in Paris?")
     assert asked == ["Paris"]
     assert result.outcome is LoopOutcome.DONE

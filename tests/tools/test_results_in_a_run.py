@@ -23,7 +23,9 @@ async def returning(value):
     return recorder.one(ToolEnded)
 
 
-@pytest.mark.parametrize("value", [object(), {(1, 2): 3}, float("inf"), 3j, iter([1])], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value", [object(), {(1, 2): 3}, float("inf"), 3j, iter([1])], ids=lambda value: type(value).__name__
+)
 @virtual
 async def test_a_result_that_is_not_json_is_a_result(value):
     ended = await returning(value)

@@ -102,7 +102,7 @@ class Agent:
             return await self._fly(prompt, session, cancel, None if parent is INHERIT else parent, None)
         home = self._home_inside(place, session, cancel)
         return await run_inside(
-            self, place, as_messages(prompt), home, cancel, parent if parent is not INHERIT else None
+            self, place, as_messages(prompt, self.config), home, cancel, parent if parent is not INHERIT else None
         )
 
     async def resume(
@@ -152,7 +152,7 @@ class Agent:
         if resume is None:
             if decisions is not None or limits is not None:
                 raise ConfigurationError("decisions and limits belong to resume=...; a new run has those of its agent")
-            messages = as_messages(prompt)
+            messages = as_messages(prompt, self.config)
             place = place_of(parent)
             if place is None:
                 above: Any = None if parent is INHERIT else parent
@@ -193,7 +193,7 @@ class Agent:
         parent: Budget | None,
         stream: RunStream | None,
     ) -> RunResult:
-        messages = prompt if stream is not None else as_messages(prompt)  # a stream has looked at it already
+        messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
         self._check_root(cancel, parent)
         home = as_session(session)
         with outside():
@@ -345,7 +345,7 @@ class Agent:
         With a session of its own (`home`) it is kept where its agent keeps sessions. `budget`: a part of the parent's.
         `post` tells the parent what happened, when that lives on another loop.
         """
-        messages = as_messages(prompt)
+        messages = as_messages(prompt, self.config)
         if limits is None:
             plan = self._heir(parent.plan)
         else:

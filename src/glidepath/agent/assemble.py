@@ -10,9 +10,9 @@ from typing import Any
 from glidepath import _wire
 from glidepath.agent.config import ExecutionMode, LoopConfig, terminal_tools
 from glidepath.agent.prices import find_price
-from glidepath.agent.route import known_output, routed, vendor_of
+from glidepath.agent.route import known_output, reply_ceiling, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
-from glidepath.context import BYTES_PER_TOKEN, CharEstimator, guarded, landing_view, repair, sizer, strategy
+from glidepath.context import CharEstimator, guarded, landing_view, repair, sizer, strategy
 from glidepath.errors import ConfigurationError, readable
 from glidepath.guards import GracefulTurnLimit, known_stop_guards, make_guards, make_stop_guards, stitch
 from glidepath.ledger import Caps
@@ -82,7 +82,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         near_money=_near_money(config),
         estimator=estimator,
         size_of=sizer(estimator),
-        bytes_per_token=BYTES_PER_TOKEN if type(estimator) is CharEstimator else None,
+        measures_replies=type(estimator) is CharEstimator,
         strategy=strategy(config.context_strategy, estimate=estimate),
         landing_view=partial(landing_view, estimate=estimate),
         repair=partial(repair, texts=texts),
@@ -90,6 +90,9 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         temperature=config.temperature,
         max_output_tokens=config.max_output_tokens,
         first_output_tokens=config.max_output_tokens or known_output(model),
+        max_image_bytes=config.max_image_bytes,
+        max_request_image_bytes=config.max_image_bytes_per_request,
+        reply_bytes=reply_ceiling(model),
         reasoning=config.reasoning,
         tool_choice=config.tool_choice,
         extras=None if config.extras is None else _wire.frozen(dict(config.extras)),

@@ -62,6 +62,8 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     default_execution_mode: ExecutionMode = ExecutionMode.PARALLEL
     max_tool_calls_per_turn: int | None = None
     max_parallel_tools: int = 16
+    max_image_bytes: int = 5_000_000
+    max_image_bytes_per_request: int = 20_000_000
     tool_timeout: float | None = None
     temperature: float | None = None
     max_output_tokens: int | None = None
@@ -249,7 +251,13 @@ def check(config: LoopConfig) -> None:
     for field in ("max_tool_calls_per_turn", "max_output_tokens", "context_window"):
         checked_int(field, getattr(config, field))
     checked_int("empty_outcome_retry_budget", config.empty_outcome_retry_budget, least=0)
-    for field, least in (("max_parallel_tools", 1), ("min_output_tokens", 1), ("max_retries", 0)):
+    for field, least in (
+        ("max_parallel_tools", 1),
+        ("max_image_bytes", 1),
+        ("max_image_bytes_per_request", 1),
+        ("min_output_tokens", 1),
+        ("max_retries", 0),
+    ):
         if getattr(config, field) is None:
             raise ConfigurationError(f"{field} must be a whole number, not None")
         checked_int(field, getattr(config, field), least=least)

@@ -34,6 +34,8 @@ INHERITANCE: Mapping[str, Passed] = MappingProxyType(
         "default_execution_mode": Passed.YES,
         "max_tool_calls_per_turn": Passed.YES,
         "max_parallel_tools": Passed.YES,
+        "max_image_bytes": Passed.YES,
+        "max_image_bytes_per_request": Passed.YES,
         "tool_timeout": Passed.YES,
         "temperature": Passed.YES,
         "max_output_tokens": Passed.YES,

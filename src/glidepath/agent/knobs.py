@@ -107,6 +107,14 @@ class Knobs:
         """Calls of one reply beyond this are skipped with a result that says so."""
         return self._set("max_tool_calls_per_turn", value)
 
+    def max_image_bytes(self, value: int) -> Self:
+        """Bytes of one picture at most; a larger one is refused before the call."""
+        return self._set("max_image_bytes", value)
+
+    def max_image_bytes_per_request(self, value: int) -> Self:
+        """Bytes of all pictures of a request at most; older ones are left out of the view."""
+        return self._set("max_image_bytes_per_request", value)
+
     def max_parallel_tools(self, value: int) -> Self:
         """Calls that run at the same time."""
         return self._set("max_parallel_tools", value)

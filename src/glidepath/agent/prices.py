@@ -13,7 +13,7 @@ from glidepath.ledger import Price
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
 
-__all__ = ["checked_prices", "find_price"]
+__all__ = ["checked_prices", "find_price", "is_free"]
 
 
 def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
@@ -23,11 +23,17 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
         if name in checked:
             return _cached(checked[name], model)
     own = getattr(model, "price", None)
-    if own is not None:
-        return Price.per_million(own, field=f"{type(model).__name__}.price")
+    price = None if own is None else Price.per_million(own, field=f"{type(model).__name__}.price")
     if not needed:
-        return None
-    price = _looked_up(model.name, getattr(model, "provider", None)) or _stand_in(config, checked)
+        return price
+    found = price or _looked_up(model.name, getattr(model, "provider", None))
+    price = found if found is not None and not is_free(found) else _stand_in(config, checked)
+    if price is None and found is not None:
+        raise ConfigurationError(
+            f"a money limit (max_cost) would limit nothing: the price found for model {model.name!r} is 0. If it is "
+            f"free, say so with prices={{{model.name!r}: (0, 0)}}, or remove max_cost; if it is not, pass its price "
+            "in dollars per million tokens"
+        )
     if price is None:
         raise ConfigurationError(
             f"a money limit (max_cost) needs a price and none is known for model {model.name!r}: "
@@ -43,6 +49,11 @@ def checked_prices(prices: Any) -> dict[str, Price]:
     if not hasattr(prices, "items"):
         raise ConfigurationError(f"prices must map model names to (input, output), not {prices!r:.100}")
     return {name: Price.per_million(given, field=f"prices[{name!r}]") for name, given in prices.items()}
+
+
+def is_free(price: Price) -> bool:
+    """Neither input nor output costs anything: a limit on money would limit nothing."""
+    return not price.input and not price.output
 
 
 def _stand_in(config: LoopConfig, checked: dict[str, Price]) -> Price | None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import WireError
 from glidepath.agent.config import check_sendable
 from glidepath.context import repair
 from glidepath.errors import ConfigurationError
-from glidepath.messages import Message, UserMessage, codec
+from glidepath.messages import ImageBlock, Message, UserMessage, codec
 from glidepath.sessions import Session
+from glidepath.tools.pictures import picture_bytes
+
+if TYPE_CHECKING:
+    from glidepath.agent.config import LoopConfig
 
 __all__ = ["as_messages", "as_session"]
 
 _ROLES = frozenset({"system", "user", "assistant", "tool_result", "custom", "unknown"})
 
 
-def as_messages(prompt: Any) -> tuple[Message, ...]:
+def as_messages(prompt: Any, config: LoopConfig) -> tuple[Message, ...]:
     """A prompt as messages; raises `ConfigurationError` for what cannot be sent."""
     if isinstance(prompt, str):
         if not prompt.strip():
@@ -34,7 +38,28 @@ def as_messages(prompt: Any) -> tuple[Message, ...]:
         if not isinstance(message, Message):
             raise ConfigurationError(f"prompt must hold messages of glidepath.messages, not {type(message).__name__}")
         _check_message(message)
+        _check_pictures(message, config)
     return tuple(repair(prompt, keep_custom=True))
+
+
+def _check_pictures(message: Any, config: LoopConfig) -> None:
+    """A picture that is too large would be refused by the provider, in this run and in every later one."""
+    content = getattr(message, "content", None)
+    if type(content) is not tuple:
+        return
+    for block in content:
+        size = len(block.data or b"") if type(block) is ImageBlock else 0
+        if size > config.max_image_bytes:
+            raise ConfigurationError(
+                f"prompt: an image has {size} bytes, more than max_image_bytes={config.max_image_bytes}; "
+                "make it smaller, or raise max_image_bytes if your model takes it"
+            )
+    total, most = picture_bytes(content), config.max_image_bytes_per_request
+    if total > most:
+        raise ConfigurationError(
+            f"prompt: its images have {total} bytes together, more than max_image_bytes_per_request={most}; "
+            "send fewer or smaller ones, or raise the setting if your model takes them"
+        )
 
 
 def _check_message(message: Message) -> None:

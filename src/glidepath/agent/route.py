@@ -5,22 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.agent.prices import find_price
+from glidepath.agent.prices import find_price, is_free
 from glidepath.resilience import model_breaker
 from glidepath.run import Plan, Route
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
+    from glidepath.ledger import Price
 
-__all__ = ["known_output", "landing_money", "priced", "routed", "vendor_of"]
+__all__ = ["known_output", "landing_money", "priced", "reply_ceiling", "routed", "vendor_of"]
 
 UNKNOWN_OUTPUT = 4096  # what is reserved at first for a model whose maximum nobody knows
+CEILING = 32_768  # tokens of a reply, by our own count, from a model whose maximum nobody knows
+METERED = 4  # bytes of a token while a reply streams
+LONGEST = 8  # bytes of a token at most: a model that keeps to its own maximum is never cut
 
 
 def known_output(model: Any) -> int:
     """The model's own maximum, or what is reserved when nobody knows it."""
     known = getattr(model, "max_output_tokens", None)
     return known if isinstance(known, int) and known > 0 else UNKNOWN_OUTPUT
+
+
+def reply_ceiling(model: Any) -> int:
+    """Bytes at which a reply ends that was sent no output cap: the model's own maximum, else 32,768 tokens."""
+    known = getattr(model, "max_output_tokens", None)
+    return known * LONGEST if isinstance(known, int) and known > 0 else CEILING * METERED
 
 
 def vendor_of(model: Any) -> str | None:
@@ -41,9 +51,9 @@ def routed(plan: Plan, config: LoopConfig) -> Plan:
 def priced(plan: Plan, config: LoopConfig) -> Plan:
     """The plan with a price for every model, for a budget that limits money; raises `ConfigurationError`."""
     plans = (plan,) if plan.route is None else plan.route.plans
-    if all(one.price is not None for one in plans):
+    if all(one.price is not None and not is_free(one.price) for one in plans):
         return plan
-    known = [replace(one, price=one.price or find_price(config, one.model, needed=True)) for one in plans]
+    known = [replace(one, price=_sure(one.price) or find_price(config, one.model, needed=True)) for one in plans]
     return known[0] if plan.route is None else _joined(known)
 
 
@@ -55,6 +65,11 @@ def landing_money(plan: Plan, input_tokens: int, output: int, room: int | None) 
     prices = [one.price for one in ((plan,) if plan.route is None else plan.route.plans) if one.price is not None]
     costs = [input_tokens * price.worst_input + output * price.output for price in prices]
     return max([costs[0], *[cost if room is None else min(cost, room // 4) for cost in costs[1:]]])
+
+
+def _sure(price: Price | None) -> Price | None:
+    """A price that holds a money limit; one of 0 must have been stated, which `find_price` knows."""
+    return None if price is None or is_free(price) else price
 
 
 def _joined(plans: list[Plan]) -> Plan:
@@ -81,4 +96,5 @@ def _with_model(plan: Plan, config: LoopConfig, model: Any, *, needed: bool) -> 
         context_window=getattr(model, "context_window", None) or config.context_window,
         max_output_tokens=cap,
         first_output_tokens=cap or known,
+        reply_bytes=reply_ceiling(model),
     )

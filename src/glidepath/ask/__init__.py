@@ -14,11 +14,12 @@ from glidepath.ask.attempt import Attempt, pump
 from glidepath.ask.booking import FILL, Booking, board, book, book_landing, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer
+from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
-from glidepath.ask.usage import held_to_our_count, settled
+from glidepath.ask.usage import settled
 from glidepath.ask.view import recovered, transformed
-from glidepath.errors import ContextOverflowError, ModelError, TransientError, shown, told
+from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
     AttemptDiscarded,
     BudgetReserved,
@@ -68,13 +69,9 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
     tools: tuple[ToolSpec, ...] = ()
     if not landing:
         tools = await offer(run) if run.narrowed() else plan.specs
-    if plan.context_window is not None:
-        budget = overfull(run, plan.context_window)
-        if budget is not None:
-            if landing:
-                shape_view(run, budget)
-            else:
-                await reshape(run, budget)
+    budget = None if plan.context_window is None else overfull(run, plan.context_window)
+    if budget is not None or run.picture_bytes > plan.max_request_image_bytes:
+        await _make_smaller(run, budget, landing)
     if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
         await _wait_for_consumer(run)
     call = _Call(run, tools, landing, plan.max_output_tokens)
@@ -103,6 +100,16 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
                 raise
     finally:
         call.error = call.run = None
+
+
+async def _make_smaller(run: Run, budget: int | None, landing: bool) -> None:
+    """The view has outgrown the window, or its pictures what a request may hold."""
+    if budget is not None and landing:
+        shape_view(run, budget)
+    elif budget is not None:
+        await reshape(run, budget)
+    if run.picture_bytes > run.plan.max_request_image_bytes:
+        shed_pictures(run, run.plan.max_request_image_bytes)
 
 
 async def _wait_for_consumer(run: Run) -> None:
@@ -215,37 +222,41 @@ class _Call(Record, eq=False, gc=False):
         view, tokens = await transformed(run, source, run.view_tokens)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
         more = tokens - run.view_tokens
-        count = run.input_tokens() + more if count is None else count
+        count = max(1, run.input_tokens() + more) if count is None else count
         booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
         if run.view is not source:  # it had to be compacted to fit: they have not seen this one
-            view, more = await self._transformed_within(booking, run.view, run.view_tokens)
-        booking.estimate += more
-        return booking, view
+            return booking, await self._transformed_within(booking, run.view, run.view_tokens)
+        if booking.input >= count:
+            booking.estimate += more
+            return booking, view
+        return booking, self._within(booking, source, view, more, count - booking.input)
 
     async def _book_landing_transformed(self) -> tuple[Booking, Sequence[Message]]:
         run = self.run
         booking, plain = book_landing(run, self.cap, self.error)
-        view, more = await self._transformed_within(booking, plain, sum(map(run.plan.size_of, plain)))
-        booking.estimate += more
-        return booking, view
+        return booking, await self._transformed_within(booking, plain, sum(map(run.plan.size_of, plain)))
 
-    async def _transformed_within(
-        self, booking: Booking, source: Sequence[Message], tokens: int
-    ) -> tuple[Sequence[Message], int]:
+    async def _transformed_within(self, booking: Booking, source: Sequence[Message], tokens: int) -> Sequence[Message]:
         """The view as the plugins want it, if what is reserved or can be added pays for it; else as it is."""
-        run, reservation = self.run, booking.reservation
         try:
-            view, size = await transformed(run, source, tokens)
+            view, size = await transformed(self.run, source, tokens)
         except BaseException:
-            reservation.cancel()
+            booking.reservation.cancel()
             raise
-        more = max(0, size - tokens)
-        if more and not reservation.extend(more, more * booking.price.worst_input if booking.price is not None else 0):
-            fault = HookFault(f"its view takes {more} tokens more than can be paid for")
+        return self._within(booking, source, view, size - tokens, size - tokens)
+
+    def _within(
+        self, booking: Booking, source: Sequence[Message], view: Sequence[Message], more: int, short: int
+    ) -> Sequence[Message]:
+        """The plugins' view, which is `more` tokens larger, when `short` more can be paid for; else the source."""
+        if short > 0 and not booking.add_input(short):
+            run = self.run
+            fault = HookFault(f"its view takes {short} tokens more than can be paid for")
             for name, _ in run.hooks.context_transform:
                 report(run, "context_transform", name, fault, "skipped")
-            return source, 0
-        return view, size - tokens
+            return source
+        booking.estimate += more
+        return view
 
     def _request(self, view: Sequence[Message], cap: int | None) -> ModelRequest:
         plan = self.run.plan
@@ -353,16 +364,15 @@ class _Call(Record, eq=False, gc=False):
             reservation.cancel()
         else:
             reported = attempt.end.usage if attempt.end is not None else None
-            usage = settled(reported, booking.estimate, booking.input, attempt)
-            if not (usage.estimated or plan.usage_is_billed or run.hooks.context_transform) and run.meter.limited:
-                usage = held_to_our_count(run, usage, reservation.tokens, view, attempt)
-            self.usage = usage
+            self.usage = usage = settled(run, reported, booking, view, attempt)
+            plan.health.sent = max(plan.health.sent, usage.input)
             money = 0 if plan.price is None else plan.price.cost(usage)
             reservation.settle(usage.input + usage.output, money)
             run.money += money
             run.account.add(usage, money)
-            if not usage.estimated and not self.landing and not run.hooks.context_transform:
-                run.anchor = usage.input - run.view_tokens
+            if not usage.estimated and not self.landing:
+                learnt = usage.input - booking.estimate + plan.fixed_tokens
+                run.anchor = max(plan.fixed_tokens, learnt) if run.hooks.context_transform else learnt
         if run.listening:
             refunded = max(0, reservation.tokens - self.usage.total)
             run.emit(BudgetSettled, self.usage, money if plan.price is not None else None, refunded)
@@ -373,7 +383,7 @@ class _Call(Record, eq=False, gc=False):
         """The usable reply."""
         plan = self.run.plan
         message, calls = attempt.message(self.run, self.usage, plan.model_name)
-        size = None if plan.bytes_per_token is None else attempt.tokens(plan.bytes_per_token)
+        size = attempt.tokens() if plan.measures_replies else None
         stop = message.stop_reason
         if stop is StopReason.OTHER:
             _log.warning("%s: the provider stopped for a reason unknown here: %r", self.run.run_id, attempt.end)
@@ -417,11 +427,18 @@ class _Call(Record, eq=False, gc=False):
         """The provider's window overflowed: a smaller view, once per call; else the error stands."""
         run, error = self.run, self.error
         run.emit(AttemptDiscarded, self.number, "the context window overflowed")
+        if error is not None and self._without_pictures():
+            return
         if error is None or self.overflowed or self.landing:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
         if not await recovered(run) and not await reshape(run, int(run.view_tokens * FILL)):
             raise error
+
+    def _without_pictures(self) -> bool:
+        """A request was refused, which older pictures may be the reason for: try once without them."""
+        run = self.run
+        return run.picture_bytes > 0 and run.most_pictures > 0 and shed_pictures(run, 0)
 
     async def back_off(self, max_retries: int) -> None:
         """Wait before the next attempt; raises the error when there is none."""
@@ -431,6 +448,8 @@ class _Call(Record, eq=False, gc=False):
         run.emit(AttemptDiscarded, self.number, _short(error))
         if run.watch.interrupt is not None:
             raise run.interrupted()
+        if isinstance(error, RejectedError) and self._without_pictures():
+            return
         if not error.retryable or self.retries >= max_retries or self.probing:
             raise error
         if run.watch.deadline_at == inf and _too_long(error):

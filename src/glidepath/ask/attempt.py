@@ -35,6 +35,7 @@ from glidepath.messages import (
     packed,
 )
 from glidepath.run import HIGH_WATER
+from glidepath.tools.density import dense_tokens, opaque_tokens, text_tokens
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ FAR_BEYOND = 16  # bytes for each token of the output cap: no reply within its c
 CALL_TOKENS = 8  # what a tool call costs beside its arguments
 CALL_BYTES = CALL_TOKENS * BYTES_PER_TOKEN
 _OVER = object()
+LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond every limit anyway
+CALL_FIELDS = 3  # id, name, arguments; the fragments that follow are joined in the end
+MESSAGE_TOKENS = 8  # what a message costs beside its text
+CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
+ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
 FAILED = ("error", "aborted")  # stop reasons that are no answer
 
 
@@ -64,9 +70,22 @@ class Attempt(Record, gc=False):
     thinking: Sequence[str] = ()
     reasoning: Sequence[ReasoningBlock] = ()
     size: int = 0
-    """Bytes streamed so far, each delta counted as a token at least."""
+    """Characters streamed so far, each delta counted as a token at least."""
+    surplus: int = 0
+    """Bytes that `size` does not have: text outside ASCII, dense text, ids, names and opaque parts.
+
+    A provider's report is not held to them: a token has eight characters at most, but of these nobody knows.
+    """
     others: int = 0
     """Deltas streamed so far that were not text."""
+    opaque: int = 0
+    """Bytes of opaque parts, which are in the surplus."""
+    loose: Sequence[str] = ()
+    """What came beside the text, and was not looked at closely yet."""
+    weighed: int = 0
+    """Parts of the text that were looked at closely."""
+    plain: int = 0
+    """The size when that was done."""
     end: StreamEnd | None = None
     cut: bool = False
     """The budget ran out while it streamed."""
@@ -81,23 +100,24 @@ class Attempt(Record, gc=False):
         """Something that changes with every delta, and is 0 before the first."""
         return len(self.parts) + self.others + self.size
 
-    def visible(self) -> int:
-        """Bytes the model has written, without rounding."""
-        size = _bytes(self.text or "".join(self.parts))
-        for call in self.calls.values():
-            size += _bytes(call[2])
-        for thought in self.thinking:
-            size += _bytes(thought)
-        return size
+    def weigh(self) -> int:
+        """Look closely at what has come since the last time; returns what that adds to the surplus.
 
-    def weight(self) -> int:
-        """`size`, with text outside ASCII counted in bytes."""
-        text = self.text or "".join(self.parts)
-        return self.size if text.isascii() else max(self.size, self.visible())
+        Each piece is looked at once: this is linear in the length of a reply.
+        """
+        text = "".join([*self.parts[self.weighed :], *self.loose])
+        dense = dense_tokens(text) if len(text) <= LARGEST_LOOK else 0
+        more = max(_bytes(text), dense * BYTES_PER_TOKEN) - (self.size - self.plain)
+        self.weighed, self.loose, self.plain = len(self.parts), (), self.size
+        if more <= 0:
+            return 0
+        self.surplus += more
+        return more
 
     def metered(self) -> int:
         """Our own count of its output tokens: one for each piece at least."""
-        return -(-self.weight() // BYTES_PER_TOKEN) + CALL_TOKENS * len(self.calls)
+        self.weigh()
+        return -(-(self.size + self.surplus) // BYTES_PER_TOKEN) + CALL_TOKENS * len(self.calls)
 
     def stop_reason(self) -> StopReason:
         """Why it stopped."""
@@ -119,6 +139,10 @@ class Attempt(Record, gc=False):
         except TypeError:
             self.parts[:] = [part for part in self.parts if isinstance(part, str)]
             self.text, self.garbled = clean("".join(self.parts)), True
+            self.weighed = min(self.weighed, len(self.parts))
+        for call in self.calls.values():
+            if len(call) > CALL_FIELDS:
+                call[2:] = ["".join(call[2:])]
 
     def fault(self) -> ModelError | None:
         """What is wrong with it, now that it is over; None when it is a reply."""
@@ -148,9 +172,18 @@ class Attempt(Record, gc=False):
             blocks = [*self.reasoning, *blocks]
         return AssistantMessage(packed(blocks), self.stop_reason(), usage, None, model), tuple(calls)
 
-    def tokens(self, bytes_per_token: int) -> int:
+    def tokens(self) -> int:
         """The size of its message in the transcript, by the built-in estimate."""
-        return 8 + 20 * len(self.calls) + self.visible() // bytes_per_token
+        tokens = MESSAGE_TOKENS + text_tokens(self.text)
+        for call_id, name, arguments in self.calls.values():
+            tokens += CALL_OVERHEAD + text_tokens(arguments)
+            if len(call_id) + len(name) > ORDINARY_NAMES:
+                tokens += opaque_tokens(call_id) + text_tokens(name)
+        if self.thinking:
+            tokens += text_tokens("".join(self.thinking))
+        for item in self.reasoning:
+            tokens += text_tokens(item.text) + opaque_tokens(item.opaque)
+        return tokens
 
 
 def _fresh(call_id: str, seen: set[str]) -> str:
@@ -220,12 +253,11 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                         over = await anext(stream, _OVER) is _OVER  # ordinarily it is
                     break
             if size > check_at:
-                attempt.size = size
-                size, check_at = await _weigh(run, attempt, booking)
+                size, check_at = await _weigh(run, attempt, booking, size)
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
     finally:
-        attempt.size = size - CALL_BYTES * len(attempt.calls)  # which `metered` adds
+        attempt.size = size - attempt.surplus - CALL_BYTES * len(attempt.calls)  # which `metered` adds
         attempt.gather()
     if not over:
         await finish(run, stream, attempt)
@@ -236,20 +268,25 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
         raise fault
 
 
-async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int]:
+async def _weigh(run: Run, attempt: Attempt, booking: Booking, size: int) -> tuple[int, int]:
     """What is due now and then: count exactly, reserve more or cut, and let the others do their work.
 
     Returns the size so far, and the size at which to come back.
     """
-    size = attempt.weight()
     if attempt.dead:
         return size, size
-    if booking.cap is not None and size > booking.cap * FAR_BEYOND:
+    attempt.size = size - attempt.surplus - CALL_BYTES * len(attempt.calls)
+    size += attempt.weigh()
+    weight = size  # a provider keeps to its cap in tokens, of which opaque parts have more bytes than text
+    if booking.cap is not None:
+        weight -= attempt.opaque // 2
+        attempt.capped = weight > booking.cap * FAR_BEYOND
+    if not attempt.capped and weight > booking.size and not await _grown(run, booking, weight):
+        attempt.cut = True
+        return size, size
+    if attempt.capped or (booking.cap is None and size > run.plan.reply_bytes):
         attempt.capped = True
         attempt.end = StreamEnd("max_tokens")
-        return size, size
-    if size > booking.size and not await _grown(run, booking, size):
-        attempt.cut = True
         return size, size
     if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
         run.stream.ring()
@@ -257,7 +294,7 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
     if run.watch.wanted:
         run.watch.poke_self()
     await asyncio.sleep(0)  # a stream that never pauses must starve neither its consumer nor the event loop
-    return size, size + max(LEAST, min((booking.size - size) // WIDEST, BREATH))
+    return size, size + max(LEAST, min((booking.size - weight) // WIDEST, BREATH))
 
 
 async def _grown(run: Run, booking: Booking, size: int) -> bool:
@@ -277,6 +314,40 @@ def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
+def _piece(attempt: Attempt, text: str) -> int:
+    """Take note of a piece of text that is not the answer; returns what it adds to the size."""
+    if text.__class__ is not str:
+        _bytes(text)
+    if attempt.loose:
+        attempt.loose.append(text)  # type: ignore[attr-defined]
+    else:
+        attempt.loose = [text]
+    return max(LEAST, len(text))
+
+
+def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
+    """A piece of a tool call; ids and names that are longer than any provider's are metered, too."""
+    size = _piece(attempt, delta.arguments)
+    named = delta.id.__class__ is str and delta.name.__class__ is str  # else `message` says what is wrong with it
+    names = len(delta.id) + len(delta.name) if named else 0
+    call = attempt.calls.get(delta.index)
+    if call is not None:
+        call[0] = call[0] or delta.id
+        call[1] = call[1] or delta.name
+        call.append(delta.arguments)
+        attempt.surplus += names
+        return size + names
+    call = [delta.id, delta.name, delta.arguments]
+    if attempt.calls:
+        attempt.calls[delta.index] = call  # type: ignore[index]
+    else:
+        attempt.calls = {delta.index: call}
+    if names <= ORDINARY_NAMES:
+        return size + CALL_BYTES
+    attempt.surplus += names
+    return size + names + CALL_BYTES
+
+
 def _other(run: Run, attempt: Attempt, delta: Any) -> int:
     """Everything but text: tool calls, the end, thinking, reasoning. Returns what it adds to the size.
 
@@ -288,21 +359,9 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
         return 0
     attempt.others += 1
     if kind is ToolCallDelta:
-        size = max(LEAST, _bytes(delta.arguments))
-        call = attempt.calls.get(delta.index)
-        if call is not None:
-            call[0] = call[0] or delta.id
-            call[1] = call[1] or delta.name
-            call[2] += delta.arguments
-            return size
-        call = [delta.id, delta.name, delta.arguments]
-        if attempt.calls:
-            attempt.calls[delta.index] = call  # type: ignore[index]
-        else:
-            attempt.calls = {delta.index: call}
-        return size + CALL_BYTES
+        return _fragment(attempt, delta)
     if isinstance(delta, ThinkingDelta):
-        size = max(LEAST, _bytes(delta.text))
+        size = _piece(attempt, delta.text)
         if attempt.thinking:
             attempt.thinking.append(delta.text)  # type: ignore[attr-defined]
         else:
@@ -311,17 +370,19 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
             run.emit(StreamChunk, delta.text, False, True)
         return size
     if isinstance(delta, ReasoningDelta):
-        size = max(LEAST, _bytes(delta.text))
+        size, opaque = _piece(attempt, delta.text), _bytes(delta.opaque)
         if not attempt.reasoning:
             attempt.reasoning = []
         attempt.reasoning.append(_reasoning(delta))  # type: ignore[attr-defined]
-        return size
+        attempt.surplus += opaque
+        attempt.opaque += opaque
+        return size + opaque
     if isinstance(delta, TextDelta):  # a subclass
-        size = max(LEAST, _bytes(delta.text))
+        _bytes(delta.text)
         attempt.parts.append(delta.text)
         if run.chunks and delta.text:
             run.emit(StreamChunk, delta.text)
-        return size
+        return max(LEAST, len(delta.text))
     raise ModelError(f"the model streamed a {type(delta).__name__}, which is no delta of glidepath.models")
 
 

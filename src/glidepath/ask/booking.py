@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
+from glidepath.ask.pictures import without_pictures
 from glidepath.ask.source import draw
 from glidepath.ask.view import own_items
 from glidepath.events import ContextShaped
@@ -56,6 +57,19 @@ class Booking(Record, gc=False):
             if tokens <= 0:
                 return False
             self.size += tokens * BYTES_PER_TOKEN
+        return True
+
+    def add_input(self, tokens: int) -> bool:
+        """The prompt has become larger: reserve that, too; False when the ledger refuses."""
+        before, money = self.price, 0
+        price = None if before is None else before.at(self.input + tokens)
+        if price is not None and before is not None:
+            money = (self.input + tokens) * price.worst_input - self.input * before.worst_input
+            money += self.output * (price.output - before.output)
+        if not self.reservation.extend(tokens, max(0, money)):
+            return False
+        self.input += tokens
+        self.price = price
         return True
 
     def slice(self) -> Amount:
@@ -272,7 +286,8 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     after = shaped.tokens
     if after >= before:
         return False
-    run.set_view(own_items(shaped.messages, run.plan) if run.mixed else shaped.messages, after)
+    view = own_items(shaped.messages, run.plan) if run.mixed else shaped.messages
+    run.set_view(without_pictures(run, view) if run.picture_bytes else view, after)
     dropped = shaped.dropped if run.gist is None else len(run.messages) + 1 - len(shaped.messages)
     run.emit(ContextShaped, name if strategy.name == "summarize" else strategy.name, before, after, dropped)
     return True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.ask.attempt import Attempt, pump
 from glidepath.ask.booking import Booking, amount, booked, shape_view, source
-from glidepath.ask.usage import held_to_our_count, settled
+from glidepath.ask.usage import settled
 from glidepath.errors import ModelError
 from glidepath.events import BudgetReserved, BudgetSettled
 from glidepath.ledger import Reservation
@@ -154,9 +154,7 @@ def _settle(run: Run, attempt: Attempt, booking: Booking, request: ModelRequest,
         reservation.cancel()
         return
     reported = attempt.end.usage if attempt.end is not None else None
-    usage = settled(reported, booking.estimate, booking.input, attempt)
-    if not usage.estimated and not plan.usage_is_billed and run.meter.limited:
-        usage = held_to_our_count(run, usage, reservation.tokens, request.messages, attempt)
+    usage = settled(run, reported, booking, request.messages, attempt, request.system_prompt)
     money = 0 if plan.price is None else plan.price.cost(usage)
     reservation.settle(usage.input + usage.output, money)
     run.money += money

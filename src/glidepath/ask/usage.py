@@ -1,9 +1,8 @@
-"""What a call really used. A provider's figures are believed only when they can be true.
+"""What a call really used. A provider's figures are what is charged, wherever they can be true.
 
-A provider may also report a little too little in every call. No single figure gives that away, so the ledger keeps
-count: all calls of a tree together may report less than our own count (a token for every four characters of text)
-by a sixteenth of one call's worst case. From then on the larger figure is charged. A model whose reports are its bill
-is not held to that (`usage_is_billed`).
+No tokenizer puts more than eight characters of ordinary text into a token. A report below that is replaced by our own
+over-estimate and flagged; one that is merely lower than our estimate is believed, on every host. What a report says
+came from a cache is believed of a vendor (`usage_is_billed`); of others only as far as it was sent before.
 """
 
 from __future__ import annotations
@@ -12,35 +11,42 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from glidepath.messages import Message, Usage
+from glidepath import _wire
+from glidepath._wire import replace
+from glidepath.messages import AssistantMessage, Message, ToolCall, Usage
 
 if TYPE_CHECKING:
     from glidepath.ask.attempt import Attempt
+    from glidepath.ask.booking import Booking
     from glidepath.run import Run
 
-__all__ = ["held_to_our_count", "settled"]
+__all__ = ["settled"]
 
-# No tokenizer packs more than eight bytes of ordinary text into a token on average, and our own input estimate counts
-# three: less than three tenths of it, or many times as much, cannot be true.
-_BYTES_PER_TOKEN_AT_MOST = 8
-_LEAST_SHARE = 0.3
-_SLACK = 64
+_CHARS_PER_TOKEN_AT_MOST = 8
+_SURELY = 0.375  # our estimate counts a token for three characters at least: from this share on it is one for eight
 _ABSURD = 16
 _ABSURD_SLACK = 100_000
-_CHARS_PER_TOKEN = 4
-_CALL_TOKENS = 8  # what a tool call costs beside its arguments
+_CACHE_SLACK = 1.25  # our count of what was sent before and the provider's differ
+_CACHE_BLOCK = 256  # tokens: caches keep whole blocks
 _NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
-_SIXTEENTH = 16  # our worst case is more than a call: of the call itself this is less than a tenth
 
 
-def settled(reported: Usage | None, estimate: int, charge: int, attempt: Attempt) -> Usage:
+def settled(
+    run: Run,
+    reported: Usage | None,
+    booking: Booking,
+    view: Sequence[Message],
+    attempt: Attempt,
+    system_prompt: str | None = None,
+) -> Usage:
     """The usage to charge: what was reported where it is plausible, else our own figures, flagged.
 
-    `estimate` is our count of the whole prompt, `charge` what to charge for it when the provider's cannot be used.
+    `view` and `system_prompt` (None: the agent's own) are what was sent.
     """
+    charge = booking.input  # for a prompt of which the provider's count cannot be used
     if not isinstance(reported, Usage):  # none at all, or nothing that can be read
         return Usage(charge, attempt.metered(), estimated=True)
-    given, written, size = reported.input, reported.output, attempt.size
+    given, written, size, estimate = reported.input, reported.output, attempt.size, booking.estimate
     if (
         reported.cache_read is not _NONE
         or reported.cache_write is not _NONE
@@ -48,19 +54,24 @@ def settled(reported: Usage | None, estimate: int, charge: int, attempt: Attempt
         or given.__class__ is not int
         or reported.estimated.__class__ is not bool
     ):
-        return _examined(reported, estimate, charge, attempt)
-    input_ok = _LEAST_SHARE * estimate - _SLACK <= given <= _ABSURD * estimate + _ABSURD_SLACK and given > 0
-    output_ok = written.__class__ is int and size <= (written + 4) * _BYTES_PER_TOKEN_AT_MOST and (written or not size)
+        return _examined(run, reported, booking, view, attempt, system_prompt)
+    input_ok = 0 < given <= _ABSURD * estimate + _ABSURD_SLACK
+    if input_ok and given < estimate * _SURELY:
+        input_ok = given >= _least_input(run, view, system_prompt)
+    output_ok = written.__class__ is int and size <= (written + 4) * _CHARS_PER_TOKEN_AT_MOST and (written or not size)
     if output_ok and 0 <= written <= _ABSURD * size + _ABSURD_SLACK:
         return reported if input_ok else Usage(charge, written, estimated=True)
     return Usage(given if input_ok else charge, attempt.metered(), estimated=True)
 
 
-def _examined(reported: Usage, estimate: int, charge: int, attempt: Attempt) -> Usage:
+def _examined(
+    run: Run, reported: Usage, booking: Booking, view: Sequence[Message], attempt: Attempt, system_prompt: str | None
+) -> Usage:
     """A closer look: figures that come in parts, or are no whole numbers."""
-    given = _plausible(reported.input, _LEAST_SHARE * estimate - _SLACK, estimate)
-    written = _plausible(reported.output, attempt.size / _BYTES_PER_TOKEN_AT_MOST - 4, attempt.size)
-    whole_input = charge if given is None else given
+    sure = type(reported.input) is int and reported.input >= booking.estimate * _SURELY
+    given = _plausible(reported.input, 0 if sure else _least_input(run, view, system_prompt), booking.estimate)
+    written = _plausible(reported.output, attempt.size / _CHARS_PER_TOKEN_AT_MOST - 4, attempt.size)
+    whole_input = booking.input if given is None else given
     whole_output = attempt.metered() if written is None else written
     parts = (
         _within(reported.cache_read, whole_input),
@@ -68,10 +79,14 @@ def _examined(reported: Usage, estimate: int, charge: int, attempt: Attempt) -> 
         _within(reported.reasoning, whole_output),
     )
     known = type(reported.estimated) is bool and all(part is not None for part in (given, written, *parts))
-    if known and given is reported.input and written is reported.output:
-        return reported
-    read, write, reasoning = [part or 0 for part in parts]
-    return Usage(whole_input, whole_output, read, write, reasoning, estimated=True)
+    if not (known and given is reported.input and written is reported.output):
+        read, write, reasoning = [part or 0 for part in parts]
+        reported = Usage(whole_input, whole_output, read, write, reasoning, estimated=True)
+    if reported.cache_read and not run.plan.usage_is_billed:
+        most = _sent_before(run, reported.input, booking.estimate)
+        if reported.cache_read > most:
+            return replace(reported, cache_read=most, estimated=True)
+    return reported
 
 
 def _plausible(given: Any, least: float, estimate: int) -> int | None:
@@ -87,24 +102,24 @@ def _within(part: Any, whole: int) -> int | None:
     return part if type(part) is int and 0 <= part <= whole else None
 
 
-def held_to_our_count(run: Run, usage: Usage, reserved: int, view: Sequence[Message], attempt: Attempt) -> Usage:
-    """A plausible report, or our own count where the tree's reports have fallen too far behind it.
+def _sent_before(run: Run, given: int, estimate: int) -> int:
+    """How much of a prompt of `given` tokens can come from a cache.
 
-    `reserved` is the worst case of the call, in tokens; `view` is what it sent.
+    System prompt, tools and what the session held before this run may have been sent by somebody else; beyond that
+    only what this model object has been sent.
     """
-    sent = (len(run.plan.system_prompt) + _characters(run, view)) // _CHARS_PER_TOKEN
-    written = attempt.visible() // _CHARS_PER_TOKEN + _CALL_TOKENS * len(attempt.calls)
-    short = max(0, sent - usage.input) + max(0, written - usage.output)
-    if not short or run.meter.tree.tolerates(short, reserved // _SIXTEENTH):
-        return usage
-    return Usage(
-        max(sent, usage.input),
-        max(written, usage.output),
-        usage.cache_read,
-        usage.cache_write,
-        usage.reasoning,
-        estimated=True,
-    )
+    most = int(run.plan.health.sent * _CACHE_SLACK) + _CACHE_BLOCK
+    if most >= given:
+        return given
+    known = run.plan.fixed_tokens + sum(run.sizes[: run.first_new])
+    return min(given, max(most, int(known / max(1, estimate) * given * _CACHE_SLACK) + _CACHE_BLOCK))
+
+
+def _least_input(run: Run, view: Sequence[Message], system_prompt: str | None) -> int:
+    """The fewest tokens the prompt can have: one for eight characters of its texts and calls."""
+    if system_prompt is None:
+        system_prompt = run.plan.system_prompt
+    return (len(system_prompt) + _characters(run, view)) // _CHARS_PER_TOKEN_AT_MOST
 
 
 def _characters(run: Run, view: Sequence[Message]) -> int:
@@ -113,6 +128,12 @@ def _characters(run: Run, view: Sequence[Message]) -> int:
         run.weighed_view, run.weighed_messages, run.weighed_characters = view, 0, 0
     characters = run.weighed_characters
     for index in range(run.weighed_messages, len(view)):
-        characters += len(view[index].text) + 1  # something stands between two messages
+        message = view[index]
+        characters += len(message.text)
+        if type(message) is AssistantMessage:
+            for block in message.blocks:
+                if type(block) is ToolCall:
+                    stored: Any = block.stored
+                    characters += len(bytes(stored)) if type(stored) is _wire.Raw else 2 * len(stored)
     run.weighed_messages, run.weighed_characters = len(view), characters
     return characters

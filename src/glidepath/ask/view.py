@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.errors import told
 from glidepath.events import ContextShaped
-from glidepath.messages import AssistantMessage, Message, ReasoningBlock
+from glidepath.messages import AssistantMessage, Message, ReasoningBlock, codec
 from glidepath.run import HookFault, ToRead, opinion, report, take_all, to_read
 from glidepath.spi import OverflowContext, TransformContext
 
@@ -112,8 +112,24 @@ def _usable(run: Run, answer: Any) -> tuple[Sequence[Message], int]:
         view: Sequence[Message] = run.plan.repair(answer)
         if not view:
             raise ValueError("a view without any message cannot be sent")
-        return view, sum(map(run.plan.size_of, view))  # built unchecked, for speed: what cannot be measured is refused
+        return view, _measured(run, view)
     except (HookFault, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise HookFault(told(error)) from error
+
+
+def _measured(run: Run, view: Sequence[Message]) -> int:
+    """The size of a plugin's view. Messages are built unchecked, for speed: what cannot be measured or sent is refused.
+
+    A message of the transcript was measured when it was added.
+    """
+    known = dict(zip(map(id, run.messages), run.sizes, strict=True))
+    size_of, tokens = run.plan.size_of, 0
+    for message in view:
+        size = known.get(id(message))
+        if size is None:
+            codec.encode(message)  # raises for half a surrogate pair, and for what is no text
+            size = size_of(message)
+        tokens += size
+    return tokens

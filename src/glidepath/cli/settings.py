@@ -106,6 +106,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("tool_choice", _C + "tool_choice", "text", "auto, required, none, or the name of a tool"),
     Setting("tool_timeout", _C + "tool_timeout", "seconds?", "time for one tool call", "--tool-timeout", metavar="TIME", found=LOWER),
     Setting("max_tool_calls_per_turn", _C + "max_tool_calls_per_turn", "int?", "tool calls of one reply that are run", found=LOWER),
+    Setting("max_image_bytes", _C + "max_image_bytes", "int", "bytes of one picture at most", found=LOWER),
+    Setting("max_image_bytes_per_request", _C + "max_image_bytes_per_request", "int", "bytes of all pictures of a request at most", found=LOWER),
     Setting("max_parallel_tools", _C + "max_parallel_tools", "int", "tool calls that run at the same time", found=LOWER),
     Setting("default_execution_mode", _C + "default_execution_mode", "choice", "whether the calls of one reply run side by side", choices=("parallel", "sequential"), found=("parallel", "sequential")),
     Setting("prices", _C + "prices", "prices", "dollars per million tokens: {model name: [input, output]}"),

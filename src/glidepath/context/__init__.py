@@ -1,13 +1,12 @@
 """How a transcript is measured, kept valid, and made to fit: sizes, strategies, repair, the landing view."""
 
 from glidepath.context.landing import landing_view
-from glidepath.context.measure import BYTES_PER_TOKEN, CharEstimator, guarded, message_size, sizer
+from glidepath.context.measure import CharEstimator, guarded, message_size, sizer
 from glidepath.context.orphans import repair, sendable
 from glidepath.context.strategies import Compact, NoShaping, SlidingWindow, strategy
 from glidepath.context.summarize import Brief, Gist, Summarize
 
 __all__ = [
-    "BYTES_PER_TOKEN",
     "Brief",
     "CharEstimator",
     "Compact",

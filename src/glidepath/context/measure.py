@@ -17,35 +17,29 @@ from glidepath.messages import (
 )
 from glidepath.run import interrupt_by_hand
 from glidepath.spi import TokenEstimator
+from glidepath.tools.density import opaque_tokens, text_tokens
+from glidepath.tools.pictures import picture_tokens
 
-__all__ = ["BYTES_PER_TOKEN", "CharEstimator", "Estimate", "char_estimate", "guarded", "message_size", "sizer"]
+__all__ = ["CharEstimator", "Estimate", "char_estimate", "guarded", "message_size", "sizer"]
 
 Estimate: TypeAlias = Callable[[str], int]
 """The tokens of a text; `TokenEstimator.estimate` is one."""
 
 MESSAGE_OVERHEAD = 8
 CALL_OVERHEAD = 12
-IMAGE_TOKENS = 1_600
-
-BYTES_PER_TOKEN = 3
-_CHUNK = 65_536
+ORDINARY_ID = 48  # characters of a call id that are in the overhead of a message or a call
 
 
 class CharEstimator:
-    """Counts a token for every three bytes of UTF-8, rounded up: more than tokenizers count for prose and code.
+    """Counts a token for every three bytes of UTF-8, and more for dense text: numbers, hex, base64, CSV, emoji.
 
-    Dense data (base64, long numbers) can be more than that: calibrate, or plug in a real tokenizer. A huge text is
-    measured piece by piece, without a second copy of it. Lone surrogates count as three bytes.
+    That is more than tokenizers count for prose, code and data in common scripts. Rare characters can still be more:
+    plug in a real tokenizer where that matters. A huge text is measured piece by piece, without a second copy of it.
     """
 
     def estimate(self, text: str) -> int:
         """Tokens of a text, rather too many than too few."""
-        if text.isascii():
-            return (len(text) + 2) // BYTES_PER_TOKEN
-        size = 0
-        for start in range(0, len(text), _CHUNK):
-            size += len(text[start : start + _CHUNK].encode("utf-8", "surrogatepass"))
-        return (size + 2) // BYTES_PER_TOKEN
+        return text_tokens(text)
 
 
 char_estimate: Estimate = CharEstimator().estimate
@@ -88,10 +82,10 @@ def sizer(estimator: TokenEstimator) -> Callable[[Message], int]:
         return lambda message: message_size(message, estimate)
 
     def size(message: Message) -> int:
-        if type(message) is ToolResultMessage:
+        if type(message) is ToolResultMessage and len(message.call_id) <= ORDINARY_ID:
             text = message.content
-            if type(text) is str and text.isascii():
-                return MESSAGE_OVERHEAD + (len(message.tool_name) + 2) // 3 + (len(text) + 2) // BYTES_PER_TOKEN
+            if type(text) is str:
+                return MESSAGE_OVERHEAD + (len(message.tool_name) + 2) // 3 + text_tokens(text)
         return _size(message, estimate)
 
     return size
@@ -102,7 +96,7 @@ def _size(message: Message, estimate: Estimate) -> int:
     if kind is AssistantMessage:
         return _assistant(message, estimate)  # type: ignore[arg-type]
     if kind is ToolResultMessage:
-        extra = MESSAGE_OVERHEAD + estimate(message.tool_name)  # type: ignore[union-attr]
+        extra = MESSAGE_OVERHEAD + estimate(message.tool_name) + _id(message.call_id)  # type: ignore[union-attr]
     elif kind is UserMessage or kind is SystemMessage:
         extra = MESSAGE_OVERHEAD
     else:
@@ -111,7 +105,7 @@ def _size(message: Message, estimate: Estimate) -> int:
     if type(content) is str:
         return extra + estimate(content)
     for block in content:
-        extra += IMAGE_TOKENS if type(block) is ImageBlock else estimate(block.text)  # type: ignore[union-attr]
+        extra += picture_tokens(block) if type(block) is ImageBlock else estimate(block.text)  # type: ignore[union-attr]
     return extra
 
 
@@ -119,15 +113,20 @@ def _assistant(message: AssistantMessage, estimate: Estimate) -> int:
     size = MESSAGE_OVERHEAD
     for block in message.blocks:
         if type(block) is ToolCall:
-            size += CALL_OVERHEAD + estimate(block.name) + estimate(_json(block.arguments))
+            size += CALL_OVERHEAD + estimate(block.name) + estimate(_json(block.arguments)) + _id(block.id)
             if block.malformed is not None:
                 size += estimate(block.malformed)
         else:
             size += estimate(block.text)  # type: ignore[union-attr]
             opaque = getattr(block, "opaque", "")
             if opaque:
-                size += estimate(opaque)
+                size += opaque_tokens(opaque)
     return size
+
+
+def _id(call_id: str) -> int:
+    """What an id adds that is longer than any provider's."""
+    return 0 if len(call_id) <= ORDINARY_ID else opaque_tokens(call_id)
 
 
 def _json(arguments: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AbandonedWork
 from glidepath.run import Stopped
 from glidepath.tools import Bound, Tool, ToolContext, ToolResult, as_result, trim_result
+from glidepath.tools.pictures import small_enough
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -166,6 +167,8 @@ class Job(Record, eq=False):
             own = self.tool.max_result_chars if self.tool is not None else None
             result = trim_result(result, limit() if own is None else min(own, limit()))
             content = result.content
+        if type(content) is tuple:
+            content = small_enough(content, run.plan.max_image_bytes, run.plan.max_request_image_bytes)
         message = ToolResultMessage(
             self.call.id, self.call.name, content, result.is_error, self.kind, result.details, result.narration
         )

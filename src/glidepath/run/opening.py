@@ -15,6 +15,7 @@ from glidepath.run.plan import Plan
 from glidepath.run.snapshot import Resumption, restore
 from glidepath.run.state import NEVER_SENT, Run, sendable
 from glidepath.run.watch import Watch
+from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
 
 __all__ = ["open_state"]
 
@@ -84,6 +85,13 @@ def _start_transcript(run: Run) -> None:
     if any(type(message) in NEVER_SENT for message in messages):
         run.view = sendable(messages)
     run.view_tokens = sum(run.sizes)
+    run.picture_bytes = sum(
+        [
+            picture_bytes(getattr(message, "content", ""))
+            for message, size in zip(messages, run.sizes, strict=True)
+            if size >= LEAST_PICTURE_TOKENS
+        ]
+    )
     run.anchor = run.plan.fixed_tokens
     run.call_ids = {call.id for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
     for index, message in enumerate(messages):

@@ -122,7 +122,8 @@ class Plan(Value, frozen=True, kw_only=True):
     near_money: int
     estimator: TokenEstimator
     size_of: Callable[[Any], int]
-    bytes_per_token: int | None
+    measures_replies: bool
+    """The built-in estimator measures: a reply needs no second look."""
     strategy: ContextStrategy
     landing_view: Callable[..., Any]
     repair: Callable[..., Any]
@@ -130,6 +131,10 @@ class Plan(Value, frozen=True, kw_only=True):
     temperature: float | None
     max_output_tokens: int | None
     first_output_tokens: int
+    max_image_bytes: int
+    max_request_image_bytes: int
+    reply_bytes: int
+    """Where a reply ends that was sent no output cap."""
     reasoning: str | None
     tool_choice: str
     extras: Mapping[str, Any] | None

@@ -69,7 +69,6 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         descendants=meter.descendants,
         tokens=meter.tokens,
         picodollars=meter.money,
-        behind=meter.tree.behind,
         on_budget=meter.parent is not None,
         verdict=run.verdict,
         notice=run.notice,
@@ -128,8 +127,6 @@ def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
     meter.descendants = max(0, snapshot.descendants)
     meter.tokens = max(0, snapshot.tokens)
     meter.money = max(0, snapshot.picodollars)
-    if meter.parent is None:
-        meter.tree.behind = max(0, snapshot.behind)
     meter.set_wires()
 
 

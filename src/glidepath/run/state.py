@@ -56,6 +56,7 @@ from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.guards import StopGuard
 from glidepath.spi.models import ModelRequest
+from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
 
 __all__ = ["Run"]
 
@@ -143,6 +144,10 @@ class Run:
     weighed_messages: int = 0
     weighed_characters: int = 0
     """How many messages of `weighed_view` were counted, and their characters."""
+    picture_bytes: int = 0
+    """Bytes of the pictures in the view, an address counted as one; 0: there are none."""
+    most_pictures: int = 1 << 60
+    """How many a view may have, once some had to be left out."""
     first_new: int = 0
     call_ids: set[str]
     pinned: tuple[int, ...] = ()
@@ -331,6 +336,8 @@ class Run:
         if self.view is not self.messages:
             self.view.append(message)
         self.view_tokens += size
+        if size >= LEAST_PICTURE_TOKENS:
+            self.picture_bytes += picture_bytes(getattr(message, "content", ""))
         if self.listening:
             self.emit(MessageAdded, message)
 

@@ -30,7 +30,7 @@ _ADVICE: Mapping[str, str] = {
     ),
     "runaway_tool_calls": f"{_TOO_LATE} {CEILING.tool_calls:,} tool calls. Set limits.max_tool_calls, or a lower one.",
     "unbounded_reply": (
-        "One reply can be of any length: nothing caps the output. Set max_output_tokens, limits.max_tokens, or "
+        "One reply can have more than 30,000 tokens: you set no cap. Set max_output_tokens, limits.max_tokens, or "
         "limits.max_cost with a price."
     ),
     "never_ended": "A run can wait for ever. Set limits.timeout, tool_timeout and stall_timeout.",

@@ -30,7 +30,7 @@ PROMPT = "Do the work and report what you found."
 APPROVALS = 25
 REAL_SECONDS = 2.0  # time limits of a flight that cannot be flown in virtual time
 TIME_SLACK = 1.5  # what an abandoned tool may cost beside the deadline
-UNBOUNDED_REPLY = 50_000
+UNBOUNDED_REPLY = 30_000  # tokens: only the ceiling that every reply has, or nothing, ended it
 REPEATS = 12
 GUARDS = ("repetition", "error_streak", "withdrawn", "read_only")
 

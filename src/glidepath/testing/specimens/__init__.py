@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from glidepath.testing.specimens import hangs, honest, inside, loops, replies, result, streams, tools, vandals
+from glidepath.testing.specimens import (
+    hangs,
+    honest,
+    inside,
+    loops,
+    overshoot,
+    replies,
+    result,
+    streams,
+    tools,
+    vandals,
+)
 from glidepath.testing.specimens.arguments import arguments_for
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Outside, Specimen, Tireless
 
@@ -18,13 +29,10 @@ def _of(module: ModuleType) -> list[type[Specimen]]:
     return [getattr(module, name) for name in module.__all__]
 
 
+_MODULES = (hangs, honest, inside, loops, overshoot, replies, result, streams, tools, vandals)
 SPECIMENS: tuple[type[Specimen], ...] = tuple(
     sorted(
-        [
-            kind
-            for module in (hangs, honest, inside, loops, replies, result, streams, tools, vandals)
-            for kind in _of(module)
-        ],
+        [kind for module in _MODULES for kind in _of(module)],
         key=lambda kind: (kind.family != "control", kind.family, kind.name),
     )
 )

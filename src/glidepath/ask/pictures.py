@@ -1,0 +1,59 @@
+"""Pictures in the view: older ones give way when there are too many bytes of them, or when a request was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.events import ContextShaped
+from glidepath.messages import ImageBlock, Message, TextBlock
+from glidepath.tools.pictures import picture_bytes
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["LEFT_OUT", "shed_pictures", "without_pictures"]
+
+LEFT_OUT = "[an image, left out]"
+
+
+def shed_pictures(run: Run, most: int) -> bool:
+    """Leave pictures out of the view until at most `most` bytes are left; False when that changes nothing.
+
+    The newest stay; those of the task of this run always do. The transcript keeps them all.
+    """
+    before, run.most_pictures = run.view, most
+    view = without_pictures(run, before)
+    run.picture_bytes = sum([picture_bytes(getattr(message, "content", "")) for message in view])
+    if view is before:
+        return False
+    known = dict(zip(map(id, run.messages), run.sizes, strict=True))
+    tokens = sum([known.get(id(message)) or run.plan.size_of(message) for message in view])
+    was = run.view_tokens
+    run.set_view(view, tokens)
+    run.emit(ContextShaped, "pictures", was, tokens, 0)
+    return True
+
+
+def without_pictures(run: Run, messages: list[Message]) -> list[Message]:
+    """The messages without the pictures that are too many; the same list when none is."""
+    task = run.messages[run.pinned[-1]] if run.pinned and run.pinned[-1] >= run.first_new else None
+    left = run.most_pictures
+    slim = list(messages)
+    changed = False
+    for place in range(len(slim) - 1, -1, -1):
+        message: Any = slim[place]
+        size = picture_bytes(getattr(message, "content", ""))
+        if not size:
+            continue
+        if message is task or size <= left:
+            left = max(0, left - size)
+            continue
+        slim[place] = replace(message, content=_told(message.content))
+        changed = True
+    return slim if changed else messages
+
+
+def _told(content: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([TextBlock(LEFT_OUT) if type(block) is ImageBlock else block for block in content])
