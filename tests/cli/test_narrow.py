@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from glidepath.cli.narrow import beyond, wish
 from glidepath.cli.settings import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, SETTINGS, TRUST, Setting
+from glidepath.cli.status import width_of
 from glidepath.cli.visible import folded, quoted, visible
 
 from .shell_user import HERE
@@ -193,4 +194,4 @@ def test_every_row_of_a_long_value_stands_behind_the_indent_and_nothing_is_cut(t
     shown = quoted(text)
     rows = folded(shown, width, "      ").split("\n")
     assert "".join(row.removeprefix("      ") for row in rows) == shown
-    assert all(row.startswith("      ") and len(row) <= width for row in rows)
+    assert all(row.startswith("      ") and width_of(row) <= width for row in rows)
