@@ -120,6 +120,8 @@ AGENT = each(
     ("unbounded", FLAGS),
     ("min_output_tokens", [*COUNTS, 0, None]),
     ("max_retries", [*COUNTS, None]),
+    ("max_image_bytes", [*COUNTS, 0]),
+    ("max_image_bytes_per_request", [*COUNTS, 0]),
     ("fallback_models", [7, "x", [object()]]),
     ("durability", [7, "maybe", None]),
     ("output_type", [int, "int"]),
@@ -313,7 +315,7 @@ def test_a_wrong_guardrail_is_named(field, value):
 @pytest.mark.parametrize(
     ("field", "value"),
     each(
-        ("name", ["", "two words", "x" * 65, 7, "ümlaut"]),
+        ("name", ["", "two words", "x" * 129, 7, "ümlaut"]),
         ("description", [7, "half \ud800"]),
         *[
             (flag, ["yes", 1, None])
@@ -664,7 +666,8 @@ def nested(depth):
 @virtual
 async def test_strange_arguments_of_a_call_are_bound_or_answered(arguments):
     turn = raw(ToolCallDelta(0, "a", "echo", json.dumps(arguments)), StreamEnd("tool_use"))
-    agent = Agent(model=ScriptedModel([turn, "done"]), tools=[echo], limits=LIMITS)
+    scripted = ScriptedModel([turn, "done"], max_output_tokens=1_000_000)
+    agent = Agent(model=scripted, tools=[echo], limits=LIMITS)
     result = await agent.run("go")
     assert (result.outcome, result.text) == (LoopOutcome.DONE, "done")
     answer = result.messages[2]

@@ -47,7 +47,7 @@ def test_the_wheel_holds_the_package_its_types_and_nothing_else(built):
     assert "glidepath/py.typed" in names
     assert f"{info}licenses/LICENSE" in names
     needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra" not in line]
-    assert needed == ["Requires-Dist: msgspec>=0.19"]
+    assert needed == ["Requires-Dist: msgspec>=0.20"]
 
 
 def test_the_source_archive_can_build_test_and_document_itself(built):

@@ -167,7 +167,7 @@ async def test_a_surrogate_pair_split_over_deltas_is_one_character():
     ("word", "reason"),
     [
         ("end_turn", StopReason.END_TURN),
-        ("pause_turn", StopReason.OTHER),
+        ("wibble", StopReason.OTHER),
         (None, StopReason.OTHER),
         ([], StopReason.OTHER),
     ],

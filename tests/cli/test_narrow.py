@@ -40,6 +40,8 @@ ALLOWED = {
     "tool_timeout": LOWER,
     "max_tool_calls_per_turn": LOWER,
     "max_parallel_tools": LOWER,
+    "max_image_bytes": LOWER,
+    "max_image_bytes_per_request": LOWER,
     "default_execution_mode": ("parallel", "sequential"),
     "output_format": FREE,
     "streaming": FREE,

@@ -404,6 +404,7 @@ def test_a_fallback_is_planned_as_if_it_were_the_configured_model():
         "make_stop_guards",
         "known_stop_guards",
         "notice",
+        "repair",
     }
     made_anew |= {"soft_limit", "estimator", "size_of", "policy"}
     for field in type(plan).__struct_fields__:

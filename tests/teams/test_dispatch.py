@@ -205,10 +205,10 @@ async def test_artifacts_with_strange_characters_reach_the_next_step():
 
 @virtual
 async def test_a_huge_artifact_does_not_drown_the_next_step():
-    member = agent(answering(a=say("x" * 200_000), b="fine"))
+    member = agent(answering(a=say("x" * 120_000), b="fine"))
     result = await team(member).run(request(step("a"), step("b", "a")))
     assert result.status is TeamStatus.COMPLETED
-    assert len(result.outcome("a").output) == 200_000
+    assert len(result.outcome("a").output) == 120_000
     assert len(asked(member.config.model)[-1]) < 40_000
 
 

@@ -45,7 +45,11 @@ SURFACE = [
     "BuilderError",
     "ModelError",
     "ToolError",
+    "INHERIT",
+    "Texts",
 ]
+SINCE = {"texts", "max_image_bytes", "max_image_bytes_per_request", "kill_switch_grace"}
+"""Settings that came after the specification of the first version."""
 FIELDS = [
     "model",
     "tools",
@@ -95,7 +99,6 @@ FIELDS = [
     "call_timeout",
     "hook_timeout",
     "constraint_timeout",
-    "kill_switch_grace",
     "thinking_tags",
 ]
 
@@ -112,7 +115,8 @@ def test_everything_exported_is_documented():
 
 
 def test_a_configuration_has_the_fields_of_the_specification_in_their_order():
-    assert list(LoopConfig.__struct_fields__) == FIELDS
+    assert [name for name in LoopConfig.__struct_fields__ if name not in SINCE] == FIELDS
+    assert set(LoopConfig.__struct_fields__) == {*FIELDS, *SINCE}
 
 
 def test_defaults_are_those_of_the_specification():

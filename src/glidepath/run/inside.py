@@ -31,6 +31,8 @@ _log = logging.getLogger("glidepath")
 
 
 class _Inherit(Enum):
+    """The default of `parent`: inside a tool or a guarding hook a child of that run, anywhere else a root."""
+
     INHERIT = "INHERIT"
 
     def __repr__(self) -> str:
@@ -169,7 +171,7 @@ async def launch(
         raise RuntimeError(f"{place.key} has ended: nothing can be started in it any more")
     token, let_go = linked(cancel)
     name = f"{place.key}.{len(place.run.spawned.get(place.key, ())) + 1}"
-    child = place.loop.create_task(_sheltered(fly(token, name)), name="glidepath-child")
+    child = place.loop.create_task(_sheltered(partial(fly, token, name)), name="glidepath-child")
     enlist(place, token, child)
     try:
         result, error = await child
@@ -180,10 +182,10 @@ async def launch(
     return result
 
 
-async def _sheltered(flight: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+async def _sheltered(flight: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[Any, BaseException | None]:
     """Await a child before it takes off, too: SystemExit or Ctrl-C in a task of ours would end the event loop."""
     try:
-        return await flight, None
+        return await flight(), None
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:
@@ -267,7 +269,7 @@ class _Errand:
             return  # nobody waits for it any more
         if self._worker is not None:
             self._worker.rest()
-        self._task = self.loop.create_task(_sheltered(self._work()), name="glidepath-errand", context=self._context)
+        self._task = self.loop.create_task(_sheltered(self._work), name="glidepath-errand", context=self._context)
         self._task.add_done_callback(self._done)
         self.begun.set_result(None)
 

@@ -37,7 +37,7 @@ class FleetBudget(Budget):
         self, ledger: FleetLedger, session: str, worker: str, look: Look, rated: Callable[[], frozenset[str]]
     ) -> None:
         limited = look.limits_tokens or look.limits_money
-        super().__init__(Limits(max_tokens=_PLENTY) if limited else Limits())
+        super().__init__(Limits(max_tokens=1) if limited else Limits())  # only "bounded or not": the caps are set below
         self.ledger = ledger
         self.session = session
         self.worker = worker
