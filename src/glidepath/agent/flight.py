@@ -185,9 +185,25 @@ async def finish_run(
     """
     watch = run.watch
     watch.enter()
+    patrol = Patrol(run) if run.plan.clocked else None
     try:
-        result = await _flown(run, home, messages, cancel, refusal, opening)
+        try:
+            ending = None if refusal is None else _refused(refusal)
+            if opening is not None:
+                ending = opening.attend(run) or ending
+            run.start()
+            if cancel is not None:
+                cancel.subscribe(run.hear)
+            if ending is None:
+                ending = await fly(run, messages)
+        except GeneratorExit:  # the run's own coroutine is being closed: nothing may be awaited
+            raise
+        except BaseException as defect:
+            ending = await salvaged(run, defect)
+        result = await _concluded(run, home, ending, patrol)
     finally:
+        if patrol is not None:
+            patrol.stop()
         if cancel is not None:
             cancel.unsubscribe(run.hear)
         home.in_flight = False
@@ -200,32 +216,8 @@ async def finish_run(
     return run.result or result
 
 
-async def _flown(
-    run: Run,
-    home: Session,
-    messages: Sequence[Message],
-    cancel: CancelToken | None,
-    refusal: Refusal | None,
-    opening: Opening | None,
-) -> RunResult:
-    """The run from its first event to its last."""
-    patrol = Patrol(run) if run.plan.clocked else None
-    try:
-        ending = None if refusal is None else _refused(refusal)
-        if opening is not None:
-            ending = opening.attend(run) or ending
-        run.start()
-        if cancel is not None:
-            cancel.subscribe(run.hear)
-        if ending is None:
-            ending = await fly(run, messages)
-    except BaseException as defect:
-        if isinstance(defect, GeneratorExit):  # the run's own coroutine is being closed: nothing may be awaited
-            raise
-        ending = await salvaged(run, defect)
-    finally:
-        if patrol is not None:
-            patrol.stop()
+async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | None) -> RunResult:
+    """The result of a run that has landed, and its last event."""
     if run.watch.sentry is not None:
         await run.watch.sentry.close(run)
     if patrol is not None:

@@ -183,7 +183,8 @@ class _Call(Record, eq=False, gc=False):
             )
         run.emit(StreamStarted, plan.model_name, self.number, self.landing)
         watch = run.watch
-        if watch.halted():  # whoever heard of this attempt may have stopped the run
+        # Whoever heard of this attempt may have stopped the run.
+        if (watch.interrupt is not None or watch.above is not None) and watch.halted():
             self._unsent(attempt, booking, view)
         watch.showing = attempt.parts
         watch.scope_hit = False

@@ -48,7 +48,9 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
             await clear(run, jobs)
         if run.watch.sentry is not None:
             await cleared(run)
-        ready = [] if run.watch.halted() else _ready(run, jobs)
+        watch = run.watch
+        stopped = (watch.interrupt is not None or watch.above is not None) and watch.halted()
+        ready = [] if stopped else _ready(run, jobs)
         if ready:
             await _fly(run, ready)
         if run.spawned or run.hooks.after_tool_call:
@@ -266,7 +268,8 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
 def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place] | None:
     """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
     job.announce(run)
-    if run.watch.halted():  # whoever heard of it may have stopped the run
+    watch = run.watch
+    if (watch.interrupt is not None or watch.above is not None) and watch.halted():  # by whoever heard of it
         job.not_started()
         return None
     inside = Place(run, job.call.id, job)
