@@ -39,6 +39,8 @@ ALLOWED = {
     "max_retries": LOWER,
     "tool_timeout": LOWER,
     "max_tool_calls_per_turn": LOWER,
+    "max_image_bytes": LOWER,
+    "max_image_bytes_per_request": LOWER,
     "max_parallel_tools": LOWER,
     "max_image_bytes": LOWER,
     "max_image_bytes_per_request": LOWER,

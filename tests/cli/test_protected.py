@@ -65,3 +65,70 @@ def test_that_there_is_no_sandbox_is_told_once_and_only_with_a_shell(folder, mon
     monkeypatch.setattr("glidepath.workspace.sandbox.shutil.which", lambda *_, **__: None)
     assert run(folder, "homesick", "--tools", "shell", "--approve", "deny").err.count(told) == 1
     assert told not in run(folder, "writer", "--tools", "write").err
+
+
+CREW = """\
+model = "python:{module}:model"
+[[members]]
+name = "a"
+tools = ["{tool}"]
+[[steps]]
+id = "s"
+description = "d"
+"""
+
+
+def plant(folder, name):
+    (folder / "planters.py").write_text(
+        "from glidepath.testing import ScriptedModel, call, say\n"
+        f"def model(): return ScriptedModel([call('write', path={name!r}, content='planted'), say('Done.')])\n"
+    )
+    import sys
+
+    sys.modules.pop("planters", None)
+
+
+@pytest.mark.parametrize("name", ["mine.toml", "runs.db", "runs.db-wal"])
+def test_the_configuration_that_a_person_named_and_the_store_are_protected(folder, name):
+    plant(folder, name)
+    (folder / "mine.toml").write_text('tools = ["write"]\n')
+    glidepath(
+        "run", "go", "--model", "python:planters:model", "--config", "mine.toml", "--store", "runs.db", folder=folder
+    )
+    assert not (folder / name).exists() or (folder / name).read_bytes() != b"planted"
+
+
+def test_the_file_of_a_team_is_protected(folder):
+    plant(folder, "crew.toml")
+    text = CREW.format(module="planters", tool="write")
+    (folder / "crew.toml").write_text(text)
+    ran = glidepath("team", "run", "crew.toml", "go", folder=folder)
+    assert ran.code == 0
+    assert (folder / "crew.toml").read_text() == text
+
+
+def test_a_team_runs_no_shell_unasked_without_a_sandbox(folder, monkeypatch):
+    from glidepath.workspace import bench
+
+    monkeypatch.setattr(bench, "look_for_sandbox", lambda: (None, "it is not installed"))
+    (folder / "shells.py").write_text(
+        "from glidepath.testing import ScriptedModel, call, say\n"
+        "def model(): return ScriptedModel([call('shell', command='touch RAN'), say('Done.')])\n"
+    )
+    (folder / "crew.toml").write_text(CREW.format(module="shells", tool="shell"))
+    ran = glidepath("team", "run", "crew.toml", "go", "--approve", "all", folder=folder)
+    assert not (folder / "RAN").exists()
+    assert ran.code == 2
+    assert "a shell without approval needs one" in ran.err
+
+
+@pytest.mark.parametrize("workspace", [".git/hooks", ".git", ".vscode", "sub/.husky"])
+def test_a_found_file_does_not_move_the_workspace_into_a_protected_folder(folder, workspace):
+    plant(folder, "pre-commit")
+    (folder / workspace).mkdir(parents=True)
+    (folder / "glidepath.toml").write_text(f'workspace = "{workspace}"\n')
+    ran = glidepath(
+        "run", "go", "--model", "python:planters:model", "--tools", "write", "--store", "none", folder=folder
+    )
+    assert "cannot set workspace" in ran.err
+    assert not (folder / workspace / "pre-commit").exists()

@@ -151,7 +151,9 @@ def make_tools(settings: Settings, world: World) -> tuple[Tool, ...]:
     made: dict[str, Any] = {}
     if built_in:
         allowed = settings.get("allow_protected") or ()
-        workspace = Workspace(workspace_folder(settings, world), allow_protected=allowed)
+        workspace = Workspace(
+            workspace_folder(settings, world), allow_protected=allowed, protect=_own_files(settings, world)
+        )
         approve, home = settings["approve"] != "all", settings.get("shell_home")
         tools = workspace_tools(
             workspace,
@@ -163,6 +165,15 @@ def make_tools(settings: Settings, world: World) -> tuple[Tool, ...]:
         made = {item.name: item for item in tools}
         _tell_of_the_sandbox(made.get("shell"), world)
     return tuple(made[name] if name in made else _installed(name, world) for name in names)
+
+
+def _own_files(settings: Settings, world: World) -> list[Path]:
+    """Files that decide about this run or the next one: the configuration, and the store with its approvals."""
+    store = settings.get("store") or NO_STORE
+    files = [settings.file] if settings.file is not None else []
+    if "://" not in store and store not in (NO_STORE, DEFAULT_STORE):
+        files.append(world.folder / Path(store).expanduser())
+    return files
 
 
 def _tell_of_the_sandbox(shell: Tool | None, world: World) -> None:

@@ -18,7 +18,7 @@ _WISHES = {
     "fallback_models": "they go to these models when the first one fails",
     "system_prompt": "the model gets these instructions first",
     "tools": "the model may call these tools",
-    "workspace": "the tools work here, which is not inside this folder",
+    "workspace": "the tools work here: outside this folder, or in a part of it that tools must not write",
     "sandbox": "shell commands run without a sandbox",
     "prices": "your money is counted with these prices",
     "unpriced": "your money is counted with another model's price",
@@ -68,7 +68,7 @@ def _narrows(setting: Setting, value: Any, default: Any, folder: Path) -> bool:
         return all(word in rule for word in (value if isinstance(value, tuple) else (value,)))
     if rule == INSIDE:
         place = _resolved(value, folder)
-        return place is not None and place.is_relative_to(folder.resolve())
+        return place is not None and place.is_relative_to(folder.resolve()) and not _protected(place, folder)
     if rule == FREE or value == default:
         return rule != TRUST
     if value is None or rule == TRUST:
@@ -86,6 +86,14 @@ def _defaults() -> dict[str, Any]:
     own = {key: setting.default for key, setting in BY_KEY.items() if setting.default is not None}
     known = {**defaults(), **own}
     return {key: value.value if isinstance(value, Enum) else value for key, value in known.items()}
+
+
+def _protected(place: Path, folder: Path) -> bool:
+    """True for a folder such as `.git/hooks`: as a workspace, what is in it would not be recognized any more."""
+    from glidepath.workspace.protected import Protection
+
+    steps = place.relative_to(folder.resolve()).parts
+    return Protection().refusal(steps, entering=True) is not None
 
 
 def _resolved(text: str, folder: Path) -> Path | None:

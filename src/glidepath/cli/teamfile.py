@@ -64,7 +64,9 @@ _TURNS = 20
 class TeamFile:
     """What a file says about a team; raises `ConfigurationError` naming the file and the key that is wrong."""
 
-    def __init__(self, path: Path, world: World) -> None:
+    def __init__(self, path: Path, world: World, *, approve: str = "ask", store: str | None = None) -> None:
+        self._path = path
+        self._approve, self._store = approve, store
         self._name = path.name
         self._world = world
         self._data = self._checked("the file", _read(path), _TOP)
@@ -153,14 +155,15 @@ class TeamFile:
             raise ConfigurationError(f"{self._name}: {where}: no model is named: write model = ... here or at the top")
         known = {
             "tools": Known(self._names(where, said, "tools"), "file"),
-            "approve": Known("ask", "file"),
+            "approve": Known(self._approve, "flag --approve"),
             "sandbox": Known("auto", "file"),
+            "store": Known(self._store, "flag --store"),
         }
         fields: dict[str, Any] = {
             key: said[key] for key in ("system_prompt", "max_output_tokens", "temperature") if key in said
         }
         limits = self._made(where, Limits, max_iterations=said.get("max_turns", _TURNS))
-        tools = make_tools(Settings(known, None, found=False), self._world)
+        tools = make_tools(Settings(known, self._path, found=False), self._world)
         made = make_model(model, self._world)
         agent: Agent = self._made(where, Agent, model=made, agent_name=name, tools=tools, limits=limits, **fields)
         return agent
@@ -220,6 +223,6 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: not valid TOML: {str(error)[:200]}") from None
 
 
-def load_team(path: Path, world: World) -> TeamFile:
+def load_team(path: Path, world: World, *, approve: str = "ask", store: str | None = None) -> TeamFile:
     """Read a team's file."""
-    return TeamFile(path, world)
+    return TeamFile(path, world, approve=approve, store=store)

@@ -178,14 +178,28 @@ def may_be_protected(name: str) -> bool:
 
 
 class Protection:
-    """Which paths of a workspace are protected, and which of those a person allowed by name."""
+    """Which paths of a workspace are protected, and which of those a person allowed by name.
 
-    def __init__(self, allowed: Iterable[str] = ()) -> None:
+    `above` are the names of the folders the workspace stands in: a protected path may begin there. `own` are paths in
+    the workspace that belong to glidepath itself. `closed` says why nothing in the workspace may be written, if so.
+    """
+
+    def __init__(
+        self,
+        allowed: Iterable[str] = (),
+        *,
+        above: Sequence[str] = (),
+        own: Iterable[Sequence[str]] = (),
+        closed: str | None = None,
+    ) -> None:
         if isinstance(allowed, (str, bytes)):
             raise ConfigurationError(
                 f"allow_protected: expected a list of paths, got {allowed!r:.80}: put it in a list"
             )
         self._allowed = frozenset(_checked(path) for path in allowed)
+        self._above = [folded(name) for name in above]
+        self._own = frozenset(tuple(folded(step) for step in path) for path in own)
+        self.closed = _GIT if closed is None and ".git" in self._above else closed
 
     def refusal(self, steps: Sequence[str], *, entering: bool = False) -> str | None:
         """Why a path (its steps from the workspace on) must not be written, or entered to write; None when it may be.
@@ -193,11 +207,24 @@ class Protection:
         A step that a Windows file system would take for several counts as several.
         """
         names = [folded(part) for step in steps for part in step.split("\\")]
+        if self.closed is not None and names:
+            return None if self.allows(steps) else self.closed
         for end in range(1, len(names) + 1):
-            found = _row(names[:end])
+            found = _OWN if self._is_own(names[:end]) else _row([*self._above, *names[:end]])
             if found is not None and (names[end - 1] != _HEAD or (end == len(names) and not entering)):
                 return None if self.allows(steps) else found
         return None
+
+    def may_hold(self, name: str) -> bool:
+        """A quick look at one name in a folder: False when it cannot be protected."""
+        return may_be_protected(name) or any(_is(folded(name), path[-1]) for path in self._own)
+
+    def is_own(self, steps: Sequence[str]) -> bool:
+        """True for a file or folder of glidepath itself, which it may change at any time."""
+        return self._is_own([folded(step) for step in steps])
+
+    def _is_own(self, names: Sequence[str]) -> bool:
+        return any(tuple(names[:-1]) == path[:-1] and _is(names[-1], path[-1]) for path in self._own)
 
     def allows(self, steps: Sequence[str]) -> bool:
         """True when somebody allowed this path, or a folder above it, by name."""
@@ -208,6 +235,10 @@ class Protection:
         """What is allowed below a folder that is not."""
         names = tuple(folded(step) for step in steps)
         return ["/".join(path[len(names) :]) for path in sorted(self._allowed) if path[: len(names)] == names != path]
+
+
+def _is(name: str, own: str) -> bool:
+    return name == own or name.startswith(f"{own}-")  # SQLite keeps more beside a file: x.db-wal
 
 
 def _row(names: list[str]) -> str | None:

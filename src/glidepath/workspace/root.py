@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from glidepath.errors import ConfigurationError, ToolError
@@ -25,23 +26,32 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _MOST_LINKS = 40
 _MOST_PATH = 4096
+_MOST_LISTED = 1000
 
 
 class Workspace:
     """A folder for tools to work in. `root` is where it really is.
 
     Nothing writes its protected files (`.git`, glidepath's own configuration, start files of shells, tasks of editors)
-    unless `allow_protected` names them by their path, or names a folder above them.
+    unless `allow_protected` names them by their path, or names a folder above them. `protect` adds files of yours: a
+    configuration, a store.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, allow_protected: Iterable[str] = ()) -> None:
-        self.protection = Protection(allow_protected)
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        allow_protected: Iterable[str] = (),
+        protect: Iterable[str | os.PathLike[str]] = (),
+    ) -> None:
         try:
             self.root = Path(root).resolve(strict=True)
         except (OSError, TypeError, ValueError) as error:
             raise ConfigurationError(f"workspace {root!r:.100} cannot be used: {error}") from None
         if not self.root.is_dir():
             raise ConfigurationError(f"workspace {str(root)!r} is not a folder")
+        inside, closed = _own_places(self.root, [*(os.fspath(one) for one in protect), *_data_folders()])
+        self.protection = Protection(allow_protected, above=self.root.parts[1:], own=inside, closed=closed)
 
     # --- opening --------------------------------------------------------------------------------------------------
 
@@ -171,13 +181,37 @@ class Workspace:
         except OSError:
             return
         for depth, folder in enumerate(folders):
-            for row, why in LINKABLE.items():
-                if _link(row, folder) is None or self.protection.allows([*names[:depth], row]):
+            for row, link in _protected_links(folder):
+                there = [*names[:depth], *link.split("/")]
+                if self.protection.allows(there):
                     continue
                 with contextlib.suppress(OSError):
-                    if os.path.samestat(os.stat(row, dir_fd=folder), target):
-                        link = "/".join([*names[:depth], row])
-                        raise _protected(link, f"{'/'.join([*names, name])!r:.200} is what it links to, and {why}")
+                    if os.path.samestat(os.stat(link, dir_fd=folder), target):
+                        why = f"{'/'.join([*names, name])!r:.200} is what it links to, and {LINKABLE[row]}"
+                        raise _protected("/".join(there), why)
+
+
+def _own_places(root: Path, places: Iterable[str]) -> tuple[list[list[str]], str | None]:
+    """Which of these places are in the workspace, by their steps from it; or why the workspace itself is in one."""
+    inside = []
+    for place in places:
+        for path in {os.path.abspath(place), os.path.realpath(place)}:  # noqa: PTH100 - a link, and what it leads to
+            if root.is_relative_to(path):
+                return [], "it belongs to glidepath itself"
+            if Path(path).is_relative_to(root):
+                inside.append(os.path.relpath(path, root).split("/"))
+    for folder in root.parents:
+        if (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir():
+            return [], "its folder is a git repository's own, and git runs the commands that are named there"
+    return inside, None
+
+
+def _data_folders() -> list[str]:
+    """Where glidepath keeps sessions and which folders are trusted, on any system."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - where there is no home, there is no error
+    data = os.environ.get("XDG_DATA_HOME", "")
+    names = [f"{home}/.local/share", f"{home}/Library/Application Support", data]
+    return [f"{name}/glidepath" for name in names if name.startswith("/")]
 
 
 def _named_by_git(folder: int, top: str) -> list[list[str]]:
@@ -192,6 +226,26 @@ def _named_by_git(folder: int, top: str) -> list[list[str]]:
         text = file.read(MOST_CONFIG).decode(errors="replace")
     places = [os.path.relpath(place, top) for place in named_places(text, top)]
     return [place.split("/") for place in places if not place.startswith("..")]
+
+
+def _protected_links(folder: int) -> Iterator[tuple[str, str]]:
+    """Every protected name in this folder that is a link, or is a folder with links in it, and those links."""
+    for row in LINKABLE:
+        if _link(row, folder) is not None:
+            yield row, row
+            continue
+        for place in (row, f"{row}/hooks") if row == ".git" else (row,):
+            try:
+                found = os.open(place, _FOLDER, dir_fd=folder)
+            except OSError:
+                continue
+            try:
+                with os.scandir(found) as entries:
+                    links = [entry.name for entry in islice(entries, _MOST_LISTED) if entry.is_symlink()]
+            finally:
+                os.close(found)
+            for name in links:
+                yield row, f"{place}/{name}"
 
 
 def _link(name: str, folder: int) -> str | None:

@@ -10,13 +10,14 @@ also catches a folder that was moved away, mounts and all, and made anew.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections import deque
 from pathlib import Path
 
 from glidepath.workspace.gitconfig import MOST_CONFIG, is_harmless, named_places
-from glidepath.workspace.protected import GIT_PARTS, Protection, folded, may_be_protected
+from glidepath.workspace.protected import GIT_PARTS, Protection, folded
 from glidepath.workspace.root import Workspace
 
 __all__ = ["Found", "Survey", "compare", "survey"]
@@ -28,6 +29,8 @@ MOST_MOUNTS = 200
 Signature = tuple[object, ...]
 
 _GIT_WORD = "git runs the commands that are named there"
+_REBASE_WORD = "`git rebase --continue` runs the commands that are named there"
+_REBASE = "rebase-merge/git-rebase-todo"
 _WORKTREE_PARTS = ("config.worktree", "commondir", "gitdir")
 _ADVICE = "; a person can allow it by name with allow_protected"
 
@@ -35,24 +38,31 @@ _ADVICE = "; a person can allow it by name with allow_protected"
 class Found:
     """One protected thing: where, what it is (for comparison), in which folder, why, and whether git lives there."""
 
-    def __init__(self, path: str, signature: Signature, why: str, *, git: bool = False, part_of: str = "") -> None:
+    def __init__(
+        self, path: str, signature: Signature, why: str, *, git: bool = False, own: bool = False, part_of: str = ""
+    ) -> None:
         self.path = path
         self.signature = signature
         self.folder = _identity(os.path.dirname(path))
         self.why = why
         self.git = git
+        self.own = own
         self.part_of = part_of
 
 
 class Survey:
     """The protected things of a workspace."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, before: Survey | None = None) -> None:
         self.root = str(workspace.root)
         self.found: list[Found] = []
         self.complete = True
         self.listed: set[str] = set()
         """The folders that were looked into."""
+        self.seen: set[str] = {self.root}
+        """The folders that were noticed."""
+        self.unlisted: set[str] = set()
+        """The folders that could not be listed."""
         self.fixed: list[str] = []
         """Folders in which git works, and which must stay where they are."""
         self.readonly: list[str] = []
@@ -61,14 +71,20 @@ class Survey:
         """What a person allowed inside of something that is read-only."""
         self._protection: Protection = workspace.protection
         self._left = MOST_ENTRIES
+        self._before = before
+        self._links: list[str] = []
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def look(self) -> Survey:
         """Look through the workspace, and settle what has to be mounted."""
+        if self._protection.closed is not None:
+            self.readonly = [self.root]
+            self.writable = [f"{self.root}/{rest}" for rest in self._protection.within([])]
+            return self
         self._walk()
         self.fixed = [one.path for one in self.found if one.git][:MOST_MOUNTS]
-        paths = [os.path.realpath(one.path) for one in self.found if not one.git]
+        paths = [os.path.realpath(path) for path in [one.path for one in self.found if not one.git] + self._links]
         inside = [path for path in paths if path.startswith(f"{self.root}/")]
         self.readonly = list(dict.fromkeys(inside))[:MOST_MOUNTS]
         for one in self.found:
@@ -77,36 +93,58 @@ class Survey:
         return self
 
     def _walk(self) -> None:
-        """The upper folders first; links are not followed."""
+        """The upper folders first; links are not followed. Past the limit, only folders that were looked into before.
+
+        So that no flood of new files keeps us from looking where something could be planted.
+        """
+        known = self._before.listed if self._before is not None else set()
         todo = deque([self.root])
         while todo:
             folder = todo.popleft()
-            try:
-                with os.scandir(folder) as listing:
-                    entries = list(listing)
-            except OSError:
+            if not self.complete and folder not in known:
                 continue
-            if not self._afford(len(entries)):
-                return
+            entries = self._entries(folder)
+            if entries is None:
+                continue
+            self._afford(len(entries))
             self.listed.add(folder)
             names = {entry.name.lower() for entry in entries}
             if "head" in names and ({"objects", "refs"} <= names or "commondir" in names):
                 self._git(folder)
                 continue
             for entry in entries:
-                steps = self._steps(entry.path) if may_be_protected(entry.name) else []
+                steps = self._steps(entry.path) if self._protection.may_hold(entry.name) else []
                 is_folder = entry.is_dir(follow_symlinks=False)
                 why = self._protection.refusal(steps, entering=is_folder) if steps else None
                 if why is not None:
                     self._note(entry.path, why, is_folder=is_folder, name=entry.name)
                 elif is_folder and not (steps and self._protection.allows(steps)):
+                    self.seen.add(entry.path)
                     todo.append(entry.path)
+
+    def _entries(self, folder: str) -> list[os.DirEntry[str]] | None:
+        """What is in a folder; None when it cannot be listed. One that a command has closed to us is opened again."""
+        for attempt in range(2):
+            try:
+                with os.scandir(folder) as listing:
+                    return list(listing)
+            except PermissionError:
+                if attempt or self._before is None or folder in self._before.unlisted:
+                    break
+                with contextlib.suppress(OSError):
+                    os.chmod(folder, stat.S_IMODE(os.lstat(folder).st_mode) | stat.S_IRWXU)
+            except OSError:
+                break
+        self.unlisted.add(folder)
+        return None
 
     def _note(self, path: str, why: str, *, is_folder: bool, name: str) -> None:
         if is_folder and folded(name) == ".git":
             self._git(path)
         else:
-            self.found.append(Found(path, self._signature(path), why))
+            own = self._protection.is_own(self._steps(path))
+            signature = _identity(path) if own else self._signature(path)
+            self.found.append(Found(path, signature, why, own=own))
 
     def _git(self, folder: str) -> None:
         """A folder in which git has to be able to write, but not to what it takes commands from."""
@@ -115,6 +153,10 @@ class Survey:
             path = f"{folder}/{name}"
             if os.path.lexists(path) and not self._protection.allows(self._steps(path)):
                 self.found.append(Found(path, self._signature(path), _GIT_WORD, part_of=folder))
+        for place in (folder, *_folders(f"{folder}/worktrees")):
+            if _runs_commands(f"{place}/{_REBASE}"):
+                path = f"{place}/{_REBASE}"
+                self.found.append(Found(path, self._signature(path), _REBASE_WORD, part_of=folder))
         for tree in _folders(f"{folder}/worktrees"):
             for name in _WORKTREE_PARTS:
                 if os.path.lexists(f"{tree}/{name}"):
@@ -153,6 +195,8 @@ class Survey:
                     below.append((entry.name, entry.inode()))
                     todo.append(entry.path)
                     continue
+                if entry.is_symlink():
+                    self._links.append(entry.path)
                 try:
                     one = entry.stat(follow_symlinks=False)
                 except OSError:
@@ -180,7 +224,7 @@ def compare(workspace: Workspace, before: Survey) -> tuple[list[str], bool]:
 
     Also whether all of the workspace could be looked at.
     """
-    after = survey(workspace)
+    after = Survey(workspace, before).look()
     known = {one.signature for one in before.found}
     held = {*before.fixed, *before.readonly}
     mounted = {one.path: one for one in before.found if one.path in held}
@@ -189,10 +233,12 @@ def compare(workspace: Workspace, before: Survey) -> tuple[list[str], bool]:
     for one in after.found:
         if one.signature in known or one.part_of in settled:
             continue
-        if not before.complete and os.path.dirname(one.path) not in before.listed:
+        if not before.complete and not _is_new(one.path, before):
             continue  # it may have been there all along
         shown = os.path.relpath(one.path, before.root)
         old = mounted.get(one.path)
+        if one.own and (old is not None or os.path.isfile(one.path)):
+            continue  # a store: we write it while a command runs
         if old is not None and old.folder == one.folder:
             # It was read-only for the command and stands where it stood: somebody else has changed it.
             said.append(f"{shown!r:.200} is protected and was changed from outside the sandbox while the command ran")
@@ -201,7 +247,22 @@ def compare(workspace: Workspace, before: Survey) -> tuple[list[str], bool]:
         else:
             settled.add(one.path)
             said.append(f"{shown!r:.200} is protected ({one.why}): {_set_aside(one)}{_ADVICE}")
+    if before.complete and not after.complete:
+        said.append(
+            "the command made too many files to look through all of them for protected ones: remove what it made"
+        )
     return said, before.complete and after.complete
+
+
+def _is_new(path: str, before: Survey) -> bool:
+    """True when the first survey would have seen it, had it been there: it looked into the folder above."""
+    folder = os.path.dirname(path)
+    while folder not in before.listed and folder.startswith(before.root):
+        above = os.path.dirname(folder)
+        if above in before.listed:
+            return folder not in before.seen
+        folder = above
+    return folder in before.listed
 
 
 def _set_aside(one: Found) -> str:
@@ -232,7 +293,7 @@ def harmless(folder: str) -> bool:
     """True for a git folder that is as `git init` or `git clone` makes it: nothing in it names a command."""
     if os.path.islink(folder) or any(os.path.lexists(f"{folder}/{name}") for name in GIT_PARTS[2:] if name != "info"):
         return False
-    if os.path.lexists(f"{folder}/worktrees"):
+    if os.path.lexists(f"{folder}/worktrees") or _runs_commands(f"{folder}/{_REBASE}"):
         return False
     try:
         hooks = os.listdir(f"{folder}/hooks") if os.path.lexists(f"{folder}/hooks") else []
@@ -251,6 +312,18 @@ def _configuration(folder: str) -> str | None:
         return config.read_text(encoding="utf-8")
     except (OSError, ValueError):
         return None
+
+
+def _runs_commands(todo: str) -> bool:
+    """True for the rest of a rebase that has commands in it, or cannot be read."""
+    if not os.path.lexists(todo):
+        return False
+    try:
+        with open(os.open(todo, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            text = file.read(MOST_CONFIG + 1)
+    except OSError:
+        return True
+    return len(text) > MOST_CONFIG or any(line.split(None, 1)[:1] in ([b"exec"], [b"x"]) for line in text.splitlines())
 
 
 def _folders(path: str) -> list[str]:

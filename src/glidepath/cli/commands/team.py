@@ -59,7 +59,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.teamfile import load_team
     from glidepath.errors import ConfigurationError, StoreError
 
-    file = load_team(world.folder / options.file, world)
+    file = load_team(world.folder / options.file, world, approve=options.approve, store=options.store)
     if options.action == "resume" and not options.store:
         raise ConfigurationError("resume needs --store FILE, the one that the team was run with")
     try:
