@@ -99,6 +99,50 @@ def test_a_decision_in_an_imported_journal_is_not_believed():
     asyncio.run(scene())
 
 
+class Dying(MemoryStore):
+    """Its process dies, so to speak, after this many more commits."""
+
+    left = 99
+
+    def append(self, lease, commit, **more):
+        if self.left == 0:
+            raise asyncio.CancelledError
+        self.left -= 1
+        return super().append(lease, commit, **more)
+
+
+def test_an_import_that_was_cut_short_has_no_authority_either():
+    async def scene():
+        exported = await approved_elsewhere()
+        commits = exported.count(b"\n") - 1
+        for kept in range(1, commits + 1):
+            store, (done, tools) = Dying(), bench()
+            store.left = kept
+            with pytest.raises(asyncio.CancelledError):
+                await import_journal(store, exported)
+            ours = agent(store, [say("fine")], tools)
+            refused = await ours.resume("s")
+            assert (refused.outcome, done) == (LoopOutcome.FAILED, [])
+            assert "the import of session 's' was not finished: import it again" in refused.text
+            store.left = 99
+            await import_journal(store, exported)
+            paused = await ours.resume("s")
+            assert (paused.outcome, done) == (LoopOutcome.PAUSED, [])
+
+    asyncio.run(scene())
+
+
+def test_a_summary_cannot_pretend_that_its_import_goes_on():
+    async def scene():
+        store, (_, tools) = MemoryStore(), bench()
+        exported = (await approved_elsewhere()).replace(b'"summary":{', b'"summary":{"importing":true,', 1)
+        await import_journal(store, exported)
+        paused = await agent(store, [say("fine")], tools).resume("s")
+        assert paused.outcome is LoopOutcome.PAUSED
+
+    asyncio.run(scene())
+
+
 def test_our_own_decision_about_it_counts_also_after_a_death():
     async def scene():
         store, (done, tools) = MemoryStore(), bench()

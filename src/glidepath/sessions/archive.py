@@ -24,12 +24,14 @@ __all__ = [
     "list_runs",
     "prune",
     "read_journal",
+    "refuse_unfinished",
     "repair",
     "show",
     "stop",
 ]
 
 FORMAT = "glidepath journal"
+_IMPORTING = "importing"  # in the summary until the import is complete: without its last record it has authority
 
 
 class Journal(Value, frozen=True):
@@ -48,6 +50,7 @@ class Journal(Value, frozen=True):
 async def read_journal(store: SessionStore, session_id: str) -> Journal:
     """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`) or `schema`."""
     entry, commits = await store.load(session_id)
+    refuse_unfinished(entry)
     try:
         whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
         return Journal(entry, whole, fold(whole, session_id))
@@ -56,6 +59,13 @@ async def read_journal(store: SessionStore, session_id: str) -> Journal:
             raise
         what = f"the journal of session {session_id!r} is damaged: {error}. `repair` keeps what is whole"
         raise StoreError(what, kind="damaged") from None
+
+
+def refuse_unfinished(entry: Entry) -> None:
+    """Raise `StoreError` for a journal whose import was cut short: nothing in it says yet that a stranger wrote it."""
+    if entry.summary.get(_IMPORTING):
+        what = f"the import of session {entry.session_id!r} was not finished: import it again"
+        raise StoreError(what, kind="damaged")
 
 
 async def list_runs(store: SessionStore, *, children: bool = False) -> list[Entry]:
@@ -140,11 +150,16 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
     name = checked_id(session_id or entry.session_id)
     commits = (*commits, _import_mark(name, entry, folded))
     lease = await store.claim(name, this_owner())
+    if lease.head and (await store.load(name))[0].summary.get(_IMPORTING):
+        await store.release(lease)
+        await store.remove(name)
+        lease = await store.claim(name, this_owner())
     try:
         if lease.head:
             raise StoreError(f"session {name!r} is in this store already; import it under another id", kind="conflict")
+        kept = {key: value for key, value in entry.summary.items() if key != _IMPORTING}
         for commit in commits:
-            summary = entry.summary if commit is commits[-1] else None
+            summary = kept if commit is commits[-1] else {_IMPORTING: True}
             later = store.append(lease, commit, summary=summary)
             if later is not None:
                 await later

@@ -15,6 +15,7 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.run import Decision
+from glidepath.sessions.archive import refuse_unfinished
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.owner import LEASE, this_owner
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
@@ -139,6 +140,7 @@ async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:
 
 def _payloads(commits: Sequence[Commit], entry: Entry) -> list[bytes]:
     """The events, as they were written; what only says that the journal was imported is none."""
+    refuse_unfinished(entry)
     whole = verified(commits, head=entry.head, hash_=entry.hash)
     return [bytes(record.payload) for commit in whole for record in read(commit) if record.kind != "imported"]
 
