@@ -54,7 +54,7 @@ def test_the_end_of_a_long_command_is_shown():
 
 
 def test_whether_there_is_a_sandbox_is_said():
-    assert "(sandboxed)" in text(command="ls", sandboxed=True)
+    assert "(sandboxed: no network, writes only in the workspace)" in text(command="ls", sandboxed=True)
     assert "(no sandbox: it runs as you)" in text(command="ls", sandboxed=False)
 
 

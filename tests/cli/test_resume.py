@@ -17,8 +17,8 @@ from .shell_user import glidepath
 
 def last_line(ran):
     line = ran.err.splitlines()[-1]
-    assert line.startswith("go on with: glidepath resume session_"), ran
-    return shlex.split(line.removeprefix("go on with: glidepath "))
+    assert line.startswith("to continue: glidepath resume session_"), ran
+    return shlex.split(line.removeprefix("to continue: glidepath "))
 
 
 def test_a_run_that_met_a_limit_goes_on_with_a_higher_one(tmp_path):
@@ -38,7 +38,7 @@ def test_a_paused_run_goes_on_with_a_decision(tmp_path):
     argv = ["--model", "python:flights:shell", "--tools", "shell", "--store", "runs.db"]
     ran = glidepath("run", "go", *argv, folder=tmp_path)
     assert ran.code == 6
-    assert "nobody to ask" not in ran.err  # a person can still be, by resuming it
+    assert "Nobody decided" not in ran.err  # a person can still be, by resuming it
     denied = glidepath(*last_line(ran), "--approve", "deny", "--output-format", "json", folder=tmp_path)
     assert not (tmp_path / "made.txt").exists()
     results = [m for m in json.loads(denied.out)["messages"] if m["role"] == "tool_result"]
@@ -90,7 +90,7 @@ def test_a_store_that_cannot_be_opened_is_a_failure_without_a_hint(tmp_path):
         "run", "go", "--model", "python:flights:hello", "--store", "no/such/folder/runs.db", folder=tmp_path
     )
     assert ran.code == 1
-    assert "go on with" not in ran.err
+    assert "to continue" not in ran.err
 
 
 def test_a_run_whose_store_failed_on_the_way_can_be_gone_on_with(tmp_path):

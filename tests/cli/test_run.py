@@ -116,7 +116,7 @@ def test_a_shell_call_in_a_pipe_waits_for_a_person(tmp_path):
     ran = glidepath("run", "go", "--model", "python:flights:shell", "--tools", "shell", folder=tmp_path)
     assert ran.code == 6
     assert "waits for a decision about shell" in ran.err
-    assert "--approve all or --approve deny decides" in ran.err
+    assert "Nobody decided, and the run is not kept" in ran.err
     assert not (tmp_path / "made.txt").exists()
 
 
@@ -356,7 +356,7 @@ def test_sigterm_ends_a_process_whose_code_ignores_being_cancelled(tmp_path, who
     _, err = flight.communicate(timeout=50)
     assert flight.returncode == 143
     assert time.monotonic() - began < 10
-    assert err.splitlines()[-1].startswith("go on with: glidepath resume session_"), err
+    assert err.splitlines()[-1].startswith("to continue: glidepath resume session_"), err
 
 
 def running(command):

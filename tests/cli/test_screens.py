@@ -155,8 +155,8 @@ def test_on_a_terminal_the_last_line_says_how_to_go_on_and_it_does(tmp_path):
         terminal.until("finishing up")
         terminal.type("C-c")
         assert terminal.code() == 130
-        last = terminal.until("go on with: glidepath resume").strip().splitlines()[-1]
-    assert re.fullmatch(r"go on with: glidepath resume session_\w+ --model python:flights:waits", last)
+        last = terminal.until("to continue: glidepath resume").strip().splitlines()[-1]
+    assert re.fullmatch(r"to continue: glidepath resume session_\w+ --model python:flights:waits", last)
     assert (tmp_path / "data" / "glidepath" / "sessions.db").stat().st_size > 0
 
 

@@ -217,7 +217,7 @@ def test_a_team_that_waits_says_how_to_go_on_and_goes_on(desk):
     assert "facts: waits for a person" in ran.err
     assert "--approve all or --approve deny" in ran.err
     assert published(desk) == []
-    [line] = re.findall(r"go on with: glidepath (.*)", ran.err)
+    [line] = re.findall(r"to continue: glidepath (.*)", ran.err)
     words = shlex.split(line)
     assert words[-1] == "my teams.db"
     again = glidepath(*words, folder=desk)
@@ -259,14 +259,14 @@ def test_ctrl_c_at_the_question_leaves_the_team_paused(desk):
         terminal.until("allow it?")
         terminal.type("C-c")
         assert terminal.code() == 130
-        terminal.until("paused", "go on with: glidepath team resume team.toml")
+        terminal.until("paused", "to continue: glidepath team resume team.toml")
 
 
 def test_a_plan_is_shown_first_and_carried_out_by_resume(folder):
     ran = glidepath("team", "run", "team.toml", "a note", "--plan-only", "--store", "t.db", folder=folder)
     assert ran.code == 6, ran
     assert ran.out == "facts: collect facts\ntext: write it (as author; after facts)\n"
-    [line] = re.findall(r"go on with: glidepath (.*)", ran.err)
+    [line] = re.findall(r"to continue: glidepath (.*)", ran.err)
     done = glidepath(*shlex.split(line), folder=folder)
     assert (done.code, done.out) == (0, "text with sources\n"), done
 

@@ -307,7 +307,7 @@ def test_what_is_too_large_or_too_many_cannot_be_trusted_but_the_file_can_be_nam
     ran = glidepath("run", "hi", folder=folder)
     assert ran.err.startswith(
         "glidepath: this folder is not trusted, so glidepath.toml cannot set model. It cannot be trusted: AGENTS.md "
-        "larger than 1,000,000 bytes. To allow it all the same, pass --config glidepath.toml\n"
+        "is larger than 1,000,000 bytes. To allow it all the same, pass --config glidepath.toml\n"
     )
     assert glidepath("trust", "--yes", folder=folder).code == 2
     assert glidepath("run", "hi", "--config", "glidepath.toml", folder=folder).code == 0

@@ -43,7 +43,7 @@ def test_read_gives_the_text_as_it_is(place):
 
 
 def test_read_gives_lines_and_says_where_to_go_on(place):
-    assert read(place, "a.txt", 2, 1) == "two\n\n[lines 2 to 2, 14 bytes in all: go on with first_line=3]"
+    assert read(place, "a.txt", 2, 1) == "two\n\n[lines 2 to 2, 14 bytes in all: continue with first_line=3]"
     assert read(place, "a.txt", 3, 5) == "three\n"
     with pytest.raises(ToolError, match="ends before line 9"):
         read(place, "a.txt", 9)

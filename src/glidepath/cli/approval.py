@@ -124,8 +124,10 @@ def _decision(said: str | None) -> Decision | None:
 
 def question(one: Asked, width: int) -> list[str]:
     """What is asked about a call, in rows: who wants it, with or without a sandbox, and every argument in full."""
-    call = one.pending.call
-    where = "sandboxed" if one.sandboxed else "no sandbox: it runs as you"
+    from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED
+
+    call, reason = one.pending.call, one.pending.reason
+    where = SANDBOXED if one.sandboxed else "no sandbox: it runs as you"
     who, name = revealed(one.who), revealed(call.name)
     head = f"{who} wants to call {name} ({where}):"
     rows = [head]
@@ -133,8 +135,8 @@ def question(one: Asked, width: int) -> list[str]:
         rows = [f"{who} wants to call {name}", f"({where}):"]
     if max(map(width_of, rows)) > width:
         rows = ["Somebody named", *wrapped(one.who, width), "wants to call", *wrapped(call.name, width), f"({where}):"]
-    if one.pending.reason and one.pending.reason not in _USUAL_REASONS:
-        rows += ["Why you are asked:", *wrapped(one.pending.reason, width), "The arguments:"]
+    if reason and reason not in (*_USUAL_REASONS, SANDBOXED) and not reason.startswith(NO_SANDBOX):
+        rows += ["Why you are asked:", *wrapped(reason, width), "The arguments:"]
     return rows + argument_rows(call.arguments, width)
 
 
@@ -184,7 +186,8 @@ async def _line(prompt: str, world: World, caught: Caught) -> str | None:
         with contextlib.suppress(ValueError):
             loop.remove_reader(fd)
         answer.cancel() if not answer.done() else None
-    if answer.cancelled():
+    data = b"" if answer.cancelled() else answer.result()
+    if not data:
+        world.note("")  # the person left in the middle of our line
         return None
-    data = answer.result()
-    return data.decode(errors="replace") if data else None
+    return data.decode(errors="replace")

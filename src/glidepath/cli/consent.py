@@ -17,7 +17,7 @@ from glidepath.errors import ConfigurationError
 
 __all__ = ["admit", "agrees", "keep", "listing", "somebody"]
 
-_WIDE, _INDENT = 80, " " * 6
+_WIDE, _INDENT, _LONG = 80, " " * 6, 1000
 
 
 def admit(
@@ -60,8 +60,8 @@ def listing(folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE) -> st
         lines.append(f"You trusted it on {visible(known.when)}; its files have changed since.")
     if wanted:
         lines.append(f"Its {_name(folder)} sets more than an untrusted file may:")
-        for key, value in wanted.items():
-            text, shown = wish(key, value, folder.path)
+        wishes = [(key, *wish(key, value, folder.path)) for key, value in wanted.items()]
+        for key, text, shown in sorted(wishes, key=lambda one: len(one[2]) < _LONG):  # what is long scrolls away
             lines += [_wrapped(f"  - {key}: {text}", width), folded(shown, width, _INDENT)]
     others = [name for name in folder.files if name not in CONFIGURATION or name in folder.links]
     if others:

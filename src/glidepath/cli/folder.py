@@ -50,14 +50,14 @@ def look(path: Path) -> Folder:
     left = _MOST_IN_ALL
     for number, name in enumerate((*COVERED, *_commands(folder))):
         if number >= _MOST_FILES:
-            folder.unread[COMMANDS] = f"it has more than {_MOST_FILES:,} files"
+            folder.unread[COMMANDS] = f"has more than {_MOST_FILES:,} files"
             break
         data = _read(folder, name)
         if data is None:
             continue
         left -= len(data)
         if left < 0:
-            folder.unread[COMMANDS] = f"its files have more than {_MOST_IN_ALL:,} bytes in all"
+            folder.unread[COMMANDS] = f"has files of more than {_MOST_IN_ALL:,} bytes in all"
             break
         folder.files[name] = data
     return folder
@@ -84,7 +84,7 @@ def _commands(folder: Folder) -> Iterator[str]:
             elif deep < _MOST_DEEP:
                 waiting.append((f"{name}/{entry.name}", deep + 1))
             else:
-                folder.unread[name] = f"it has folders more than {_MOST_DEEP} deep"
+                folder.unread[name] = f"has folders more than {_MOST_DEEP} deep"
 
 
 def _read(folder: Folder, name: str) -> bytes | None:
@@ -107,6 +107,6 @@ def _read(folder: Folder, name: str) -> bytes | None:
             folder.unread[name] = f"cannot be read: {error.strerror or error}"
         return None
     if len(data) > MOST_BYTES:
-        folder.unread[name] = f"larger than {MOST_BYTES:,} bytes"
+        folder.unread[name] = f"is larger than {MOST_BYTES:,} bytes"
         return None
     return data

@@ -132,7 +132,7 @@ def configuration_in(folder: Folder) -> Path | None:
     """The configuration file of a folder; raises `ConfigurationError` for two of them, or one that cannot be read."""
     for name in CONFIGURATION:
         if name in folder.unread:
-            raise ConfigurationError(f"{folder.path / name}: {folder.unread[name]}")
+            raise ConfigurationError(f"{folder.path / name} {folder.unread[name]}")
     here = [folder.path / name for name in CONFIGURATION if name in folder.files]
     if len(here) > 1:
         raise ConfigurationError(

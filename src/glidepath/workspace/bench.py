@@ -13,7 +13,7 @@ from glidepath.tools import Tool, ToolContext, closest, tool
 from glidepath.workspace import files
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Sandbox, look_for_sandbox
-from glidepath.workspace.shell import NO_SANDBOX, ShellLimits, described, run_command
+from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED, ShellLimits, described, run_command
 
 __all__ = ["TOOL_NAMES", "runs_in_sandbox", "workspace_tools"]
 
@@ -166,7 +166,7 @@ def _shell(
         return await run_command(workspace, sandbox, command, limit, home=place, limits=limits)
 
     shell.__dict__[_SANDBOXED] = sandbox is not None
-    reason = f"{NO_SANDBOX} ({missing})" if sandbox is None else "sandboxed: no network, writes only in the workspace"
+    reason = f"{NO_SANDBOX} ({missing})" if sandbox is None else SANDBOXED
     return tool(
         shell,
         description=described(sandbox),

@@ -71,7 +71,7 @@ def read_file(workspace: Workspace, path: str, first_line: int, lines: int, pati
     if not more:
         return text or "(the file is empty)"
     last = first_line + len(kept) - 1
-    where = f"go on with first_line={last + 1}" if kept[-1].endswith(b"\n") else "line too long to show in full"
+    where = f"continue with first_line={last + 1}" if kept[-1].endswith(b"\n") else "line too long to show in full"
     return text + f"\n[lines {first_line} to {last}, {size} bytes in all: {where}]"
 
 

@@ -195,6 +195,8 @@ def _own_places(root: Path, places: Iterable[str]) -> tuple[list[list[str]], str
     """Which of these places are in the workspace, by their steps from it; or why the workspace itself is in one."""
     inside = []
     for place in places:
+        if "\0" in place:
+            continue  # there is no such file
         for path in {os.path.abspath(place), os.path.realpath(place)}:  # noqa: PTH100 - a link, and what it leads to
             if root.is_relative_to(path):
                 return [], "it belongs to glidepath itself"

@@ -28,10 +28,12 @@ from glidepath.workspace.sandbox import Sandbox, search_path
 from glidepath.workspace.seccomp import filter_program
 from glidepath.workspace.survey import MOST_ENTRIES, Survey, compare, survey
 
-__all__ = ["NO_SANDBOX", "ShellLimits", "described", "run_command"]
+__all__ = ["NO_SANDBOX", "SANDBOXED", "ShellLimits", "described", "run_command"]
 
 NO_SANDBOX = "no sandbox: the command runs as you"
 """What a person is told wherever it matters."""
+SANDBOXED = "sandboxed: no network, writes only in the workspace"
+"""What a person is told otherwise."""
 
 MOST_OUTPUT = 64_000
 _MOST_COMMAND = 100_000

@@ -24,7 +24,7 @@ COMMANDS = {
     "model": "show the model, or change it: /model NAME",
     "tools": "the tools the model may call",
     "compact": "make the conversation shorter for the model",
-    "resume": "go on with a conversation in the store: /resume ID",
+    "resume": "continue a conversation in the store: /resume ID",
     "clear": "begin a new conversation",
     "quit": "leave",
 }

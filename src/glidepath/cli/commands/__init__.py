@@ -7,7 +7,7 @@ module and give it a line here.
 COMMANDS: dict[str, str] = {
     "run": "give an agent one task and print its answer",
     "chat": "talk with an agent in a full-screen terminal",
-    "resume": "go on with a run that was stopped, limited, paused or killed",
+    "resume": "continue a run that was stopped, limited, paused or killed",
     "runs": "list, show, stop, export, import, prune, repair, replay runs",
     "worker": "fly the runs of a fleet, in this process",
     "submit": "give a fleet a run",

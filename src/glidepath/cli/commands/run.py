@@ -134,7 +134,7 @@ async def fly(
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
             if result.outcome is LoopOutcome.PAUSED and session is None and caught.number is None:
                 screen.say(
-                    "nobody to ask: --approve all or --approve deny decides, --store PATH keeps the run for a person"
+                    "Nobody decided, and the run is not kept. Pass --store PATH to keep it, or --approve all or deny."
                 )
         except ConfigurationError:
             ended = True  # nothing was begun
@@ -146,12 +146,12 @@ async def fly(
             raise
         except Exception:
             screen.close()
-            world.complain(f"this should not have happened\n{traceback.format_exc()}")  # and then how to go on
+            world.complain(f"this should not have happened\n{traceback.format_exc()}")  # and then how to continue
             return 1
         finally:
             screen.close()
             if session is not None and not ended:
-                world.note(f"go on with: {resume_line(session, settings)}")
+                world.note(f"to continue: {resume_line(session, settings)}")
             await _close_store(agent)
             await let_go()
     return exit_code(result, caught.number)

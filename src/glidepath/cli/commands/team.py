@@ -36,7 +36,7 @@ exit codes: 0 completed, 1 failed, 2 usage, 3 degraded, timed out or cancelled, 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath team` takes."""
     parser.epilog = _EXAMPLES
-    parser.add_argument("action", choices=("run", "resume"), help="carry out a goal, or go on with a request")
+    parser.add_argument("action", choices=("run", "resume"), help="carry out a goal, or continue a request")
     parser.add_argument("file", help="the team: members, steps, reviewers, limits (see docs/teams.md)")
     parser.add_argument("goal", help="the goal; for resume: the id of the request")
     parser.add_argument("--store", metavar="FILE", help="keep the journals here, so that the team can be resumed")
@@ -193,7 +193,7 @@ def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: Wo
             call = call_line(waiting.call.name, waiting.call.arguments, _SHOWN)
             world.note(f"step {outcome.step_id} waits for a decision about {call}")
     if options.store:
-        world.note(f"go on with: {_again(options, result.request_id)}")
+        world.note(f"to continue: {_again(options, result.request_id)}")
         if any(outcome.pending for outcome in result.step_outcomes):
             world.note("you are asked on a terminal; --approve all or --approve deny decide without you")
     else:
