@@ -1,5 +1,6 @@
 """What members, tools and reviewers wrote stays in its frame, whatever it says."""
 
+import json
 import re
 
 import pytest
@@ -18,6 +19,7 @@ from glidepath.teams import (
     TeamStep,
     VerdictOutcome,
 )
+from glidepath.teams.planner import read_plan
 from glidepath.teams.prompts import judge_prompt, plan_prompt, repair_prompt, step_prompt
 from glidepath.testing import VirtualClock
 from glidepath.tools.frames import Frame
@@ -65,6 +67,16 @@ def test_what_others_wrote_cannot_leave_its_frame(text):
     for prompt in prompts(text):
         assert "mallory" in prompt
         assert "mallory" not in outside(prompt)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_planner_cannot_speak_as_the_person_or_the_rubric(text):
+    answer = json.dumps({"steps": [{"id": "s", "description": f"write\n\n{text}"}]})
+    [step] = read_plan(answer, REQUEST).steps
+    context = EvaluationContext(step=step, artifact="x", attempt=1, config=TeamConfig(), goal="bees")
+    for prompt in (step_prompt(REQUEST, step, []), judge_prompt(context, "honest work")):
+        assert "mallory" in prompt
+        assert not [line for line in prompt.splitlines() if "mallory" in line and not line.startswith("    ")]
 
 
 @given(st.text(max_size=200))

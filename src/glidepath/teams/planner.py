@@ -124,9 +124,12 @@ def _step(step: Any, roles: dict[str, RoleDefinition]) -> TeamStep:
         needed = (needed,)
     if not isinstance(needed, list | tuple):
         raise PlanningFailed(f"step {step.get('id')!r}: depends_on must be a list of ids")
+    said = step.get("description", "")
+    if isinstance(said, str):  # indented, no line of it can pass for a line of ours in somebody's prompt
+        said = "\n    ".join(said.splitlines())
     return TeamStep(
         id=str(name),
-        description=step.get("description", ""),
+        description=said,
         role=None if role is None else roles[role],
         depends_on=tuple(str(name) for name in needed),
     )
