@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from glidepath.cli.narrow import beyond, wish
 from glidepath.cli.settings import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, SETTINGS, TRUST, Setting
+from glidepath.cli.shown import folded, quoted, revealed
 from glidepath.cli.status import width_of
-from glidepath.cli.visible import folded, quoted, visible
 
 from .shell_user import HERE
 
@@ -151,9 +151,10 @@ def test_a_link_in_the_folder_does_not_make_a_workspace_outside_look_inside(tmp_
 def test_the_question_shows_every_value_in_full_and_nothing_can_steer_the_terminal(tmp_path):
     prompt = "a\x1b[2J\r\n\u202e" + "b" * 5000 + "the end"
     _, shown = wish("system_prompt", prompt, tmp_path)
-    assert shown.startswith(r'"a\u001b[2J\r\n\u202ebbb')
+    assert shown.startswith(r'"a\u001b[2J\r\n<U+202E>bbb')
     assert shown.endswith('the end"')
     assert shown.isprintable()
+    assert wish("model", "a:b\u3164", tmp_path)[1] == '"a:b<U+3164>"'  # printable, and nothing to see
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_the_question_says_where_a_workspace_really_is(tmp_path):
 def test_quoted_text_is_printable_and_different_texts_stay_different(text):
     assert quoted(text).isprintable()
     assert quoted(text) != quoted(text + "\n")
-    assert visible(text).isprintable()
+    assert revealed(text).isprintable()
 
 
 @given(st.text(), st.integers(min_value=16, max_value=120))

@@ -301,6 +301,12 @@ def test_a_linked_file_counts_with_what_it_leads_to(tmp_path):
     assert "AGENTS.md -> ../secret (3 bytes)" in err
 
 
+def test_a_long_value_does_not_scroll_the_others_away(tmp_path):
+    folder = folder_of(tmp_path, f'model = "a:b"\nsystem_prompt = "{"x" * 9000}"\ntools = ["shell"]\n')
+    _, _, err = person(folder, "n\n", "run", "hi")
+    assert err.index("- system_prompt: ") < err.index("- model: ") < err.index("- tools: ")
+
+
 def test_what_is_too_large_or_too_many_cannot_be_trusted_but_the_file_can_be_named(tmp_path):
     folder = folder_of(tmp_path)
     (folder / "AGENTS.md").write_bytes(b"x" * 1_000_001)
@@ -473,7 +479,7 @@ def test_show_says_which_values_are_ignored(tmp_path):
     ran = glidepath("config", "show", "--origin", folder=folder_of(tmp_path, 'model = "a:\\u001bb"\n'))
     assert ran.code == 0
     (row,) = [line for line in ran.out.splitlines() if line.startswith("model ")]
-    assert row.split(maxsplit=2) == ["model", r"a:\x1bb", "glidepath.toml, ignored: the folder is not trusted"]
+    assert row.split(maxsplit=2) == ["model", "a:<U+001B>b", "glidepath.toml, ignored: the folder is not trusted"]
     assert ran.err.count("\n") == 1
 
 

@@ -11,9 +11,8 @@ from typing import Any
 from glidepath._wire import Value
 from glidepath.cli.layers import Settings
 from glidepath.cli.screens import Screen
-from glidepath.cli.shown import argument_rows, revealed, size_of, wrapped
+from glidepath.cli.shown import argument_rows, revealed, size_of, width_of, wrapped
 from glidepath.cli.signals import Caught
-from glidepath.cli.status import width_of
 from glidepath.cli.world import World
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.run import Decision, approve, deny
@@ -151,22 +150,10 @@ def _size(world: World) -> tuple[int, int]:
     return (columns, lines) if columns > 0 and lines > 0 else _USUAL_SIZE
 
 
-def _forget_typed(fd: int) -> None:
-    """Drop what was typed before: it was no answer to what is asked now."""
-    try:
-        import termios
-
-        termios.tcflush(fd, termios.TCIFLUSH)
-    except (ImportError, OSError, ValueError):
-        return  # no terminal: nobody types ahead
-    except termios.error:
-        return
-
-
 async def _line(prompt: str, world: World, caught: Caught) -> str | None:
     """One line typed after the prompt; None at the end of input or when a signal came first."""
     fd = world.stdin.fileno()
-    _forget_typed(fd)
+    world.forget_typed()
     world.stderr.write(prompt)
     world.stderr.flush()
     loop = asyncio.get_running_loop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from textwrap import fill
@@ -10,8 +9,8 @@ from typing import Any, TextIO
 
 from glidepath.cli.folder import CONFIGURATION, Folder
 from glidepath.cli.narrow import beyond, wish
+from glidepath.cli.shown import folded, revealed
 from glidepath.cli.trust import is_trusted, record_of, remember
-from glidepath.cli.visible import folded, visible
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
@@ -54,10 +53,10 @@ def somebody(world: World) -> TextIO | None:
 
 def listing(folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE) -> str:
     """What is asked about: every value, in full, and every other file that the answer covers."""
-    lines = [f"Folder: {visible(str(folder.path))}"]
+    lines = [f"Folder: {revealed(str(folder.path))}"]
     known = record_of(folder.path)
     if known is not None and known.digest != folder.digest:
-        lines.append(f"You trusted it on {visible(known.when)}; its files have changed since.")
+        lines.append(f"You trusted it on {revealed(known.when)}; its files have changed since.")
     if wanted:
         lines.append(f"Its {_name(folder)} sets more than an untrusted file may:")
         wishes = [(key, *wish(key, value, folder.path)) for key, value in wanted.items()]
@@ -79,7 +78,7 @@ def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: Wor
         "You will be asked again when one of them changes.\n"
     )
     stream.flush()
-    _discard_typed(world)
+    world.forget_typed()
     what = f" ({_and(list(wanted))})" if wanted else ""
     stream.write(_wrapped(f"Trust this folder{what}? [y/N]", width) + " ")
     stream.flush()
@@ -107,7 +106,7 @@ def _ignored(folder: Folder, missed: Sequence[str]) -> str:
     name = _name(folder)
     text = f"glidepath: this folder is not trusted, so {name} cannot set {_and(missed)}"
     if folder.unread:
-        why = "; ".join(f"{visible(file)} {reason}" for file, reason in folder.unread.items())
+        why = "; ".join(f"{revealed(file)} {reason}" for file, reason in folder.unread.items())
         return f"{text}. It cannot be trusted: {why}. To allow it all the same, pass --config {name}"
     return f"{text}. To allow it, run `glidepath trust` or pass --config {name}"
 
@@ -117,8 +116,8 @@ def _name(folder: Folder) -> str:
 
 
 def _file(folder: Folder, name: str) -> str:
-    lead = f" -> {visible(folder.links[name])}" if name in folder.links else ""
-    return f"{visible(name)}{lead} ({len(folder.files[name]):,} bytes)"
+    lead = f" -> {revealed(folder.links[name])}" if name in folder.links else ""
+    return f"{revealed(name)}{lead} ({len(folder.files[name]):,} bytes)"
 
 
 def _and(names: Sequence[str]) -> str:
@@ -128,14 +127,6 @@ def _and(names: Sequence[str]) -> str:
 def _wrapped(text: str, width: int) -> str:
     """Our own words in lines of the terminal's width."""
     return fill(text, max(width - 1, 20), subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-
-
-def _discard_typed(world: World) -> None:
-    """Forget what was typed before the question could be read."""
-    with contextlib.suppress(ImportError, OSError, ValueError, AttributeError):
-        import termios
-
-        termios.tcflush(world.stdin.fileno(), termios.TCIFLUSH)
 
 
 def _width(stream: TextIO) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glidepath.cli.settings import BY_KEY, FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, TRUST, Setting
-from glidepath.cli.visible import quoted
+from glidepath.cli.shown import quoted
 
 __all__ = ["beyond", "wish"]
 

@@ -1,4 +1,4 @@
-"""A call as it is: every argument, named and whole, with nothing hidden and nothing that could pass for something else.
+"""What strangers wrote, as it is: whole, with nothing hidden and nothing that could pass for something else.
 
 Characters that cannot be seen, or that would steer the terminal, are shown as `<U+001B>`. Text stands behind a gutter:
 `|` begins a line of the text, `>` goes on with a line that is too long for the screen. So no text, whatever it holds,
@@ -10,11 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
-from unicodedata import category
+from unicodedata import category, combining, east_asian_width
 
-from glidepath.cli.status import width_of
-
-__all__ = ["argument_rows", "call_line", "revealed", "size_of", "wrapped"]
+__all__ = ["argument_rows", "call_line", "folded", "quoted", "revealed", "size_of", "width_of", "wrapped"]
 
 _FIRST, _NEXT = "    | ", "    > "
 _NARROWEST = 20
@@ -24,8 +22,18 @@ _BLANK = frozenset(  # printable, and nothing to see
 )
 
 
-def revealed(text: str) -> str:
-    """The text on one line, with whatever cannot be seen or could steer the terminal as `<U+001B>`."""
+def width_of(text: str) -> int:
+    """Columns a text takes: wide signs take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
+def revealed(text: str, keep: str = "") -> str:
+    """The text on one line, with whatever cannot be seen or could steer the terminal as `<U+001B>`.
+
+    Signs in `keep` stay as they are.
+    """
     if text.isascii() and text.isprintable() and "<U+" not in text:
         return text
     shown: list[str] = []
@@ -34,7 +42,8 @@ def revealed(text: str) -> str:
         marks = marks + 1 if category(sign)[0] == "M" else 0
         hidden = not sign.isprintable() or ord(sign) in _BLANK or 0xE0100 <= ord(sign) <= 0xE01EF  # noqa: PLR2004
         forged = sign == "<" and text.startswith("<U+", place)
-        shown.append(f"<U+{ord(sign):04X}>" if hidden or forged or marks > _MARKS else sign)
+        odd = (hidden or forged or marks > _MARKS) and sign not in keep
+        shown.append(f"<U+{ord(sign):04X}>" if odd else sign)
     return "".join(shown)
 
 
@@ -79,13 +88,24 @@ def wrapped(text: str, width: int) -> Iterator[str]:
     """A text behind its gutter, every line of it begun anew, in rows of at most `width` columns."""
     room = max(width - len(_FIRST), 8)
     for line in text.split("\n"):
-        shown, gutter = revealed(line), _FIRST
-        while True:
-            cut = room if shown.isascii() else _fits(shown, room)
-            yield gutter + shown[:cut]
-            shown, gutter = shown[cut:], _NEXT
-            if not shown:
-                break
+        gutter = _FIRST
+        for row in _rows(revealed(line), room):
+            yield gutter + row
+            gutter = _NEXT
+
+
+def folded(text: str, width: int, indent: str) -> str:
+    """One line that is safe to show, in rows of at most `width` columns behind an indent."""
+    return "\n".join(indent + row for row in _rows(text, max(width - len(indent), 8)))
+
+
+def _rows(text: str, room: int) -> Iterator[str]:
+    while True:
+        cut = room if text.isascii() else _fits(text, room)
+        yield text[:cut]
+        text = text[cut:]
+        if not text:
+            break
 
 
 def _fits(text: str, room: int) -> int:
@@ -104,6 +124,24 @@ def call_line(name: str, arguments: Mapping[str, Any], most: int = 0) -> str:
     said = ", ".join(f"{revealed(str(key))}={revealed(_json(value))}" for key, value in arguments.items())
     line = f"{revealed(name)}({said})"
     return line if not most or len(line) <= most else f"{line[:most]}... ({len(line):,} characters)"
+
+
+def quoted(value: Any) -> str:
+    """A setting's value on one line, in full: text in quotes, names one by one, a table as JSON."""
+    if value is None:
+        return "off"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
+    if isinstance(value, str):
+        return revealed(_json(value))
+    if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
+        return ", ".join(quoted(item) for item in value) or "none"
+    from glidepath import _wire
+
+    plain = _wire.plain(value, enc_hook=str)
+    return revealed(_json(plain) if isinstance(plain, dict | list) else str(plain))
 
 
 def _json(value: Any, *, indent: int | None = None) -> str:

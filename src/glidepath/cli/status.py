@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from glidepath.agent import Limits
+from glidepath.cli.shown import width_of
 from glidepath.events import (
     AttemptDiscarded,
     BudgetSettled,
@@ -179,15 +180,6 @@ def status_line(status: Status, width: int, *, separator: str = " | ") -> str:
         if width_of(line) <= width:
             return line
     return clip(phase, width)
-
-
-def width_of(text: str) -> int:
-    """Columns a text takes: wide signs take two, combining ones none."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import combining, east_asian_width
-
-    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
 def printable(text: str) -> str:

@@ -67,10 +67,10 @@ class World:
 
     def complain(self, text: str) -> None:
         """Say on the error stream what is wrong."""
-        from glidepath.cli.visible import visible
+        from glidepath.cli.shown import revealed
 
         with contextlib.suppress(OSError, ValueError):
-            self.stderr.write(f"glidepath: error: {visible(text, keep=chr(10) + chr(9))}\n")
+            self.stderr.write(f"glidepath: error: {revealed(text, keep=chr(10) + chr(9))}\n")
             self.stderr.flush()
 
     def note(self, text: str) -> None:
@@ -91,6 +91,15 @@ class World:
             return bool(stream.isatty())
         except (AttributeError, ValueError):
             return False
+
+    def forget_typed(self) -> None:
+        """Drop what was typed before a question: it was no answer to what is asked now."""
+        try:
+            import termios
+        except ImportError:
+            return  # no terminal of this kind
+        with contextlib.suppress(OSError, ValueError, AttributeError, termios.error):
+            termios.tcflush(self.stdin.fileno(), termios.TCIFLUSH)
 
     def close_quietly(self) -> None:
         """Whoever read our output has gone: what is still buffered must not fail again when Python shuts down."""

@@ -136,8 +136,8 @@ def _text(value: Any) -> str:
         return "off"
     if isinstance(value, bool):
         return "true" if value else "false"
-    from glidepath.cli.visible import visible
+    from glidepath.cli.shown import revealed
 
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
-        return visible(", ".join(plain(value))) or "none"
-    return visible(str(plain(value))) or "''"
+        return revealed(", ".join(plain(value))) or "none"
+    return revealed(str(plain(value))) or "''"

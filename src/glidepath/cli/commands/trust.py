@@ -56,15 +56,15 @@ def _trust(path: Path, world: World, *, yes: bool) -> int:
     from glidepath.cli.folder import look
     from glidepath.cli.layers import configuration_in, load
     from glidepath.cli.narrow import beyond
+    from glidepath.cli.shown import revealed
     from glidepath.cli.trust import is_trusted
-    from glidepath.cli.visible import visible
     from glidepath.errors import ConfigurationError
 
     folder = look(path)
-    here = visible(str(folder.path))
+    here = revealed(str(folder.path))
     file = configuration_in(folder)
     if folder.unread:
-        why = "; ".join(f"{visible(name)} {reason}" for name, reason in folder.unread.items())
+        why = "; ".join(f"{revealed(name)} {reason}" for name, reason in folder.unread.items())
         raise ConfigurationError(f"{here} cannot be trusted: {why}")
     values = {} if file is None else {key: said for key, (said, _) in load(file, folder.files[file.name]).items()}
     wanted = {key: values[key] for key in beyond(values, folder.path)}
@@ -107,14 +107,14 @@ def _list(world: World) -> int:
     from pathlib import Path
 
     from glidepath.cli.folder import look
+    from glidepath.cli.shown import revealed
     from glidepath.cli.trust import is_trusted, records
-    from glidepath.cli.visible import visible
 
     found = records()
     for record in found:
         path = Path(record.folder)
         state = "" if path.is_dir() and is_trusted(look(path)) else "  (changed)" if path.is_dir() else "  (gone)"
-        world.write(f"{visible(record.when)}  {visible(record.folder)}{state}\n")
+        world.write(f"{revealed(record.when)}  {revealed(record.folder)}{state}\n")
     if not found:
         world.note("You trust no folder yet.")
     return 0
@@ -122,12 +122,12 @@ def _list(world: World) -> int:
 
 def _revoke(path: Path, world: World) -> int:
     from glidepath.cli.folder import COVERED
+    from glidepath.cli.shown import revealed
     from glidepath.cli.trust import forget
-    from glidepath.cli.visible import visible
 
     folder = (path.parent if path.name in COVERED else path).resolve()
     if not forget(folder):
-        world.complain(f"{visible(str(folder))} is not trusted; `glidepath trust list` shows the folders that are")
+        world.complain(f"{revealed(str(folder))} is not trusted; `glidepath trust list` shows the folders that are")
         return 1
-    world.write(f"No longer trusted: {visible(str(folder))}\n")
+    world.write(f"No longer trusted: {revealed(str(folder))}\n")
     return 0
