@@ -147,6 +147,25 @@ def test_what_a_link_in_a_protected_folder_leads_to_is_protected(repository, san
     assert (repository / "scripts/run").read_text() == "mine\n"
 
 
+@pytest.mark.parametrize("how", ["hooksPath", "link"])
+def test_a_repository_above_the_workspace_sends_git_into_it(repository, sandbox, how):
+    (repository / "src/tools").mkdir(parents=True)
+    (repository / "src/tools/pre-commit").write_text("mine\n")
+    if how == "link":
+        (repository / ".git/hooks/pre-commit").symlink_to("../../src/tools/pre-commit")
+    else:
+        subprocess.run(["git", "-C", str(repository), "config", "core.hooksPath", "src/tools"], check=True)
+    place = Workspace(repository / "src")
+    with pytest.raises(ToolError, match="is protected and nothing was written"):
+        write_file(place, "tools/pre-commit", "planted")
+    shell(sandbox, place, "echo planted > tools/pre-commit; true")
+    assert (repository / "src/tools/pre-commit").read_text() == "mine\n"
+    shell(sandbox, Workspace(repository / "src/tools"), "echo planted > pre-commit; true")
+    assert (repository / "src/tools/pre-commit").read_text() == "mine\n"
+    allowed = Workspace(repository / "src", allow_protected=["tools"])
+    write_file(allowed, "tools/pre-commit", "wanted")
+
+
 def test_a_planted_rebase_does_not_wait_for_the_person(repository, sandbox):
     place = Workspace(repository)
     with pytest.raises(ToolError, match="rebase"):

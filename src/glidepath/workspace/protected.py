@@ -53,6 +53,7 @@ ROWS: dict[str, str] = {
     ".codex": _AGENT,
     ".cursor": _AGENT,
     ".gemini": _AGENT,
+    ".aider.conf.yml": _AGENT,
     # shells
     ".bashrc": _SHELL,
     ".bash_profile": _SHELL,
@@ -71,14 +72,22 @@ ROWS: dict[str, str] = {
     ".tcshrc": _SHELL,
     ".login": _SHELL,
     ".logout": _SHELL,
+    ".bash_completion": _SHELL,
     ".inputrc": _SHELL,
     ".envrc": _SHELL,
+    "mise.toml": _SHELL,
+    ".mise.toml": _SHELL,
+    ".config/mise": _SHELL,
+    ".rvmrc": _SHELL,
     ".config/fish": _SHELL,
     ".tmux.conf": _SHELL,
     ".screenrc": _SHELL,
     # logging in
     ".ssh": _LOGIN,
     ".gnupg": _LOGIN,
+    ".rhosts": _LOGIN,
+    ".shosts": _LOGIN,
+    ".forward": "mail that arrives runs it",
     ".pam_environment": _LOGIN,
     ".xprofile": _LOGIN,
     ".xinitrc": _LOGIN,
@@ -86,6 +95,7 @@ ROWS: dict[str, str] = {
     ".config/autostart": _LOGIN,
     ".config/systemd": _LOGIN,
     ".config/environment.d": _LOGIN,
+    "Library/LaunchAgents": _LOGIN,
     ".local/bin": _LOGIN,
     ".local/lib": "python imports modules from it when it starts",
     # editors
@@ -127,6 +137,13 @@ ROWS: dict[str, str] = {
     ".curlrc": _TOOL,
     ".wgetrc": _TOOL,
     ".netrc": _TOOL,
+    ".bundle": _TOOL,
+    ".irbrc": _TOOL,
+    ".pryrc": _TOOL,
+    ".Rprofile": _TOOL,
+    ".aws": _TOOL,
+    ".kube": _TOOL,
+    ".terraformrc": _TOOL,
 }
 """Every protected name, and why. A name with a slash is a path; `*.x` is every name with that ending."""
 

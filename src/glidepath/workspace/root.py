@@ -20,7 +20,7 @@ from glidepath.errors import ConfigurationError, ToolError
 from glidepath.workspace.gitconfig import MOST_CONFIG, named_places
 from glidepath.workspace.protected import LINKABLE, Protection, folded, is_git_folder
 
-__all__ = ["Workspace"]
+__all__ = ["Workspace", "sent_from_above"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -171,6 +171,7 @@ class Workspace:
     def _refuse_target(self, folders: list[int], names: list[str], name: str) -> None:
         """Refuse what a protected name further up links to, and what a repository's configuration sends git to."""
         steps = [*names, name]
+        self._refuse_from_above(steps)
         for depth, folder in enumerate(folders):
             for place in _named_by_git(folder, "/".join([str(self.root), *names[:depth]])):
                 there = [folded(step) for step in steps[depth : depth + len(place)]]
@@ -189,6 +190,30 @@ class Workspace:
                     if os.path.samestat(os.stat(link, dir_fd=folder), target):
                         why = f"{'/'.join([*names, name])!r:.200} is what it links to, and {LINKABLE[row]}"
                         raise _protected("/".join(there), why)
+
+    def _refuse_from_above(self, steps: list[str]) -> None:
+        """Refuse what a repository that the workspace is a part of has git run."""
+        if self.protection.allows(steps):
+            return
+        target = os.path.realpath(self.root.joinpath(*steps))
+        for place in sent_from_above(self.root):
+            if target == place or target.startswith(f"{place}/"):
+                raise _protected("/".join(steps), "the repository around the workspace has git take commands from it")
+
+
+def sent_from_above(root: Path) -> list[str]:
+    """Files and folders in the workspace from which a repository around it takes commands."""
+    places = []
+    for folder in root.parents:
+        git = folder / ".git"
+        if not git.is_dir():
+            continue
+        with contextlib.suppress(OSError), (git / "config").open(encoding="utf-8", errors="replace") as file:
+            places += named_places(file.read(MOST_CONFIG), str(folder))
+        with contextlib.suppress(OSError), os.scandir(git / "hooks") as entries:
+            places += [entry.path for entry in islice(entries, _MOST_LISTED) if entry.is_symlink()]
+    found = [os.path.realpath(place) for place in places]
+    return [place for place in found if Path(place).is_relative_to(root)]
 
 
 def _own_places(root: Path, places: Iterable[str]) -> tuple[list[list[str]], str | None]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from glidepath.workspace.gitconfig import MOST_CONFIG, is_harmless, named_places
 from glidepath.workspace.protected import GIT_PARTS, Protection, folded
-from glidepath.workspace.root import Workspace
+from glidepath.workspace.root import Workspace, sent_from_above
 
 __all__ = ["Found", "Survey", "compare", "survey"]
 
@@ -78,11 +78,15 @@ class Survey:
 
     def look(self) -> Survey:
         """Look through the workspace, and settle what has to be mounted."""
-        if self._protection.closed is not None:
+        sent = sent_from_above(Path(self.root))
+        if self._protection.closed is not None or self.root in sent:
             self.readonly = [self.root]
             self.writable = [f"{self.root}/{rest}" for rest in self._protection.within([])]
             return self
         self._walk()
+        for path in sent:
+            if os.path.lexists(path) and not self._protection.allows(self._steps(path)):
+                self.found.append(Found(path, self._signature(path), _GIT_WORD))
         self.fixed = [one.path for one in self.found if one.git][:MOST_MOUNTS]
         paths = [os.path.realpath(path) for path in [one.path for one in self.found if not one.git] + self._links]
         inside = [path for path in paths if path.startswith(f"{self.root}/")]
