@@ -42,8 +42,6 @@ ALLOWED = {
     "max_image_bytes": LOWER,
     "max_image_bytes_per_request": LOWER,
     "max_parallel_tools": LOWER,
-    "max_image_bytes": LOWER,
-    "max_image_bytes_per_request": LOWER,
     "default_execution_mode": ("parallel", "sequential"),
     "output_format": FREE,
     "streaming": FREE,
