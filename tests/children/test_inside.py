@@ -4,6 +4,8 @@ import asyncio
 import contextvars
 import logging
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -677,3 +679,87 @@ async def test_the_context_of_the_caller_is_left_as_it_was():
     result = await outer_agent(one_tool(body)).run("go")
     assert result.messages[2].text == "fine"
     assert INSIDE.get() is None
+
+
+# --- a loop that is blocked ---------------------------------------------------------------------------------------
+
+
+def blocking_pair(start, *, slow=None):
+    """A run whose first tool call holds most of its tokens, while the second blocks the loop by `start(inner)`."""
+    slow = slow or Agent(
+        model=ScriptedModel(name="slow-model").forever(say("slow").with_delay(0.2)), max_output_tokens=4000, limits=ROOMY
+    )
+    inner, seen = inner_agent(max_output_tokens=4000), []
+
+    @tool
+    async def holder() -> str:
+        """Hold tokens."""
+        return (await slow.run("go")).text
+
+    @tool
+    async def blocker() -> str:
+        """Block the loop."""
+        await asyncio.sleep(0.05)
+        seen.append(start(inner))
+        return seen[0].text
+
+    both = [calls(call("holder"), call("blocker")), say("the outer answer")]
+    limits = Limits(max_tokens=9000, max_iterations=9)
+    return outer_agent(holder, blocker, limits=limits, turns=both), seen
+
+
+def run_in_a_pool(agent):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(contextvars.copy_context().run, agent.run_sync, "go").result()
+
+
+@pytest.mark.parametrize("start", [lambda agent: agent.run_sync("go"), run_in_a_pool], ids=["run_sync", "pool"])
+def test_g1_a_child_that_blocks_the_loop_its_tokens_are_reserved_on_is_refused(start, monkeypatch):
+    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.1)
+    outer, seen = blocking_pair(start)
+    result = outer.run_sync("go")
+    assert (result.outcome, result.text) == (LoopOutcome.DONE, "the outer answer")
+    assert seen[0].outcome is LoopOutcome.CUT_OFF
+    assert seen[0].cause.source == "TokenBudgetConstraint"
+    assert "await run()" in seen[0].cause.reason
+
+
+def test_g1_a_run_on_a_shared_budget_that_blocks_its_other_runs_is_refused(monkeypatch):
+    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.1)
+    model = ScriptedModel(name="slow-model").forever(say("slow").with_delay(0.2))
+    agent = Agent(model=model, max_output_tokens=4000, limits=ROOMY)
+    budget = Budget(Limits(max_tokens=7000))
+
+    async def main():
+        other = asyncio.create_task(agent.run("go", parent=budget))
+        await asyncio.sleep(0.05)
+        return agent.run_sync("go", parent=budget), await other
+
+    refused, other = asyncio.run(main())
+    assert (refused.outcome, other.outcome) == (LoopOutcome.CUT_OFF, LoopOutcome.DONE)
+    assert budget.remaining().tokens == 7000 - other.usage.total
+
+
+def test_g12_a_stream_in_a_thread_waits_for_tokens_as_long_as_the_loop_above_answers(monkeypatch):
+    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.05)
+    inner, seen = inner_agent(max_output_tokens=4000), []
+    slow = Agent(
+        model=ScriptedModel(name="slow-model").forever(say("slow").with_delay(0.4)), max_output_tokens=4000, limits=ROOMY
+    )
+
+    @tool
+    async def holder() -> str:
+        """Hold tokens."""
+        return (await slow.run("go")).text
+
+    @tool
+    def reader() -> str:
+        """Read a stream in a thread."""
+        time.sleep(0.1)
+        seen.append(asyncio.run(by_stream(inner)))
+        return seen[0].text
+
+    both = [calls(call("holder"), call("reader")), say("the outer answer")]
+    outer = outer_agent(holder, reader, limits=Limits(max_tokens=9000, max_iterations=9), turns=both)
+    assert outer.run_sync("go").outcome is LoopOutcome.DONE
+    assert (seen[0].outcome, seen[0].text) == (LoopOutcome.DONE, "inner")

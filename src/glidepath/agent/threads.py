@@ -8,6 +8,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from glidepath.run import Place
+from glidepath.run.inside import BLOCKED
 from glidepath.spi.inside import INSIDE
 
 __all__ = ["in_its_own_loop"]
@@ -33,6 +34,7 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     def in_thread() -> None:
         INSIDE.set(place)
+        BLOCKED.set((*BLOCKED.get(), running))
         try:
             outcome.append(asyncio.run(work()))
         except BaseException as error:

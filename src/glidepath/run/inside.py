@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -21,11 +21,28 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from glidepath.run.state import Run
+    from glidepath.run.watch import Watch
 
-__all__ = ["INHERIT", "Inherit", "Place", "around", "at_home", "enlist", "launch", "linked", "outside", "recall"]
+__all__ = [
+    "BLOCKED",
+    "INHERIT",
+    "Inherit",
+    "Place",
+    "around",
+    "at_home",
+    "came_round",
+    "enlist",
+    "launch",
+    "linked",
+    "outside",
+    "recall",
+]
 
 PATIENCE = 1.5  # seconds for a child to land after its tool call has ended: it lets go of its own work after one
 ANSWERS_WITHIN = 2.0  # seconds for the loop of the run above to begin with a child: one that is blocked never will
+
+BLOCKED: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("glidepath_blocked", default=())
+"""The event loops that `run_sync` blocks until this code is done."""
 
 _log = logging.getLogger("glidepath")
 
@@ -171,7 +188,7 @@ async def launch(
         raise RuntimeError(f"{place.key} has ended: nothing can be started in it any more")
     token, let_go = linked(cancel)
     name = f"{place.key}.{len(place.run.spawned.get(place.key, ())) + 1}"
-    child = place.loop.create_task(_sheltered(partial(fly, token, name)), name="glidepath-child")
+    child = _begun(place.loop, fly(token, name), "glidepath-child")
     enlist(place, token, child)
     try:
         result, error = await child
@@ -182,10 +199,19 @@ async def launch(
     return result
 
 
-async def _sheltered(flight: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[Any, BaseException | None]:
+def _begun(
+    loop: asyncio.AbstractEventLoop, flight: Coroutine[Any, Any, Any], name: str, context: Context | None = None
+) -> asyncio.Task[Any]:
+    """A task for a child. One that is cancelled before its first step never takes it, and is closed."""
+    task = loop.create_task(_sheltered(flight), name=name, context=context)
+    task.add_done_callback(lambda _: flight.close())
+    return task
+
+
+async def _sheltered(flight: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
     """Await a child before it takes off, too: SystemExit or Ctrl-C in a task of ours would end the event loop."""
     try:
-        return await flight(), None
+        return await flight, None
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:
@@ -269,7 +295,7 @@ class _Errand:
             return  # nobody waits for it any more
         if self._worker is not None:
             self._worker.rest()
-        self._task = self.loop.create_task(_sheltered(self._work), name="glidepath-errand", context=self._context)
+        self._task = _begun(self.loop, self._work(), "glidepath-errand", self._context)
         self._task.add_done_callback(self._done)
         self.begun.set_result(None)
 
@@ -315,3 +341,39 @@ async def _followed(errand: _Errand) -> Any:
         if not waiting.cancelled():
             waiting.exception()
         raise
+
+
+async def came_round(watch: Watch, turn: asyncio.Future[None]) -> bool:
+    """Wait for a turn that work on other loops may have to give; True when it is time to look again.
+
+    False when one of those loops is blocked until this run is done, by `run_sync` in an `async def` above all: what is
+    reserved there cannot come back.
+    """
+    loops = {*BLOCKED.get(), *_loops_above(watch)} - {watch.loop}
+    if not loops:  # nearly always
+        await watch.wait(turn)
+        return True
+    answers: list[asyncio.AbstractEventLoop] = []
+    for loop in loops:
+        try:
+            loop.call_soon_threadsafe(answers.append, loop)
+        except RuntimeError:  # it is closed: nothing waits there
+            answers.append(loop)
+    watch.scope(ANSWERS_WITHIN)
+    try:
+        await watch.wait(turn)
+    except asyncio.CancelledError:
+        if watch.interrupt is not None or not watch.scope_hit:
+            raise
+        return len(answers) == len(loops)
+    finally:
+        watch.calm()
+    return True
+
+
+def _loops_above(watch: Watch) -> set[asyncio.AbstractEventLoop]:
+    loops, above = set(), watch.above
+    while above is not None:
+        loops.add(above.loop)
+        above = above.above
+    return loops
