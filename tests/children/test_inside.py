@@ -763,3 +763,38 @@ def test_g12_a_stream_in_a_thread_waits_for_tokens_as_long_as_the_loop_above_ans
     outer = outer_agent(holder, reader, limits=Limits(max_tokens=9000, max_iterations=9), turns=both)
     assert outer.run_sync("go").outcome is LoopOutcome.DONE
     assert (seen[0].outcome, seen[0].text) == (LoopOutcome.DONE, "inner")
+
+
+def test_g3_a_child_left_behind_in_a_blocked_thread_says_nothing_after_its_parents_end():
+    free, ended = threading.Event(), threading.Event()
+
+    @tool
+    async def block() -> str:
+        """Block the loop of the thread."""
+        free.wait(20)
+        return "blocked"
+
+    child = Agent(model=ScriptedModel([call("block"), say("late")]), tools=[block], limits=ROOMY)
+
+    @tool(timeout=0.2)
+    def act() -> str:
+        """Read a stream in a thread."""
+        try:
+            return asyncio.run(by_stream(child)).text
+        finally:
+            ended.set()
+
+    async def main():
+        result = await outer.run("go")
+        free.set()
+        await asyncio.to_thread(ended.wait, 20)
+        await asyncio.sleep(0)
+        return result
+
+    recorder = EventRecorder()
+    outer = outer_agent(act, plugins=[recorder.as_plugin()])
+    result = asyncio.run(main())
+    assert [work.kind for work in result.abandoned] == ["thread", "child"]
+    assert [event.child_id for event in recorder.of(ChildStarted)] and not recorder.of(ChildEnded)
+    recorder.assert_legal()
+    assert child.config.model.calls == 1

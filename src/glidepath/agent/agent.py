@@ -15,6 +15,7 @@ from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig, make_config
 from glidepath.agent.durable import Opening, adopted, claimed, reopened, session_of
 from glidepath.agent.flight import (
+    announce_child,
     finish_run,
     new_id,
     open_run,
@@ -32,7 +33,6 @@ from glidepath.agent.prompts import as_messages, as_session
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.agent.threads import in_its_own_loop
 from glidepath.errors import ConfigurationError
-from glidepath.events import ChildStarted
 from glidepath.ledger import Meter
 from glidepath.messages import Message
 from glidepath.outcome import LoopOutcome, RunResult, Snapshot
@@ -398,7 +398,7 @@ class Agent:
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed)
         run.token = cancel
         refusal = meter.adopt() if resumed is None else None
-        post(lambda: parent.emit(ChildStarted, run.run_id, plan.agent_name, meter.depth))
+        post(partial(announce_child, parent, run))
         try:
             with outside():
                 return await finish_run(run, home, messages, cancel, refusal=refusal, opening=opening)
