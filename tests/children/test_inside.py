@@ -18,6 +18,7 @@ from glidepath import (
     Limits,
     LoopOutcome,
     Plugin,
+    ResourceConstraint,
     ResourceValidation,
     Session,
     ToolContext,
@@ -798,3 +799,23 @@ def test_g3_a_child_left_behind_in_a_blocked_thread_says_nothing_after_its_paren
     assert [event.child_id for event in recorder.of(ChildStarted)] and not recorder.of(ChildEnded)
     recorder.assert_legal()
     assert child.config.model.calls == 1
+
+
+@virtual
+async def test_what_a_constraint_starts_on_a_clock_is_a_root_and_waits_for_nothing_the_run_has_reserved():
+    inner, seen = inner_agent(limits=ROOMY), []
+
+    class OnAClock(ResourceConstraint):
+        check_every = 0.1
+
+        async def validate(self, context):
+            if context.checkpoint == "in_flight":
+                seen.append(await inner.run("Is all well?"))
+            return ResourceValidation.ok()
+
+    model = ScriptedModel([say("done").with_delay(1)])
+    limits = Limits(max_tokens=2000)  # all of it is reserved while the model writes
+    result = await Agent(model=model, limits=limits, constraints=[OnAClock()]).run("go")
+    assert (result.outcome, result.children) == (LoopOutcome.DONE, ())
+    assert seen
+    assert {child.outcome for child in seen} == {LoopOutcome.DONE}
