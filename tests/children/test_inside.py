@@ -685,12 +685,14 @@ async def test_the_context_of_the_caller_is_left_as_it_was():
 # --- a loop that is blocked ---------------------------------------------------------------------------------------
 
 
-def blocking_pair(start, *, slow=None):
+def slow_agent(delay):
+    model = ScriptedModel(name="slow-model").forever(say("slow").with_delay(delay))
+    return Agent(model=model, max_output_tokens=4000, limits=ROOMY)
+
+
+def blocking_pair(start):
     """A run whose first tool call holds most of its tokens, while the second blocks the loop by `start(inner)`."""
-    slow = slow or Agent(
-        model=ScriptedModel(name="slow-model").forever(say("slow").with_delay(0.2)), max_output_tokens=4000, limits=ROOMY
-    )
-    inner, seen = inner_agent(max_output_tokens=4000), []
+    slow, inner, seen = slow_agent(0.2), inner_agent(max_output_tokens=4000), []
 
     @tool
     async def holder() -> str:
@@ -727,9 +729,7 @@ def test_g1_a_child_that_blocks_the_loop_its_tokens_are_reserved_on_is_refused(s
 
 def test_g1_a_run_on_a_shared_budget_that_blocks_its_other_runs_is_refused(monkeypatch):
     monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.1)
-    model = ScriptedModel(name="slow-model").forever(say("slow").with_delay(0.2))
-    agent = Agent(model=model, max_output_tokens=4000, limits=ROOMY)
-    budget = Budget(Limits(max_tokens=7000))
+    agent, budget = slow_agent(0.2), Budget(Limits(max_tokens=7000))
 
     async def main():
         other = asyncio.create_task(agent.run("go", parent=budget))
@@ -743,10 +743,7 @@ def test_g1_a_run_on_a_shared_budget_that_blocks_its_other_runs_is_refused(monke
 
 def test_g12_a_stream_in_a_thread_waits_for_tokens_as_long_as_the_loop_above_answers(monkeypatch):
     monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.05)
-    inner, seen = inner_agent(max_output_tokens=4000), []
-    slow = Agent(
-        model=ScriptedModel(name="slow-model").forever(say("slow").with_delay(0.4)), max_output_tokens=4000, limits=ROOMY
-    )
+    slow, inner, seen = slow_agent(0.4), inner_agent(max_output_tokens=4000), []
 
     @tool
     async def holder() -> str:
@@ -796,7 +793,7 @@ def test_g3_a_child_left_behind_in_a_blocked_thread_says_nothing_after_its_paren
     outer = outer_agent(act, plugins=[recorder.as_plugin()])
     result = asyncio.run(main())
     assert [work.kind for work in result.abandoned] == ["thread", "child"]
-    assert [event.child_id for event in recorder.of(ChildStarted)] and not recorder.of(ChildEnded)
+    assert (len(recorder.of(ChildStarted)), len(recorder.of(ChildEnded))) == (1, 0)
     recorder.assert_legal()
     assert child.config.model.calls == 1
 
@@ -819,3 +816,34 @@ async def test_what_a_constraint_starts_on_a_clock_is_a_root_and_waits_for_nothi
     assert (result.outcome, result.children) == (LoopOutcome.DONE, ())
     assert seen
     assert {child.outcome for child in seen} == {LoopOutcome.DONE}
+
+
+def test_g1_a_thread_that_starts_an_agent_in_the_moment_its_call_ends_gets_a_result(caplog):
+    inner, left = inner_agent(limits=ROOMY), []
+
+    @tool
+    async def act() -> str:
+        """Leave a thread behind, and end while it asks the loop for a child."""
+        asked = threading.Event()
+        loop = asyncio.get_running_loop()
+        ask = loop.call_soon_threadsafe
+
+        def heard(*work, **more):
+            loop.call_soon_threadsafe = ask
+            asked.set()
+            return ask(*work, **more)
+
+        loop.call_soon_threadsafe = heard
+        left.append(asyncio.create_task(asyncio.to_thread(inner.run_sync, "go")))
+        await asyncio.sleep(0)
+        asked.wait(20)
+        return "left"
+
+    async def main():
+        return await outer_agent(act).run("go"), await left[0]
+
+    with caplog.at_level(logging.WARNING, "glidepath"):
+        result, alone = asyncio.run(main())
+    assert (result.outcome, result.children) == (LoopOutcome.DONE, ())
+    assert (alone.outcome, alone.text) == (LoopOutcome.DONE, "inner")
+    assert "runs on its own" in caplog.text

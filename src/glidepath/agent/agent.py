@@ -207,9 +207,9 @@ class Agent:
                 return await finish_run(run, home, messages, cancel, opening=opening)
 
     async def fly_alone(
-        self, messages: tuple[Message, ...], home: Session | None, cancel: CancelToken | None, stream: RunStream
+        self, messages: tuple[Message, ...], home: Session | None, cancel: CancelToken | None, stream: RunStream | None
     ) -> RunResult:
-        """A stream that was made inside a tool call and is read after its end."""
+        """A run that was started, or a stream that was made, inside a tool call that has ended meanwhile."""
         return await self._fly(messages, home, cancel, None, stream)
 
     def _open(
@@ -320,7 +320,8 @@ class Agent:
         """The session of a child that is kept by itself; None for one beside its parent's."""
         if cancel is not None and not isinstance(cancel, CancelToken):
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
-        if session is None and (place.run.journal is not None or self.config.store is None):
+        above = place.run  # None when another thread has closed the place meanwhile
+        if session is None and (self.config.store is None or (above is not None and above.journal is not None)):
             return None
         if self.config.store is None and isinstance(session, str):
             self._tell_of_store(session)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from glidepath._wire import Record
 from glidepath.outcome import AbandonedWork
@@ -27,7 +27,10 @@ __all__ = [
     "BLOCKED",
     "INHERIT",
     "Inherit",
+    "Outbox",
     "Place",
+    "Post",
+    "apart",
     "around",
     "at_home",
     "came_round",
@@ -59,6 +62,8 @@ class _Inherit(Enum):
 INHERIT = _Inherit.INHERIT
 """The default of `parent`: inside a tool or a guarding hook a child of that run, anywhere else a root."""
 Inherit: TypeAlias = Literal[_Inherit.INHERIT]
+Post: TypeAlias = Callable[[Callable[[], None]], None]
+"""How to do something on the loop of the run, from another one."""
 
 
 class _Asked:
@@ -71,6 +76,20 @@ class _Asked:
 _ASKED = _Asked()
 
 
+class Mailbox(Protocol):
+    """A list of things to do, or what passes them on."""
+
+    def append(self, act: Callable[[], None], /) -> None:
+        """Do this on the loop of the run, once it is free."""
+        ...
+
+
+class Outbox(Record):
+    """A mailbox that passes everything on: for a loop that is blocked, nobody knows for how long."""
+
+    append: Post
+
+
 class Place(Record, eq=False):
     """A tool call or a hook of a run. It is open until that has its result."""
 
@@ -80,8 +99,8 @@ class Place(Record, eq=False):
     """The call's id, or the name of the hook."""
     work: Any
     """What has a `result` in the end: the call, or a hook that was asked."""
-    mailbox: list[Callable[[], None]] | None = None
-    """What to do on the run's own loop once it is free, while `run_sync` blocks it."""
+    mailbox: Mailbox | None = None
+    """Takes what is to be done on the run's own loop once it is free, while that is blocked."""
     warned: bool = False
 
     @classmethod
@@ -89,15 +108,15 @@ class Place(Record, eq=False):
         """A hook that is about to be asked."""
         return cls(run, hook, _ASKED)
 
-    def copy(self, mailbox: list[Callable[[], None]] | None = None) -> Place:
-        """The same place for whoever needs it by himself; `mailbox` when its loop is about to be blocked."""
+    def copy(self, mailbox: Mailbox | None = None) -> Place:
+        """The same place for whoever needs it by himself; `mailbox` when its loop is blocked, or about to be."""
         return Place(self.run, self.key, self.work, mailbox, self.warned)
 
     @property
     def is_open(self) -> bool:
         """True until the call or hook has ended."""
-        run = self.run
-        return run is not None and run.result is None and self.work.result is None
+        run, work = self.run, self.work  # another thread may close it meanwhile
+        return run is not None and work is not None and run.result is None and work.result is None
 
     @property
     def is_hook(self) -> bool:
@@ -112,11 +131,8 @@ class Place(Record, eq=False):
     @property
     def here(self) -> bool:
         """True on the loop of its run, unless that is blocked."""
-        return self.mailbox is None and asyncio.get_running_loop() is self.loop
-
-    def poster(self) -> Callable[[Callable[[], None]], None]:
-        """How to do something on the loop of the run, from another one."""
-        return partial(_post, self.loop) if self.mailbox is None else self.mailbox.append
+        run = self.run
+        return self.mailbox is None and run is not None and asyncio.get_running_loop() is run.watch.loop
 
     def close(self) -> None:
         """The call or hook has ended."""
@@ -178,14 +194,20 @@ def enlist(place: Place, token: CancelToken, child: asyncio.Future[Any]) -> None
 
 
 async def launch(
-    place: Place, fly: Callable[[CancelToken, str], Coroutine[Any, Any, Any]], cancel: CancelToken | None = None
+    place: Place,
+    fly: Callable[[CancelToken, str], Coroutine[Any, Any, Any]],
+    cancel: CancelToken | None = None,
+    alone: Callable[[], Coroutine[Any, Any, Any]] | None = None,
 ) -> Any:
-    """Start a child of a place, on the run's own loop, and wait for it.
+    """Start a child of a place, on the run's own loop, and wait for it; `alone` is for a place that has ended.
 
     It has a task of its own: what interrupts the child must not interrupt this run, and the other way round.
     """
     if not place.is_open:
-        raise RuntimeError(f"{place.key} has ended: nothing can be started in it any more")
+        if alone is None:
+            raise RuntimeError(f"{place.key} has ended: nothing can be started in it any more")
+        place.warn()
+        return await alone()
     token, let_go = linked(cancel)
     name = f"{place.key}.{len(place.run.spawned.get(place.key, ())) + 1}"
     child = _begun(place.loop, fly(token, name), "glidepath-child")
@@ -279,12 +301,12 @@ def _ring(bell: asyncio.Future[None], _: object) -> None:
 class _Errand:
     """Work for the loop of a run, asked for in another thread; either that loop begins with it, or it is called off."""
 
-    def __init__(self, place: Place, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         from concurrent.futures import Future  # only threads need it
 
         self.begun: Future[None] = Future()
         self.outcome: Future[Any] = Future()
-        self.loop, self._work = place.loop, work
+        self.loop, self._work = loop, work
         self._worker = WORKER.get()
         self._context = copy_context()
         self._task: asyncio.Task[Any] | None = None
@@ -315,18 +337,56 @@ class _Errand:
 
 
 async def at_home(
-    place: Place,
-    work: Callable[[], Coroutine[Any, Any, Any]],
-    otherwise: Callable[[], Coroutine[Any, Any, Any]] | None = None,
+    place: Place, work: Callable[[], Coroutine[Any, Any, Any]], otherwise: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
     """Do something on the loop of a place's run, from a loop in another thread; `otherwise` when that is blocked."""
-    errand = _Errand(place, work)
-    errand.loop.call_soon_threadsafe(errand.begin)
+    run = place.run
+    if run is None or place.mailbox is not None:
+        return await otherwise()
+    errand = _Errand(run.watch.loop, work)
+    _post(errand.loop, errand.begin)
     begun = asyncio.wrap_future(errand.begun)
-    await asyncio.wait({begun}, timeout=None if otherwise is None else ANSWERS_WITHIN)
-    if not begun.done() and otherwise is not None and errand.begun.cancel():
+    await asyncio.wait({begun}, timeout=ANSWERS_WITHIN)
+    if not begun.done() and errand.begun.cancel():
         return await otherwise()
     return await _followed(errand)
+
+
+async def apart(
+    place: Place,
+    fly: Callable[[CancelToken, Post], Coroutine[Any, Any, Any]],
+    cancel: CancelToken | None,
+    alone: Callable[[], Coroutine[Any, Any, Any]],
+) -> Any:
+    """Start a child of a place on this loop, which is not its parent's; `alone` is for a place that has ended."""
+    run = place.run
+    if run is None or not place.is_open:
+        place.warn()
+        return await alone()
+    loop: asyncio.AbstractEventLoop = run.watch.loop
+    post: Post = partial(_post, loop) if place.mailbox is None else place.mailbox.append
+    token, let_go = linked(cancel, run.token)
+    enlisted: list[asyncio.Future[None]] = []
+
+    def begin() -> None:
+        if place.is_open:
+            enlisted.append(loop.create_future())
+            enlist(place, token, enlisted[0])
+        else:
+            token.cancel("the tool call or hook that started it has ended")
+
+    def end() -> None:
+        for future in enlisted:
+            if not future.done():
+                future.set_result(None)
+
+    if place.mailbox is None:
+        post(begin)
+    try:
+        return await fly(token, post)
+    finally:
+        let_go()
+        post(end)
 
 
 async def _followed(errand: _Errand) -> Any:
