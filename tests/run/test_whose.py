@@ -416,6 +416,25 @@ def test_g1_a_real_ctrl_c_in_the_middle_of_a_tool_still_stops_the_program():
     assert recorder.one(RunEnded).result.outcome is LoopOutcome.CANCELLED
 
 
+async def take(step, timers):
+    """One thing that a tool may do to its own task."""
+    task = asyncio.current_task()
+    if step == "own":
+        task.cancel()
+    elif step == "own later":
+        timers.append(asyncio.get_running_loop().call_later(0.47, task.cancel))  # never at the end of a wait
+    elif step == "group":
+        try:
+            await group_fails()
+        except* ValueError:
+            pass
+    elif step == "timeout":
+        async with asyncio.timeout(0.3):
+            await asyncio.sleep(1)
+    else:
+        await asyncio.sleep(0.4)
+
+
 STEPS = st.lists(st.sampled_from(["own", "own later", "group", "caught", "timeout", "rest"]), min_size=1, max_size=5)
 
 
@@ -426,32 +445,16 @@ def test_g1_the_caller_is_cancelled_exactly_when_somebody_outside_cancelled_it(s
 
     @tool
     async def work() -> str:
-        timers = []  # one that it leaves behind looks like anybody's, and so does one that rings when a wait has ended
+        timers = []
         try:
-            await odd_work(timers)
+            for step in steps:
+                with contextlib.suppress(ValueError, TimeoutError):
+                    await take(step, timers)
+            await asyncio.sleep(0.6)
         finally:
-            for timer in timers:
+            for timer in timers:  # one that is left behind looks like anybody's
                 timer.cancel()
         return "worked"
-
-    async def odd_work(timers):
-        for step in steps:
-            with contextlib.suppress(ValueError, TimeoutError):
-                if step == "own":
-                    asyncio.current_task().cancel()
-                elif step == "own later":
-                    timers.append(asyncio.get_running_loop().call_later(0.47, asyncio.current_task().cancel))
-                elif step == "group":
-                    try:
-                        await group_fails()
-                    except* ValueError:
-                        pass
-                elif step == "timeout":
-                    async with asyncio.timeout(0.3):
-                        await asyncio.sleep(1)
-                else:
-                    await asyncio.sleep(0.4)
-        await asyncio.sleep(0.6)
 
     async def program():
         recorder = EventRecorder()
