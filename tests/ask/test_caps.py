@@ -92,3 +92,23 @@ async def test_a_reply_that_outgrows_its_reservation_uses_all_that_is_left_and_n
     assert result.state is AgentState.BUDGET_EXCEEDED
     assert 7_700 <= result.usage.total <= 9_000
     assert result.usage.estimated
+
+
+@pytest.mark.parametrize("maximum", [None, 1000], ids=["unknown", "known"])
+@virtual
+async def test_g1_an_endless_reply_under_a_turn_limit_alone_is_cut_at_the_ceiling_of_a_reply(maximum):
+    model = Endless("word " * 10)
+    model.max_output_tokens = maximum
+    result = await Agent(model=model, limits=Limits(max_iterations=3), guardrails=NO_RECOVERY).run("go")
+    ceiling = 32_768 * 4 if maximum is None else maximum * 8
+    assert (result.state, result.outcome) == (AgentState.COMPLETED, LoopOutcome.CUT_OFF)
+    assert ceiling < model.taken <= ceiling + 4096
+    assert result.text.startswith("word word")
+
+
+@virtual
+async def test_an_endless_reply_that_is_cut_at_its_ceiling_ends_the_run_after_its_recoveries():
+    model = Endless("word " * 10)
+    result = await Agent(model=model, limits=Limits(max_iterations=10)).run("go")
+    assert result.outcome is LoopOutcome.CUT_OFF
+    assert model.taken <= 3 * (32_768 * 4 + 4096)  # the reply and two continuations

@@ -4,6 +4,8 @@ import asyncio
 import contextvars
 import logging
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,6 +18,7 @@ from glidepath import (
     Limits,
     LoopOutcome,
     Plugin,
+    ResourceConstraint,
     ResourceValidation,
     Session,
     ToolContext,
@@ -677,3 +680,170 @@ async def test_the_context_of_the_caller_is_left_as_it_was():
     result = await outer_agent(one_tool(body)).run("go")
     assert result.messages[2].text == "fine"
     assert INSIDE.get() is None
+
+
+# --- a loop that is blocked ---------------------------------------------------------------------------------------
+
+
+def slow_agent(delay):
+    model = ScriptedModel(name="slow-model").forever(say("slow").with_delay(delay))
+    return Agent(model=model, max_output_tokens=4000, limits=ROOMY)
+
+
+def blocking_pair(start):
+    """A run whose first tool call holds most of its tokens, while the second blocks the loop by `start(inner)`."""
+    slow, inner, seen = slow_agent(0.2), inner_agent(max_output_tokens=4000), []
+
+    @tool
+    async def holder() -> str:
+        """Hold tokens."""
+        return (await slow.run("go")).text
+
+    @tool
+    async def blocker() -> str:
+        """Block the loop."""
+        await asyncio.sleep(0.05)
+        seen.append(start(inner))
+        return seen[0].text
+
+    both = [calls(call("holder"), call("blocker")), say("the outer answer")]
+    limits = Limits(max_tokens=9000, max_iterations=9)
+    return outer_agent(holder, blocker, limits=limits, turns=both), seen
+
+
+def run_in_a_pool(agent):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(contextvars.copy_context().run, agent.run_sync, "go").result()
+
+
+@pytest.mark.parametrize("start", [lambda agent: agent.run_sync("go"), run_in_a_pool], ids=["run_sync", "pool"])
+def test_g1_a_child_that_blocks_the_loop_its_tokens_are_reserved_on_is_refused(start, monkeypatch):
+    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.1)
+    outer, seen = blocking_pair(start)
+    result = outer.run_sync("go")
+    assert (result.outcome, result.text) == (LoopOutcome.DONE, "the outer answer")
+    assert seen[0].outcome is LoopOutcome.CUT_OFF
+    assert seen[0].cause.source == "TokenBudgetConstraint"
+    assert "await run()" in seen[0].cause.reason
+
+
+def test_g1_a_run_on_a_shared_budget_that_blocks_its_other_runs_is_refused(monkeypatch):
+    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.1)
+    agent, budget = slow_agent(0.2), Budget(Limits(max_tokens=7000))
+
+    async def main():
+        other = asyncio.create_task(agent.run("go", parent=budget))
+        await asyncio.sleep(0.05)
+        return agent.run_sync("go", parent=budget), await other
+
+    refused, other = asyncio.run(main())
+    assert (refused.outcome, other.outcome) == (LoopOutcome.CUT_OFF, LoopOutcome.DONE)
+    assert budget.remaining().tokens == 7000 - other.usage.total
+
+
+def test_g12_a_stream_in_a_thread_waits_for_tokens_as_long_as_the_loop_above_answers(monkeypatch):
+    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.05)
+    slow, inner, seen = slow_agent(0.4), inner_agent(max_output_tokens=4000), []
+
+    @tool
+    async def holder() -> str:
+        """Hold tokens."""
+        return (await slow.run("go")).text
+
+    @tool
+    def reader() -> str:
+        """Read a stream in a thread."""
+        time.sleep(0.1)
+        seen.append(asyncio.run(by_stream(inner)))
+        return seen[0].text
+
+    both = [calls(call("holder"), call("reader")), say("the outer answer")]
+    outer = outer_agent(holder, reader, limits=Limits(max_tokens=9000, max_iterations=9), turns=both)
+    assert outer.run_sync("go").outcome is LoopOutcome.DONE
+    assert (seen[0].outcome, seen[0].text) == (LoopOutcome.DONE, "inner")
+
+
+def test_g3_a_child_left_behind_in_a_blocked_thread_says_nothing_after_its_parents_end():
+    free, ended = threading.Event(), threading.Event()
+
+    @tool
+    async def block() -> str:
+        """Block the loop of the thread."""
+        free.wait(20)
+        return "blocked"
+
+    child = Agent(model=ScriptedModel([call("block"), say("late")]), tools=[block], limits=ROOMY)
+
+    @tool(timeout=0.2)
+    def act() -> str:
+        """Read a stream in a thread."""
+        try:
+            return asyncio.run(by_stream(child)).text
+        finally:
+            ended.set()
+
+    async def main():
+        result = await outer.run("go")
+        free.set()
+        await asyncio.to_thread(ended.wait, 20)
+        await asyncio.sleep(0)
+        return result
+
+    recorder = EventRecorder()
+    outer = outer_agent(act, plugins=[recorder.as_plugin()])
+    result = asyncio.run(main())
+    assert [work.kind for work in result.abandoned] == ["thread", "child"]
+    assert (len(recorder.of(ChildStarted)), len(recorder.of(ChildEnded))) == (1, 0)
+    recorder.assert_legal()
+    assert child.config.model.calls == 1
+
+
+@virtual
+async def test_what_a_constraint_starts_on_a_clock_is_a_root_and_waits_for_nothing_the_run_has_reserved():
+    inner, seen = inner_agent(limits=ROOMY), []
+
+    class OnAClock(ResourceConstraint):
+        check_every = 0.1
+
+        async def validate(self, context):
+            if context.checkpoint == "in_flight":
+                seen.append(await inner.run("Is all well?"))
+            return ResourceValidation.ok()
+
+    model = ScriptedModel([say("done").with_delay(1)])
+    limits = Limits(max_tokens=2000)  # all of it is reserved while the model writes
+    result = await Agent(model=model, limits=limits, constraints=[OnAClock()]).run("go")
+    assert (result.outcome, result.children) == (LoopOutcome.DONE, ())
+    assert seen
+    assert {child.outcome for child in seen} == {LoopOutcome.DONE}
+
+
+def test_g1_a_thread_that_starts_an_agent_in_the_moment_its_call_ends_gets_a_result(caplog):
+    inner, left = inner_agent(limits=ROOMY), []
+
+    @tool
+    async def act() -> str:
+        """Leave a thread behind, and end while it asks the loop for a child."""
+        asked = threading.Event()
+        loop = asyncio.get_running_loop()
+        ask = loop.call_soon_threadsafe
+
+        def heard(*work, **more):
+            loop.call_soon_threadsafe = ask
+            asked.set()
+            return ask(*work, **more)
+
+        loop.call_soon_threadsafe = heard
+        left.append(asyncio.create_task(asyncio.to_thread(inner.run_sync, "go")))
+        await asyncio.sleep(0)
+        asked.wait(20)
+        return "left"
+
+    async def main():
+        return await outer_agent(act).run("go"), await left[0]
+
+    with caplog.at_level(logging.WARNING, "glidepath"):
+        result, alone = asyncio.run(main())
+    assert (result.outcome, result.children) == (LoopOutcome.DONE, ())
+    assert (alone.outcome, alone.text) == (LoopOutcome.DONE, "inner")
+    assert "runs on its own" in caplog.text

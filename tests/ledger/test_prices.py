@@ -2,6 +2,7 @@
 
 import sys
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -214,3 +215,21 @@ def test_a_price_of_zero_that_somebody_states_is_a_price():
 
 def test_a_free_model_without_a_money_limit_costs_nothing():
     assert Agent(model=Free(), limits=Limits(max_iterations=3)).run_sync("go").cost == 0
+
+
+class Listed:
+    """A list of prices, as genai-prices has it, in which everything is free."""
+
+    def find_provider_model(self, name, *_):
+        return None, self
+
+    def get_prices(self, when):
+        return SimpleNamespace(input_mtok=Decimal(0), output_mtok=Decimal(0))
+
+
+def test_g12_a_price_of_zero_in_the_list_of_prices_does_not_void_a_money_limit(monkeypatch):
+    pytest.importorskip("genai_prices")
+    monkeypatch.setattr("genai_prices.data_snapshot.get_snapshot", Listed)
+    with pytest.raises(ConfigurationError, match=r"the price found for model 'listed' is 0"):
+        agent(ScriptedModel(name="listed"))
+    assert agent(ScriptedModel(name="listed"), prices={"known": (1, 2)}, unpriced="estimate:known")._plan.price.output

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import sys
 
 import pytest
 
 from glidepath import Agent, CancelToken, Limits, LoopOutcome, Plugin, tool
-from glidepath.events import HookFailed, RunEnded
+from glidepath.events import HookFailed, RunEnded, StreamChunk
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS
 from glidepath.teams import Team
 from glidepath.testing import EventRecorder, ScriptedModel, call, no_leftovers, say, virtual
@@ -214,3 +215,13 @@ async def test_the_observers_of_a_team_are_dismissed_within_a_second_and_see_its
     assert now() - began <= FAREWELL + 0.001
     assert any("observers were too slow" in warning for warning in result.warnings)
     assert all(one.begun[-1].__name__.startswith("Team") for one in slow)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
+@virtual
+async def test_g3_an_async_observer_sees_every_event_when_tasks_begin_eagerly():
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+    recorder, slow = EventRecorder(), Slow(0.001)
+    agent = Agent(model=ScriptedModel([say("done")]), limits=LIMITS, plugins=[slow], event_sink=recorder)
+    assert (await agent.run("go")).missed_events == 0
+    assert slow.seen == [type(event) for event in recorder.events if type(event) is not StreamChunk]

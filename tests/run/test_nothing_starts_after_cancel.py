@@ -1,6 +1,7 @@
 """Nothing starts after `cancel()` has returned: at every step of the loop and at every event, on every way of a run."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -234,3 +235,19 @@ def test_g12_a_request_that_was_not_sent_costs_nothing():
     result = VirtualClock().run(scene.run(say("never")))
     assert (result.outcome, result.usage.total, scene.log) == (LoopOutcome.CANCELLED, 0, ["CANCEL"])
     scene.recorder.assert_legal()
+
+
+def test_g7_no_model_call_begins_after_a_cancel_from_another_thread_while_the_loop_is_blocked():
+    token = CancelToken()
+
+    @tool
+    async def block() -> str:
+        """Block the loop until somebody else has cancelled the run."""
+        thread = threading.Thread(target=token.cancel)
+        thread.start()
+        thread.join()
+        return "blocked"
+
+    model = ScriptedModel([call("block"), say("too late")])
+    result = Agent(model=model, tools=[block], limits=Limits(max_iterations=5)).run_sync("go", cancel=token)
+    assert (result.outcome, model.calls) == (LoopOutcome.CANCELLED, 1)

@@ -422,7 +422,7 @@ async def take(step, timers):
     if step == "own":
         task.cancel()
     elif step == "own later":
-        timers.append(asyncio.get_running_loop().call_later(0.5, task.cancel))
+        timers.append(asyncio.get_running_loop().call_later(0.47, task.cancel))  # never at the end of a wait
     elif step == "group":
         try:
             await group_fails()

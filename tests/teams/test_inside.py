@@ -1,6 +1,8 @@
 """A team inside a tool of a run spends from that run."""
 
 import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -112,3 +114,17 @@ async def test_a_team_inside_a_run_with_a_journal_works_with_and_without_a_store
         result = await agent.run("go", session="s")
         assert (result.outcome, results[0].status) == (LoopOutcome.DONE, TeamStatus.COMPLETED)
         assert result.children
+
+
+def test_g1_a_team_in_a_thread_that_blocks_the_loop_of_its_run_is_still_part_of_that_run(monkeypatch):
+    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.1)
+    results, team = [], Team([one_member()])
+
+    async def block(team):
+        with ThreadPoolExecutor(1) as pool:
+            there = contextvars.copy_context()
+            return pool.submit(there.run, lambda: asyncio.run(team.run("the goal"))).result()
+
+    result = asking(team, results, Limits(max_iterations=20), way=block).run_sync("go")
+    assert results[0].status is TeamStatus.COMPLETED
+    assert result.usage.total > results[0].usage.total > 0

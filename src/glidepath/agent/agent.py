@@ -15,6 +15,7 @@ from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig, make_config
 from glidepath.agent.durable import Opening, adopted, claimed, reopened, session_of
 from glidepath.agent.flight import (
+    announce_child,
     finish_run,
     new_id,
     open_run,
@@ -32,7 +33,6 @@ from glidepath.agent.prompts import as_messages, as_session
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.agent.threads import in_its_own_loop
 from glidepath.errors import ConfigurationError
-from glidepath.events import ChildStarted
 from glidepath.ledger import Meter
 from glidepath.messages import Message
 from glidepath.outcome import LoopOutcome, RunResult, Snapshot
@@ -207,9 +207,9 @@ class Agent:
                 return await finish_run(run, home, messages, cancel, opening=opening)
 
     async def fly_alone(
-        self, messages: tuple[Message, ...], home: Session | None, cancel: CancelToken | None, stream: RunStream
+        self, messages: tuple[Message, ...], home: Session | None, cancel: CancelToken | None, stream: RunStream | None
     ) -> RunResult:
-        """A stream that was made inside a tool call and is read after its end."""
+        """A run that was started, or a stream that was made, inside a tool call that has ended meanwhile."""
         return await self._fly(messages, home, cancel, None, stream)
 
     def _open(
@@ -320,7 +320,8 @@ class Agent:
         """The session of a child that is kept by itself; None for one beside its parent's."""
         if cancel is not None and not isinstance(cancel, CancelToken):
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
-        if session is None and (place.run.journal is not None or self.config.store is None):
+        above = place.run  # None when another thread has closed the place meanwhile
+        if session is None and (self.config.store is None or (above is not None and above.journal is not None)):
             return None
         if self.config.store is None and isinstance(session, str):
             self._tell_of_store(session)
@@ -398,7 +399,7 @@ class Agent:
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed)
         run.token = cancel
         refusal = meter.adopt() if resumed is None else None
-        post(lambda: parent.emit(ChildStarted, run.run_id, plan.agent_name, meter.depth))
+        post(partial(announce_child, parent, run))
         try:
             with outside():
                 return await finish_run(run, home, messages, cancel, refusal=refusal, opening=opening)

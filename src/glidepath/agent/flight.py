@@ -16,7 +16,7 @@ from glidepath.agent.route import landing_money, priced
 from glidepath.ask.booking import LEAST_LANDING
 from glidepath.ask.summary import recall
 from glidepath.errors import ConfigurationError
-from glidepath.events import ChildEnded, RunEnded
+from glidepath.events import ChildEnded, ChildStarted, RunEnded
 from glidepath.judge import last_validations
 from glidepath.land import salvaged
 from glidepath.ledger import Amount, Meter, Refusal
@@ -31,6 +31,7 @@ from glidepath.texts import Texts
 from glidepath.tools import OutputError
 
 __all__ = [
+    "announce_child",
     "finish_run",
     "new_id",
     "open_run",
@@ -265,8 +266,16 @@ def _refused(refusal: Refusal) -> Ending:
     return Ending(state=AgentState.BUDGET_EXCEEDED, outcome=LoopOutcome.CUT_OFF, cause=cause, text=text, partial=True)
 
 
+def announce_child(parent: Run, child: Run) -> None:
+    """Say that a child has started, unless the parent, on another loop, has ended meanwhile."""
+    if parent.result is None:
+        parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
+
+
 def report_child(parent: Run, child: Run) -> None:
-    """Put what a child did and cost into its parent."""
+    """Put what a child did and cost into its parent, unless that has ended and lists the child as abandoned."""
+    if parent.result is not None:
+        return
     result: Any = child.result
     parent.children += (result,)
     parent.abandoned += result.abandoned

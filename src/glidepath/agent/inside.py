@@ -12,7 +12,7 @@ from glidepath.errors import ConfigurationError
 from glidepath.messages import Message
 from glidepath.outcome import RunResult
 from glidepath.run import INHERIT, CancelToken, Place, RunStream
-from glidepath.run.inside import around, at_home, enlist, launch, linked
+from glidepath.run.inside import Post, apart, around, at_home, enlist, launch, linked
 from glidepath.sessions import Session
 from glidepath.sessions.fold import HOOK
 from glidepath.tools import ToolContext
@@ -74,10 +74,8 @@ async def run_inside(
             name = named(place, messages)
         return agent.fly_child(messages, parent=place.run, cancel=token, place=name, home=home, budget=budget)
 
-    here = partial(launch, place, begin, cancel)
+    here = partial(launch, place, begin, cancel, partial(agent.fly_alone, messages, home, cancel, None))
     away = partial(_apart, agent, place, messages, home, cancel, budget=budget)
-    if place.mailbox is not None:
-        return await away()
     result: RunResult = await (here() if place.here else at_home(place, here, away))
     return result
 
@@ -120,28 +118,9 @@ async def _apart(
 ) -> RunResult:
     """Fly a child on this loop, which is not its parent's: without a journal of its own, unless its agent has one."""
     run = place.run
-    post = place.poster()
-    token, let_go = linked(cancel, run.token)
-    enlisted: list[asyncio.Future[None]] = []
 
-    def begin() -> None:
-        if place.is_open:
-            enlisted.append(run.watch.loop.create_future())
-            enlist(place, token, enlisted[0])
-        else:
-            token.cancel("the tool call or hook that started it has ended")
+    def fly(token: CancelToken, post: Post) -> Any:
+        return agent.fly_child(messages, parent=run, cancel=token, home=home, stream=stream, budget=budget, post=post)
 
-    def end() -> None:
-        for future in enlisted:
-            if not future.done():
-                future.set_result(None)
-
-    if place.mailbox is None:
-        post(begin)
-    try:
-        return await agent.fly_child(
-            messages, parent=run, cancel=token, home=home, stream=stream, budget=budget, post=post
-        )
-    finally:
-        let_go()
-        post(end)
+    alone = partial(agent.fly_alone, messages, home, cancel, stream)
+    return await apart(place, fly, cancel, alone)  # type: ignore[no-any-return]

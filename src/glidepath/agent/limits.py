@@ -147,7 +147,7 @@ class Budget:
     def inside(cls, place: Place, limits: Limits) -> Budget:
         """A part of what a run may use, for runs that are started together in one of its tools or hooks."""
         budget = cls(limits)
-        budget.place = place = place.copy()
+        budget.place = place = place.copy(place.mailbox)
         near = budget.meter
         caps = replace(near.caps, descendants=None, depth=None)  # the run around it bounds them
         budget.meter = Meter(caps, place.run.meter, depth=-1)

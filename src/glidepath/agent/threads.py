@@ -8,6 +8,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from glidepath.run import Place
+from glidepath.run.inside import BLOCKED
 from glidepath.spi.inside import INSIDE
 
 __all__ = ["in_its_own_loop"]
@@ -27,12 +28,14 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     import threading
 
     outcome: list[Any] = []
+    letters: list[Callable[[], None]] = []
     place: Place | None = INSIDE.get()
     if place is not None and place.is_open and place.loop is running:
-        place = place.copy(mailbox=[])
+        place = place.copy(mailbox=letters)
 
     def in_thread() -> None:
         INSIDE.set(place)
+        BLOCKED.set((*BLOCKED.get(), running))
         try:
             outcome.append(asyncio.run(work()))
         except BaseException as error:
@@ -41,8 +44,8 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     thread = threading.Thread(target=copy_context().run, args=(in_thread,), name="glidepath-run-sync")
     thread.start()
     thread.join()
-    if place is not None and place.mailbox is not None:
-        for act in place.mailbox:
+    if place is not None and place.mailbox is letters:
+        for act in letters:
             act()
         place.close()
     if isinstance(outcome[0], BaseException):

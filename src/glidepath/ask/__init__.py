@@ -184,7 +184,7 @@ class _Call(Record, eq=False, gc=False):
         run.emit(StreamStarted, plan.model_name, self.number, self.landing)
         watch = run.watch
         # Whoever heard of this attempt may have stopped the run.
-        if (watch.interrupt is not None or watch.above is not None) and watch.halted():
+        if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
             self._unsent(attempt, booking, view)
         watch.showing = attempt.parts
         watch.scope_hit = False

@@ -14,6 +14,7 @@ from glidepath.events import ContextShaped
 from glidepath.ledger import Amount, Price, Refusal, Reservation, dollars
 from glidepath.outcome import AgentState, StopCause
 from glidepath.run import Touchdown, Verdict
+from glidepath.run.inside import came_round
 from glidepath.run.state import sendable
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ async def board(run: Run) -> None:
                     continue
             if waiting is None:
                 waiting = meter.enqueue()
-            await run.watch.wait(waiting.turn)
+            if not await came_round(run.watch, waiting.turn):
+                raise Touchdown(_blocked(run))
     except asyncio.CancelledError:
         raise run.interrupted() from None
     finally:
@@ -204,7 +206,8 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
                         return booked(run, got, input_tokens, output, lowered)
                     if got.resource == "turns":
                         raise Touchdown(_refused(run, got))
-            await run.watch.wait(waiting.turn)
+            if not await came_round(run.watch, waiting.turn):
+                raise Touchdown(_blocked(run))
     except asyncio.CancelledError:
         raise run.interrupted() from None
     finally:
@@ -312,6 +315,19 @@ def _refused(run: Run, refusal: Refusal) -> Verdict:
             metrics={"limit": limit, "used": used},
         ),
     )
+
+
+def _blocked(run: Run) -> Verdict:
+    """What it waits for is reserved on a loop that waits for this run: a result all the same."""
+    lineage = run.meter.lineage
+    money = all(node.caps.tokens is None for node in lineage)
+    reason = (
+        "what comes next waits for what other work has reserved, and the event loop of that work is blocked until this "
+        "run is done: in an async function, await run() in place of run_sync()"
+    )
+    source = "CostLimitConstraint" if money else "TokenBudgetConstraint"
+    cause = StopCause(source=source, action="graceful_exit", reason=reason)
+    return Verdict(state=AgentState.BUDGET_EXCEEDED, cause=cause)
 
 
 def _landing_again(run: Run, failed: ModelError) -> Reservation:

@@ -49,7 +49,9 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         if run.watch.sentry is not None:
             await cleared(run)
         watch = run.watch
-        stopped = (watch.interrupt is not None or watch.above is not None) and watch.halted()
+        stopped = (
+            watch.interrupt is not None or watch.above is not None or watch.called_off is not None
+        ) and watch.halted()
         ready = [] if stopped else _ready(run, jobs)
         if ready:
             await _fly(run, ready)
@@ -269,7 +271,9 @@ def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place] | None:
     """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
     job.announce(run)
     watch = run.watch
-    if (watch.interrupt is not None or watch.above is not None) and watch.halted():  # by whoever heard of it
+    if (
+        watch.interrupt is not None or watch.above is not None or watch.called_off is not None
+    ) and watch.halted():  # by whoever heard of it
         job.not_started()
         return None
     inside = Place(run, job.call.id, job)

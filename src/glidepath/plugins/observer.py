@@ -101,7 +101,9 @@ class Observer:
             self._begin()
 
     def _begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._drain(), name="glidepath-observer")
+        loop = asyncio.get_running_loop()
+        # made by hand: with asyncio.eager_task_factory it would begin inside the run, and before it is known here
+        self._task = asyncio.Task(self._drain(), loop=loop, name="glidepath-observer")
 
     async def _drain(self) -> None:
         queue, mine = self._queue, asyncio.current_task()

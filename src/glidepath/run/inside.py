@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from glidepath._wire import Record
 from glidepath.outcome import AbandonedWork
@@ -21,11 +21,31 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from glidepath.run.state import Run
+    from glidepath.run.watch import Watch
 
-__all__ = ["INHERIT", "Inherit", "Place", "around", "at_home", "enlist", "launch", "linked", "outside", "recall"]
+__all__ = [
+    "BLOCKED",
+    "INHERIT",
+    "Inherit",
+    "Outbox",
+    "Place",
+    "Post",
+    "apart",
+    "around",
+    "at_home",
+    "came_round",
+    "enlist",
+    "launch",
+    "linked",
+    "outside",
+    "recall",
+]
 
 PATIENCE = 1.5  # seconds for a child to land after its tool call has ended: it lets go of its own work after one
 ANSWERS_WITHIN = 2.0  # seconds for the loop of the run above to begin with a child: one that is blocked never will
+
+BLOCKED: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("glidepath_blocked", default=())
+"""The event loops that `run_sync` blocks until this code is done."""
 
 _log = logging.getLogger("glidepath")
 
@@ -42,6 +62,8 @@ class _Inherit(Enum):
 INHERIT = _Inherit.INHERIT
 """The default of `parent`: inside a tool or a guarding hook a child of that run, anywhere else a root."""
 Inherit: TypeAlias = Literal[_Inherit.INHERIT]
+Post: TypeAlias = Callable[[Callable[[], None]], None]
+"""How to do something on the loop of the run, from another one."""
 
 
 class _Asked:
@@ -54,6 +76,20 @@ class _Asked:
 _ASKED = _Asked()
 
 
+class Mailbox(Protocol):
+    """A list of things to do, or what passes them on."""
+
+    def append(self, act: Callable[[], None], /) -> None:
+        """Do this on the loop of the run, once it is free."""
+        ...
+
+
+class Outbox(Record):
+    """A mailbox that passes everything on: for a loop that is blocked, nobody knows for how long."""
+
+    append: Post
+
+
 class Place(Record, eq=False):
     """A tool call or a hook of a run. It is open until that has its result."""
 
@@ -63,8 +99,8 @@ class Place(Record, eq=False):
     """The call's id, or the name of the hook."""
     work: Any
     """What has a `result` in the end: the call, or a hook that was asked."""
-    mailbox: list[Callable[[], None]] | None = None
-    """What to do on the run's own loop once it is free, while `run_sync` blocks it."""
+    mailbox: Mailbox | None = None
+    """Takes what is to be done on the run's own loop once it is free, while that is blocked."""
     warned: bool = False
 
     @classmethod
@@ -72,15 +108,15 @@ class Place(Record, eq=False):
         """A hook that is about to be asked."""
         return cls(run, hook, _ASKED)
 
-    def copy(self, mailbox: list[Callable[[], None]] | None = None) -> Place:
-        """The same place for whoever needs it by himself; `mailbox` when its loop is about to be blocked."""
+    def copy(self, mailbox: Mailbox | None = None) -> Place:
+        """The same place for whoever needs it by himself; `mailbox` when its loop is blocked, or about to be."""
         return Place(self.run, self.key, self.work, mailbox, self.warned)
 
     @property
     def is_open(self) -> bool:
         """True until the call or hook has ended."""
-        run = self.run
-        return run is not None and run.result is None and self.work.result is None
+        run, work = self.run, self.work  # another thread may close it meanwhile
+        return run is not None and work is not None and run.result is None and work.result is None
 
     @property
     def is_hook(self) -> bool:
@@ -95,11 +131,8 @@ class Place(Record, eq=False):
     @property
     def here(self) -> bool:
         """True on the loop of its run, unless that is blocked."""
-        return self.mailbox is None and asyncio.get_running_loop() is self.loop
-
-    def poster(self) -> Callable[[Callable[[], None]], None]:
-        """How to do something on the loop of the run, from another one."""
-        return partial(_post, self.loop) if self.mailbox is None else self.mailbox.append
+        run = self.run
+        return self.mailbox is None and run is not None and asyncio.get_running_loop() is run.watch.loop
 
     def close(self) -> None:
         """The call or hook has ended."""
@@ -161,17 +194,23 @@ def enlist(place: Place, token: CancelToken, child: asyncio.Future[Any]) -> None
 
 
 async def launch(
-    place: Place, fly: Callable[[CancelToken, str], Coroutine[Any, Any, Any]], cancel: CancelToken | None = None
+    place: Place,
+    fly: Callable[[CancelToken, str], Coroutine[Any, Any, Any]],
+    cancel: CancelToken | None = None,
+    alone: Callable[[], Coroutine[Any, Any, Any]] | None = None,
 ) -> Any:
-    """Start a child of a place, on the run's own loop, and wait for it.
+    """Start a child of a place, on the run's own loop, and wait for it; `alone` is for a place that has ended.
 
     It has a task of its own: what interrupts the child must not interrupt this run, and the other way round.
     """
     if not place.is_open:
-        raise RuntimeError(f"{place.key} has ended: nothing can be started in it any more")
+        if alone is None:
+            raise RuntimeError(f"{place.key} has ended: nothing can be started in it any more")
+        place.warn()
+        return await alone()
     token, let_go = linked(cancel)
     name = f"{place.key}.{len(place.run.spawned.get(place.key, ())) + 1}"
-    child = place.loop.create_task(_sheltered(partial(fly, token, name)), name="glidepath-child")
+    child = _begun(place.loop, fly(token, name), "glidepath-child")
     enlist(place, token, child)
     try:
         result, error = await child
@@ -182,10 +221,19 @@ async def launch(
     return result
 
 
-async def _sheltered(flight: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[Any, BaseException | None]:
+def _begun(
+    loop: asyncio.AbstractEventLoop, flight: Coroutine[Any, Any, Any], name: str, context: Context | None = None
+) -> asyncio.Task[Any]:
+    """A task for a child. One that is cancelled before its first step never takes it, and is closed."""
+    task = loop.create_task(_sheltered(flight), name=name, context=context)
+    task.add_done_callback(lambda _: flight.close())
+    return task
+
+
+async def _sheltered(flight: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
     """Await a child before it takes off, too: SystemExit or Ctrl-C in a task of ours would end the event loop."""
     try:
-        return await flight(), None
+        return await flight, None
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:
@@ -253,12 +301,12 @@ def _ring(bell: asyncio.Future[None], _: object) -> None:
 class _Errand:
     """Work for the loop of a run, asked for in another thread; either that loop begins with it, or it is called off."""
 
-    def __init__(self, place: Place, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         from concurrent.futures import Future  # only threads need it
 
         self.begun: Future[None] = Future()
         self.outcome: Future[Any] = Future()
-        self.loop, self._work = place.loop, work
+        self.loop, self._work = loop, work
         self._worker = WORKER.get()
         self._context = copy_context()
         self._task: asyncio.Task[Any] | None = None
@@ -269,7 +317,7 @@ class _Errand:
             return  # nobody waits for it any more
         if self._worker is not None:
             self._worker.rest()
-        self._task = self.loop.create_task(_sheltered(self._work), name="glidepath-errand", context=self._context)
+        self._task = _begun(self.loop, self._work(), "glidepath-errand", self._context)
         self._task.add_done_callback(self._done)
         self.begun.set_result(None)
 
@@ -289,18 +337,56 @@ class _Errand:
 
 
 async def at_home(
-    place: Place,
-    work: Callable[[], Coroutine[Any, Any, Any]],
-    otherwise: Callable[[], Coroutine[Any, Any, Any]] | None = None,
+    place: Place, work: Callable[[], Coroutine[Any, Any, Any]], otherwise: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
     """Do something on the loop of a place's run, from a loop in another thread; `otherwise` when that is blocked."""
-    errand = _Errand(place, work)
-    errand.loop.call_soon_threadsafe(errand.begin)
+    run = place.run
+    if run is None or place.mailbox is not None:
+        return await otherwise()
+    errand = _Errand(run.watch.loop, work)
+    _post(errand.loop, errand.begin)
     begun = asyncio.wrap_future(errand.begun)
-    await asyncio.wait({begun}, timeout=None if otherwise is None else ANSWERS_WITHIN)
-    if not begun.done() and otherwise is not None and errand.begun.cancel():
+    await asyncio.wait({begun}, timeout=ANSWERS_WITHIN)
+    if not begun.done() and errand.begun.cancel():
         return await otherwise()
     return await _followed(errand)
+
+
+async def apart(
+    place: Place,
+    fly: Callable[[CancelToken, Post], Coroutine[Any, Any, Any]],
+    cancel: CancelToken | None,
+    alone: Callable[[], Coroutine[Any, Any, Any]],
+) -> Any:
+    """Start a child of a place on this loop, which is not its parent's; `alone` is for a place that has ended."""
+    run = place.run
+    if run is None or not place.is_open:
+        place.warn()
+        return await alone()
+    loop: asyncio.AbstractEventLoop = run.watch.loop
+    post: Post = partial(_post, loop) if place.mailbox is None else place.mailbox.append
+    token, let_go = linked(cancel, run.token)
+    enlisted: list[asyncio.Future[None]] = []
+
+    def begin() -> None:
+        if place.is_open:
+            enlisted.append(loop.create_future())
+            enlist(place, token, enlisted[0])
+        else:
+            token.cancel("the tool call or hook that started it has ended")
+
+    def end() -> None:
+        for future in enlisted:
+            if not future.done():
+                future.set_result(None)
+
+    if place.mailbox is None:
+        post(begin)
+    try:
+        return await fly(token, post)
+    finally:
+        let_go()
+        post(end)
 
 
 async def _followed(errand: _Errand) -> Any:
@@ -315,3 +401,39 @@ async def _followed(errand: _Errand) -> Any:
         if not waiting.cancelled():
             waiting.exception()
         raise
+
+
+async def came_round(watch: Watch, turn: asyncio.Future[None]) -> bool:
+    """Wait for a turn that work on other loops may have to give; True when it is time to look again.
+
+    False when one of those loops is blocked until this run is done, by `run_sync` in an `async def` above all: what is
+    reserved there cannot come back.
+    """
+    loops = {*BLOCKED.get(), *_loops_above(watch)} - {watch.loop}
+    if not loops:  # nearly always
+        await watch.wait(turn)
+        return True
+    answers: list[asyncio.AbstractEventLoop] = []
+    for loop in loops:
+        try:
+            loop.call_soon_threadsafe(answers.append, loop)
+        except RuntimeError:  # it is closed: nothing waits there
+            answers.append(loop)
+    watch.scope(ANSWERS_WITHIN)
+    try:
+        await watch.wait(turn)
+    except asyncio.CancelledError:
+        if watch.interrupt is not None or not watch.scope_hit:
+            raise
+        return len(answers) == len(loops)
+    finally:
+        watch.calm()
+    return True
+
+
+def _loops_above(watch: Watch) -> set[asyncio.AbstractEventLoop]:
+    loops, above = set(), watch.above
+    while above is not None:
+        loops.add(above.loop)
+        above = above.above
+    return loops

@@ -61,6 +61,7 @@ from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
 __all__ = ["Run"]
 
 _log = logging.getLogger("glidepath")
+CALLED_OFF = "cancelled by the caller"
 
 
 def _emit(tell: Any, run_id: str, parent_id: str | None, number: Any, now: Any, kind: Any, *fields: Any) -> None:
@@ -464,6 +465,8 @@ class Run:
         if running is loop:
             self._obey(what, reason)
         else:
+            if what == "cancel":
+                self.watch.called_off = reason or CALLED_OFF
             try:
                 loop.call_soon_threadsafe(self._obey, what, reason)
             except RuntimeError:  # the loop is closed: the run is long over
@@ -471,7 +474,7 @@ class Run:
 
     def _obey(self, what: str, reason: str) -> None:
         if what == "cancel":
-            self.watch.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", reason or "cancelled by the caller"))
+            self.watch.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", reason or CALLED_OFF))
         elif self.wind_down is None:
             self.wind_down = StopCause(source="person", action="wind_down", reason=reason or "asked to finish up")
 

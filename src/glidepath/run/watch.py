@@ -117,6 +117,7 @@ class Watch(Settled):
         "_times",
         "above",
         "base",
+        "called_off",
         "deadline_at",
         "fresh",
         "gone",
@@ -159,6 +160,7 @@ class Watch(Settled):
         self.fresh = True  # foreign code has waited since somebody looked at the clock
         self.gone = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
         self.interrupt: Interrupt | None = None
+        self.called_off: str | None = None  # another thread has cancelled the run, and its loop may not know yet
         self.showing: Sequence[str] = ()  # the text that is streaming now
         self.scope_hit = False
         self.window_at = window_at
@@ -271,14 +273,17 @@ class Watch(Settled):
     def halted(self) -> bool:
         """True when nothing new may start: the run, or one above it, is being stopped. Asked right before each start.
 
-        A cancel reaches a run at its next wait, and a child a step later still: what was about to start meanwhile
-        would start after `cancel()` has returned.
+        A cancel reaches a run at its next wait, and a child a step later still; one from another thread waits until the
+        loop is free. What was about to start meanwhile would start after `cancel()` has returned.
         """
         if self.interrupt is not None:
             return True
+        if self.called_off is not None:
+            self.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", self.called_off))
+            return True
         above = self.above
         while above is not None:
-            if above.interrupt is not None:
+            if above.interrupt is not None or above.called_off is not None:
                 self.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", "the run above it is being stopped"))
                 return True
             above = above.above

@@ -16,7 +16,7 @@ from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.plugins.lineup import Lineup
 from glidepath.run import INHERIT, CancelToken, Decision, Inherit, Place
-from glidepath.run.inside import around, at_home, launch
+from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
 from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
@@ -305,8 +305,13 @@ class Team:
         def begin(token: CancelToken, _: str) -> Any:
             return self._supervised(request, coordinator, token, None, place=place)
 
-        here = partial(launch, place, begin, cancel)
-        result: TeamResult = await (here() if place.here else at_home(place, here))
+        def begin_apart(token: CancelToken, post: Post) -> Any:
+            return self._supervised(request, coordinator, token, None, place=place.copy(Outbox(post)))
+
+        alone = partial(self._supervised, request, coordinator, cancel, None)
+        here = partial(launch, place, begin, cancel, alone)
+        away = partial(apart, place, begin_apart, cancel, alone)
+        result: TeamResult = await (here() if place.here else at_home(place, here, away))
         return result
 
     async def resume(
