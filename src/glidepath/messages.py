@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from os import PathLike
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from glidepath import _wire
 from glidepath._wire import Value
+from glidepath.errors import ConfigurationError
 
 __all__ = [
     "AssistantMessage",
+    "Citation",
     "CustomMessage",
     "Delta",
+    "FileBlock",
     "ImageBlock",
     "Message",
     "ReasoningBlock",
     "ReasoningDelta",
+    "ReplyInfo",
     "StopReason",
     "StreamEnd",
     "SystemMessage",
@@ -98,6 +103,62 @@ class ImageBlock(Value, frozen=True, gc=False, tag_field="type", tag="image"):
     url: str | None = None
 
 
+class FileBlock(Value, frozen=True, gc=False, tag_field="type", tag="file"):
+    """A document, a recording or a video, as bytes or by address. `FileBlock.read(path)` makes one of a file."""
+
+    media_type: str
+    data: bytes | None = None
+    url: str | None = None
+    name: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """`document`, `audio` or `video`; empty for a media type that no provider is known to take."""
+        main, _, sub = self.media_type.lower().partition("/")
+        if main in ("audio", "video") and sub:
+            return main
+        return "document" if (main == "text" and sub) or self.media_type.lower() in _DOCUMENTS else ""
+
+    @classmethod
+    def read(cls, path: str | PathLike[str], media_type: str | None = None) -> FileBlock:
+        """The file at `path`, read now; raises `ConfigurationError` when its media type is unknown, or `OSError`."""
+        from mimetypes import guess_type
+        from pathlib import Path
+
+        file = Path(path)
+        found = media_type or _SUFFIXES.get(file.suffix.lower()) or guess_type(file.name)[0] or ""
+        if not cls(found).kind:
+            hint = "; make an ImageBlock of a picture" if found.startswith("image/") else "; pass media_type="
+            raise ConfigurationError(f"{str(path)[-200:]!r}: no provider is known to take {found or 'this type'}{hint}")
+        return cls(found, data=file.read_bytes(), name=file.name)
+
+
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_DOCUMENTS = frozenset(
+    {
+        "application/pdf",
+        "application/json",
+        "application/xml",
+        "application/yaml",
+        "application/x-yaml",
+        "application/rtf",
+        "application/epub+zip",
+        "application/javascript",
+        "application/x-javascript",
+        "application/x-python",
+        "application/msword",
+        "application/vnd.ms-excel",
+        "application/vnd.ms-powerpoint",
+        "application/vnd.oasis.opendocument.text",
+        f"{_OFFICE}wordprocessingml.document",
+        f"{_OFFICE}spreadsheetml.sheet",
+        f"{_OFFICE}presentationml.presentation",
+    }
+)
+_SUFFIXES = {".md": "text/markdown", ".csv": "text/csv", ".mp3": "audio/mpeg", ".wav": "audio/wav", ".m4a": "audio/mp4"}
+"""What Python's own table does not know everywhere, or names as nobody takes it."""
+
+
 class ThinkingBlock(Value, frozen=True, gc=False, tag_field="type", tag="thinking"):
     """Thoughts a model wrote between visible tags, filtered from its text."""
 
@@ -156,8 +217,8 @@ def _read(call: ToolCall) -> dict[str, Any]:
 ToolCall.arguments = property(_read)  # type: ignore[assignment]
 
 
-UserBlock: TypeAlias = TextBlock | ImageBlock
-ResultBlock: TypeAlias = TextBlock | ImageBlock
+UserBlock: TypeAlias = TextBlock | ImageBlock | FileBlock
+ResultBlock: TypeAlias = TextBlock | ImageBlock | FileBlock
 AssistantBlock: TypeAlias = TextBlock | ThinkingBlock | ReasoningBlock | ToolCall
 
 
@@ -202,6 +263,28 @@ class UserMessage(Value, frozen=True, gc=False, tag_field="role", tag="user"):
         return self.content if isinstance(self.content, str) else _joined(self.content)
 
 
+class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
+    """What a provider says about a reply beside the reply; empty where it says nothing."""
+
+    response_id: str = ""
+    request_id: str = ""
+    model: str = ""
+    """The version of the model that answered."""
+    service_tier: str = ""
+    stop_sequence: str = ""
+    """The stop sequence at which it stopped."""
+
+
+class Citation(Value, frozen=True, gc=False, omit_defaults=True):
+    """A source that a reply cites. `start` and `end` are places in the reply's text, where the provider gives them."""
+
+    url: str = ""
+    title: str = ""
+    quote: str = ""
+    start: int | None = None
+    end: int | None = None
+
+
 class _One(Value, frozen=True, gc=False, array_like=True):
     only: Any
 
@@ -209,6 +292,10 @@ class _One(Value, frozen=True, gc=False, array_like=True):
 class _Two(Value, frozen=True, gc=False, array_like=True):
     first: Any
     second: Any
+
+
+class _Cited(Value, frozen=True):
+    cites: tuple[Citation, ...]
 
 
 class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assistant"):
@@ -223,6 +310,7 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
     usage: Usage | None = None
     error: str | None = None
     model: str | None = None
+    info: ReplyInfo | None = None
     role: ClassVar[Literal["assistant"]] = "assistant"
 
     @property
@@ -235,6 +323,18 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
         """The calls it asks for, in source order."""
         return tuple([block for block in self.blocks if type(block) is ToolCall])
 
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The sources it cites, in the order in which the provider names them."""
+        found: list[Citation] = []
+        for block in self.blocks:
+            if type(block) is ReasoningBlock and '"cites":' in block.opaque:
+                try:
+                    found += _wire.decode(block.opaque, _Cited).cites
+                except _wire.WireError:
+                    continue  # written by somebody else
+        return tuple(found)
+
     def __eq__(self, other: object) -> bool:
         if type(other) is not AssistantMessage:
             return NotImplemented
@@ -244,8 +344,10 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
         return hash(_parts(self))
 
     def __repr__(self) -> str:
-        names = ("blocks", "stop_reason", "usage", "error", "model")
+        names = ("blocks", "stop_reason", "usage", "error", "model", "info")
         shown = [f"{name}={part!r}" for name, part in zip(names, _parts(self), strict=True)]
+        if self.info is None:
+            shown.pop()
         return f"AssistantMessage({', '.join(shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -261,7 +363,7 @@ def _unpacked(message: AssistantMessage) -> tuple[AssistantBlock, ...]:
 
 
 def _parts(message: AssistantMessage) -> tuple[Any, ...]:
-    return message.blocks, message.stop_reason, message.usage, message.error, message.model
+    return message.blocks, message.stop_reason, message.usage, message.error, message.model, message.info
 
 
 AssistantMessage.blocks = property(_unpacked)  # type: ignore[assignment]
@@ -374,6 +476,7 @@ class StreamEnd(Value, frozen=True, gc=False, tag_field="type", tag="end"):
 
     stop_reason: str = "end_turn"
     usage: Usage | None = None
+    info: ReplyInfo | None = None
 
 
 Delta: TypeAlias = TextDelta | ThinkingDelta | ReasoningDelta | ToolCallDelta | StreamEnd

@@ -6,16 +6,39 @@ import pytest
 
 from glidepath.models import AnthropicModel, GoogleModel, OpenAIChatModel, OpenAIResponsesModel
 from glidepath.models.faults import Faults
-from glidepath.models.strings import PROVIDERS
+from glidepath.models.hosts import HOSTS
 
 from .pages import ROOT, code, table
 
 PAGE = ROOT / "docs" / "choosing-a-model.md"
 
 
-def test_the_page_lists_every_provider_and_no_other():
+def test_the_page_lists_every_host_as_the_code_has_it():
     rows = table(PAGE, "string", "what it reaches", "extra", "key")
-    assert {code(row[0]).partition(":")[0] for row in rows} == set(PROVIDERS)
+    made = [
+        [
+            f"`{host.name}:{host.form}`",
+            host.reaches,
+            f"`glidepath[{host.extra}]`",
+            f"`{host.key}`" if host.key else "none",
+        ]
+        for host in HOSTS.values()
+    ]
+    assert [list(row) for row in rows] == made
+
+
+def test_the_page_lists_every_address_and_variable_of_a_host():
+    rows = {code(row[0]): row[1:] for row in table(PAGE, "host", "address", "also reads", "prices")}
+    made = {
+        host.name: [
+            f"`{host.address}`" if host.address else "",
+            ", ".join(f"`{name}`" for name in host.needs),
+            f"`{host.prices}`" if host.prices else "",
+        ]
+        for host in HOSTS.values()
+        if host.address or host.needs
+    }
+    assert {name: list(row) for name, row in rows.items()} == made
 
 
 def test_the_page_lists_every_option():

@@ -64,11 +64,15 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     max_parallel_tools: int = 16
     max_image_bytes: int = 5_000_000
     max_image_bytes_per_request: int = 20_000_000
+    max_file_bytes: int = 10_000_000
     tool_timeout: float | None = None
     temperature: float | None = None
     max_output_tokens: int | None = None
     reasoning: str | None = None
     tool_choice: str = "auto"
+    strict_tools: bool = False
+    stop_sequences: tuple[str, ...] = ()
+    seed: int | None = None
     extras: Mapping[str, Any] | None = None
     max_output_tokens_recovery: MaxTokensRecovery | None = None
     empty_outcome_retry_budget: int | None = None
@@ -129,6 +133,7 @@ _FLAGS = (
     "replace_defaults",
     "unbounded",
     "thinking_tags",
+    "strict_tools",
     "plain_text_terminal_fallback_eager",
     "plain_text_terminal_fallback_eager_nudge",
 )
@@ -145,7 +150,8 @@ def make_config(**fields: Any) -> LoopConfig:
 def _normalize(config: LoopConfig) -> None:
     """What was given, as the runtime keeps it: tuples of resolved objects, plain texts, mappings of its own."""
     kept: dict[str, Any] = {
-        name: _as_tuple(name, getattr(config, name)) for name in ("tools", "constraints", "plugins", "fallback_models")
+        name: _as_tuple(name, getattr(config, name))
+        for name in ("tools", "constraints", "plugins", "fallback_models", "stop_sequences")
     }
     for name in GROUPS:
         kept[name] = with_installed(name, kept[name])
@@ -255,6 +261,7 @@ def check(config: LoopConfig) -> None:
         ("max_parallel_tools", 1),
         ("max_image_bytes", 1),
         ("max_image_bytes_per_request", 1),
+        ("max_file_bytes", 1),
         ("min_output_tokens", 1),
         ("max_retries", 0),
     ):
@@ -332,6 +339,7 @@ def _check_types(config: LoopConfig) -> None:
             f"default_execution_mode must be an ExecutionMode, not {config.default_execution_mode!r}"
         )
     _check_temperature(config.temperature)
+    _check_sampling(config)
     _check_parts(config)
     for constraint in config.constraints:
         _check_constraint(constraint)
@@ -391,6 +399,16 @@ def _check_temperature(value: Any) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is not None and (not number or not 0 <= value < FOREVER):  # NaN is not, either
         raise ConfigurationError(f"temperature must be a finite number of at least 0, not {shown(value, 100)}")
+
+
+def _check_sampling(config: LoopConfig) -> None:
+    for number, word in enumerate(config.stop_sequences):
+        _check_text(f"stop_sequences[{number}]", word)
+        if not word:
+            raise ConfigurationError(f"stop_sequences[{number}] is empty: every reply would stop at once")
+    seed: Any = config.seed
+    if seed is not None and (type(seed) is not int or not 0 <= seed < 1 << 63):
+        raise ConfigurationError(f"seed must be a whole number of at least 0, or None; got {shown(seed, 100)}")
 
 
 def _check_text(field: str, value: Any) -> None:

@@ -115,6 +115,10 @@ class Knobs:
         """Bytes of all pictures of a request at most; older ones are left out of the view."""
         return self._set("max_image_bytes_per_request", value)
 
+    def max_file_bytes(self, value: int) -> Self:
+        """Bytes of one document, recording or video at most; a larger one is refused before the call."""
+        return self._set("max_file_bytes", value)
+
     def max_parallel_tools(self, value: int) -> Self:
         """Calls that run at the same time."""
         return self._set("max_parallel_tools", value)
@@ -138,6 +142,18 @@ class Knobs:
     def tool_choice(self, value: str) -> Self:
         """`auto`, `required`, `none` or the name of a tool; passed to the model."""
         return self._set("tool_choice", value)
+
+    def strict_tools(self, value: bool = True) -> Self:
+        """Hold the model to the tools' schemas, where the provider can."""
+        return self._set("strict_tools", value)
+
+    def stop_sequences(self, value: Iterable[str]) -> Self:
+        """Texts at which a reply stops; passed to the model."""
+        return self._set("stop_sequences", value)
+
+    def seed(self, value: int | None) -> Self:
+        """Passed to the model."""
+        return self._set("seed", value)
 
     def extras(self, value: Mapping[str, Any] | None) -> Self:
         """A mapping passed to the model as it is."""

@@ -19,7 +19,8 @@ __all__ = ["checked_prices", "find_price", "is_free"]
 def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
     """The price of a model; raises `ConfigurationError` when a money limit needs one and none is known."""
     checked = checked_prices(config.prices)
-    for name in (model.name, f"{getattr(model, 'provider', None)}:{model.name}"):
+    for place in ("", f"{getattr(model, 'provider', None)}:", f"{getattr(model, 'host', None)}:"):
+        name = f"{place}{model.name}"
         if name in checked:
             return _cached(checked[name], model)
     own = getattr(model, "price", None)
@@ -94,7 +95,7 @@ def _looked_up(name: str, provider: Any) -> Price | None:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:
         return None
-    provider = provider.partition("-")[0] if isinstance(provider, str) else None  # openai-chat is openai
+    provider = _LISTED.get(provider, provider) if isinstance(provider, str) else None
     try:
         _, model = get_snapshot().find_provider_model(name, None, provider, None)
     except LookupError:
@@ -107,6 +108,15 @@ def _looked_up(name: str, provider: Any) -> Price | None:
     return replace(price, tier_start=min(starts), tier=_price(given, name, tier=min(starts)))
 
 
+_LISTED = {
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    "openai-compatible": None,
+    "bedrock": "aws",
+    "vertex": "google",
+    "xai": "x-ai",
+}
+"""What hosts are called in that data, where it differs from the model string."""
 _PARTS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
 
 

@@ -9,7 +9,7 @@ from glidepath._wire import WireError
 from glidepath.agent.config import check_sendable
 from glidepath.context import repair
 from glidepath.errors import ConfigurationError
-from glidepath.messages import ImageBlock, Message, UserMessage, codec
+from glidepath.messages import FileBlock, Message, TextBlock, UserMessage, codec
 from glidepath.sessions import Session
 from glidepath.tools.pictures import picture_bytes
 
@@ -43,23 +43,39 @@ def as_messages(prompt: Any, config: LoopConfig) -> tuple[Message, ...]:
 
 
 def _check_pictures(message: Any, config: LoopConfig) -> None:
-    """A picture that is too large would be refused by the provider, in this run and in every later one."""
+    """A picture or file that is too large would be refused by the provider, in this run and in every later one."""
     content = getattr(message, "content", None)
     if type(content) is not tuple:
         return
     for block in content:
-        size = len(block.data or b"") if type(block) is ImageBlock else 0
-        if size > config.max_image_bytes:
+        size = len(block.data or b"") if type(block) is not TextBlock else 0
+        if type(block) is FileBlock:
+            _check_file(block)
+        what, article = ("file", "a file") if type(block) is FileBlock else ("image", "an image")
+        most = getattr(config, f"max_{what}_bytes")
+        if size > most:
             raise ConfigurationError(
-                f"prompt: an image has {size} bytes, more than max_image_bytes={config.max_image_bytes}; "
-                "make it smaller, or raise max_image_bytes if your model takes it"
+                f"prompt: {article} has {size} bytes, more than max_{what}_bytes={most}; "
+                f"make it smaller, or raise max_{what}_bytes if your model takes it"
             )
     total, most = picture_bytes(content), config.max_image_bytes_per_request
     if total > most:
         raise ConfigurationError(
-            f"prompt: its images have {total} bytes together, more than max_image_bytes_per_request={most}; "
+            f"prompt: its images and files have {total} bytes together, more than max_image_bytes_per_request={most}; "
             "send fewer or smaller ones, or raise the setting if your model takes them"
         )
+
+
+def _check_file(file: FileBlock) -> None:
+    named = f" {file.name!r:.100}" if file.name else ""
+    if not file.kind:
+        hint = "make an ImageBlock of a picture" if file.media_type.startswith("image/") else "check media_type"
+        raise ConfigurationError(
+            f"prompt: the file{named} has media_type={file.media_type!r:.100}, which no provider is known to take; "
+            f"{hint}"
+        )
+    if not file.data and not file.url:
+        raise ConfigurationError(f"prompt: the file{named} needs data or a url; it has neither")
 
 
 def _check_message(message: Message) -> None:

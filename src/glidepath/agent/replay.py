@@ -95,7 +95,7 @@ class _Tape:
             elif type(block) is ToolCall:
                 arguments = _wire.encode(block.stored).decode() if block.malformed is None else block.malformed
                 yield ToolCallDelta(index, block.id, block.name, arguments)
-        yield StreamEnd(reply.stop_reason.value, reply.usage)
+        yield StreamEnd(reply.stop_reason.value, reply.usage, reply.info)
 
 
 class _Checking(MemoryStore):

@@ -170,7 +170,8 @@ class Attempt(Record, gc=False):
             blocks = [ThinkingBlock(clean("".join(self.thinking))), *blocks]
         if self.reasoning:
             blocks = [*self.reasoning, *blocks]
-        return AssistantMessage(packed(blocks), self.stop_reason(), usage, None, model), tuple(calls)
+        info = None if self.end is None else self.end.info
+        return AssistantMessage(packed(blocks), self.stop_reason(), usage, None, model, info), tuple(calls)
 
     def tokens(self) -> int:
         """The size of its message in the transcript, by the built-in estimate."""

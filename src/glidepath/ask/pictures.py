@@ -1,4 +1,4 @@
-"""Pictures in the view: older ones give way when there are too many bytes of them, or when a request was refused."""
+"""Pictures and files in the view: older ones give way when they are too many bytes, or when a request was refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.events import ContextShaped
-from glidepath.messages import ImageBlock, Message, TextBlock
+from glidepath.messages import FileBlock, ImageBlock, Message, TextBlock
 from glidepath.tools.pictures import picture_bytes
 
 if TYPE_CHECKING:
@@ -56,4 +56,7 @@ def without_pictures(run: Run, messages: list[Message]) -> list[Message]:
 
 
 def _told(content: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple([TextBlock(LEFT_OUT) if type(block) is ImageBlock else block for block in content])
+    return tuple([TextBlock(_TOLD[type(block)]) if type(block) in _TOLD else block for block in content])
+
+
+_TOLD: dict[type, str] = {ImageBlock: LEFT_OUT, FileBlock: "[a file, left out]"}

@@ -9,6 +9,7 @@ from glidepath.context.groups import Selection, has_calls, marker, marker_size, 
 from glidepath.context.measure import Estimate, char_estimate, guarded, message_size
 from glidepath.messages import (
     AssistantMessage,
+    FileBlock,
     ImageBlock,
     Message,
     SystemMessage,
@@ -168,7 +169,10 @@ def _told(message: Message) -> str:
     content = getattr(message, "content", None)
     if not isinstance(content, tuple):
         return message.text
-    return "".join(["[an image, left out]" if type(block) is ImageBlock else block.text for block in content])
+    return "".join([block.text if type(block) is TextBlock else _LEFT_OUT[type(block)] for block in content])
+
+
+_LEFT_OUT: dict[type, str] = {ImageBlock: "[an image, left out]", FileBlock: "[a file, left out]"}
 
 
 def trim_text(text: str, tokens: int, estimate: Estimate) -> str:

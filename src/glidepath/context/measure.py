@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 from glidepath import _wire
 from glidepath.messages import (
     AssistantMessage,
-    ImageBlock,
     Message,
     SystemMessage,
+    TextBlock,
     ToolCall,
     ToolResultMessage,
     UserMessage,
@@ -18,7 +18,7 @@ from glidepath.messages import (
 from glidepath.run import interrupt_by_hand
 from glidepath.spi import TokenEstimator
 from glidepath.tools.density import opaque_tokens, text_tokens
-from glidepath.tools.pictures import picture_tokens
+from glidepath.tools.pictures import block_tokens
 
 __all__ = ["CharEstimator", "Estimate", "char_estimate", "guarded", "message_size", "sizer"]
 
@@ -105,7 +105,7 @@ def _size(message: Message, estimate: Estimate) -> int:
     if type(content) is str:
         return extra + estimate(content)
     for block in content:
-        extra += picture_tokens(block) if type(block) is ImageBlock else estimate(block.text)  # type: ignore[union-attr]
+        extra += estimate(block.text) if type(block) is TextBlock else block_tokens(block)  # type: ignore[arg-type]
     return extra
 
 

@@ -168,7 +168,8 @@ class Job(Record, eq=False):
             result = trim_result(result, limit() if own is None else min(own, limit()))
             content = result.content
         if type(content) is tuple:
-            content = small_enough(content, run.plan.max_image_bytes, run.plan.max_request_image_bytes)
+            plan = run.plan
+            content = small_enough(content, plan.max_image_bytes, plan.max_file_bytes, plan.max_request_image_bytes)
         message = ToolResultMessage(
             self.call.id, self.call.name, content, result.is_error, self.kind, result.details, result.narration
         )

@@ -8,33 +8,44 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError
+from glidepath._wire import replace
+from glidepath.errors import RejectedError
 from glidepath.messages import (
     AssistantMessage,
+    Citation,
     Delta,
-    ImageBlock,
     Message,
-    SystemMessage,
     ToolCallDelta,
-    ToolResultMessage,
     Usage,
     UserMessage,
 )
-from glidepath.models.checks import at_home, check_headers, check_key, check_name, check_url, leave_open, site
-from glidepath.models.clients import Clients, known_platform, patience
-from glidepath.models.content import Reply, base64_of, count, kept, merged, parsed, pieces, schema_words, strict, worded
+from glidepath.models.anthropic_client import AnthropicPort
+from glidepath.models.checks import check_name
+from glidepath.models.clients import patience
+from glidepath.models.content import (
+    Reply,
+    count,
+    kept,
+    merged,
+    no_setting,
+    parsed,
+    pieces,
+    schema_words,
+    strict,
+    strict_parameters,
+    worded,
+)
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
+from glidepath.models.formats.anthropic import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
 from glidepath.models.names import sent_name
-from glidepath.spi import ModelRequest
+from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["AnthropicModel"]
 
 _log = logging.getLogger("glidepath")
 
-VENDOR = "anthropic"
-_HOST = "api.anthropic.com"
 _REASONS = {
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
@@ -61,21 +72,20 @@ LEAST_BUDGET = 1_024
 _EFFORTS = {"minimal": "low"}
 _MARK = {"type": "ephemeral"}
 _OFF = {"type": "disabled"}
-_THOUGHTS = ("thinking", "redacted_thinking")
-_NO_KEY = "there is no key for Anthropic: set the environment variable ANTHROPIC_API_KEY, or pass api_key="
+_BARE = re.compile(r"claude-[^:/]*")
+"""Where a cloud's name of a model begins to be Anthropic's."""
 
 
 class AnthropicModel:
     """A Claude model.
 
     The key is `api_key`, else what the SDK finds (ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, a profile). `cache` marks
-    the prompt for Anthropic's cache, which makes every later turn of a run cheaper. `client` is an `AsyncAnthropic` of
-    your own (Bedrock, Vertex), for one event loop, closed by you.
+    the prompt for Anthropic's cache, which makes every later turn of a run cheaper. `host` is `bedrock` or `vertex` for
+    Claude in those clouds. `client` is an `AsyncAnthropic` of your own, for one event loop, closed by you.
     """
 
     price: Any = None
     vendor = VENDOR
-    provider = "anthropic"
 
     def __init__(
         self,
@@ -87,24 +97,17 @@ class AnthropicModel:
         context_window: int | None = None,
         cache: bool = True,
         client: Any = None,
+        host: str | None = None,
     ) -> None:
         self.name = check_name(name)
-        check_key(api_key, "ANTHROPIC_API_KEY")
-        check_url(base_url)
-        check_headers(headers)
-        if client is not None:
-            calm = client.with_options(max_retries=0)  # ours govern: they know the budget and the deadline
-            self._clients = Clients(lambda: calm, leave_open)
-        else:
-            self._clients = Clients(lambda: _client(api_key, base_url, headers), _close)
-        first = self._clients.peek()
-        secrets = [getattr(first, "api_key", None), getattr(first, "auth_token", None), *(headers or {}).values()]
-        advice = "check the model name and the key (ANTHROPIC_API_KEY)"
-        self._faults = Faults(f"anthropic:{name} at {site(str(first.base_url))}", secrets, advice)
-        self.usage_is_billed = at_home(str(first.base_url), _HOST)
+        self._port = AnthropicPort(name, api_key=api_key, base_url=base_url, headers=headers, client=client, host=host)
+        self.host = self._port.host.name
+        self.provider = self._port.host.prices
+        self.usage_is_billed = self._port.billed
+        self._takes = replace(TAKES, vendor=self._port.vendor, by_address=self.host == "anthropic")
         self._cache = cache
         self.cache_write_rate = "1.25" if cache else None
-        self.max_output_tokens = next((most for names, most in _MAXIMA if names.match(name)), None)
+        self.max_output_tokens = next((most for names, most in _MAXIMA if names.match(self._bare)), None)
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
         self._left_out: set[str] = set()
@@ -115,13 +118,18 @@ class AnthropicModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reader = _Reader(Reply(self._unknown_reasons, request.tools), self._faults)
+        reply = Reply(self._unknown_reasons, request.tools)
+        reader = _Reader(reply, self._port.faults)
+        model = "-"
+        if self._port.routed:  # the client makes an address of it, and the cloud refuses it in the body
+            model = body.pop("model")
+            del body["stream"]
 
         async def open_stream() -> Any:
-            client = await self._clients.get()
+            client = await self._port.clients.get()
             # The whole request is in extra_body: the SDK would walk through every typed field of a long history.
             return client.messages.with_streaming_response.create(
-                model="-",
+                model=model,
                 max_tokens=1,
                 messages=(),
                 stream=True,
@@ -129,40 +137,57 @@ class AnthropicModel:
                 timeout=patience("anthropic", request),
             )
 
-        return answer(open_stream, reader, self._faults)
+        return answer(open_stream, reader, self._port.faults, reply)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        await self._clients.aclose()
+        await self._port.clients.aclose()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         cap = request.max_output_tokens or self.max_output_tokens or UNKNOWN_MAXIMUM
         body: dict[str, Any] = {"model": self.name, "max_tokens": cap, "stream": True}
-        system = _system(request)
-        if request.output_schema is not None and _UNSTRUCTURED.match(self.name):
+        system = system_of(request.messages, request.system_prompt)
+        if request.output_schema is not None and self._unstructured():
             system = f"{system}\n\n{schema_words(request.output_schema)}".strip()
         if system:
             block: dict[str, Any] = {"type": "text", "text": system}
             body["system"] = [{**block, "cache_control": _MARK} if self._cache else block]
         thinking = {} if request.reasoning is None else self._thinking(request, request.reasoning, cap)
-        body["messages"] = messages = _messages(request.messages, thoughts=thinking.get("thinking") != _OFF)
+        thoughts = thinking.get("thinking") != _OFF
+        body["messages"] = messages = anthropic_turns(request.messages, thoughts=thoughts, takes=self._takes)
         if self._cache:
             _mark(messages)
-        body.update(_tools(request))
+        body.update(_tools(request, strict_ones=request.strict_tools and not self._unstructured()))
         if request.temperature is not None:
             body["temperature"] = request.temperature
+        if request.seed is not None:
+            raise no_setting("Anthropic", "seed")
+        if request.stop_sequences:
+            body["stop_sequences"] = [word for word in request.stop_sequences if word.strip()]
+            if len(body["stop_sequences"]) < len(request.stop_sequences):
+                raise RejectedError("Anthropic takes no stop_sequences that are only blanks: remove them")
         body.update(thinking)
-        if request.output_schema is not None and not _UNSTRUCTURED.match(self.name):
+        if request.output_schema is not None and not self._unstructured():
             schema, closed = strict(request.output_schema)
             shape = {"type": "json_schema", "schema": schema if closed else request.output_schema}
             body["output_config"] = {**body.get("output_config", {}), "format": shape}
         return merged(body, request.extras)
 
+    @property
+    def _bare(self) -> str:
+        """The name as Anthropic spells it: a cloud's has more around it."""
+        found = _BARE.search(self.name)
+        return found[0].replace("@", "-") if found else self.name
+
+    def _unstructured(self) -> bool:
+        """Whether it cannot be held to a schema and must be told."""
+        return self.host == "vertex" or _UNSTRUCTURED.match(self._bare) is not None
+
     def _thinking(self, request: ModelRequest, effort: str, cap: int) -> dict[str, Any]:
         """Thinking as it was asked for, left out of a request that the endpoint would refuse with it."""
         if effort == "none":
             return {"thinking": _OFF}
-        budgeted = _BUDGETED.match(self.name) is not None
+        budgeted = _BUDGETED.match(self._bare) is not None
         why = _no_thinking(request, budgeted=budgeted)
         if why:
             if why not in self._left_out:
@@ -180,54 +205,13 @@ class AnthropicModel:
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
-async def _close(client: Any) -> None:
-    await client.close()
-
-
-def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
-    try:
-        import anthropic
-    except ImportError:
-        raise ConfigurationError(
-            "Anthropic models need the anthropic package: pip install 'glidepath[anthropic]'"
-        ) from None
-    from anthropic._base_client import get_platform
-
-    try:
-        client = anthropic.AsyncAnthropic(
-            api_key=key,
-            base_url=base_url,
-            default_headers=headers,
-            max_retries=0,  # ours govern: they know the budget and the deadline
-            timeout=None,
-            http_client=anthropic.DefaultAsyncHttpxClient(timeout=None),
-        )
-    except anthropic.AnthropicError as error:
-        raise ConfigurationError(f"{_NO_KEY} ({error})") from None
-    if client.api_key is None and client.auth_token is None and getattr(client, "credentials", None) is None:
-        raise ConfigurationError(_NO_KEY)
-    check_key(client.api_key, "ANTHROPIC_API_KEY")
-    check_url(str(client.base_url))
-    return known_platform(client, get_platform)
-
-
 # --- the request ----------------------------------------------------------------------------------------------
 
 
-def _system(request: ModelRequest) -> str:
-    """The system prompt, and what the application says in the transcript as system."""
-    parts = [request.system_prompt]
-    parts += [message.content for message in request.messages if type(message) is SystemMessage]
-    return "\n\n".join([part for part in parts if part.strip()])
-
-
-def _tools(request: ModelRequest) -> dict[str, Any]:
+def _tools(request: ModelRequest, *, strict_ones: bool) -> dict[str, Any]:
     choice = request.tool_choice
     if request.tools:
-        tools = [
-            {"name": sent_name(tool.name), "description": tool.description, "input_schema": tool.parameters}
-            for tool in request.tools
-        ]
+        tools = [_tool(tool, strict_one=strict_ones) for tool in request.tools]
         named = {"auto": {"type": "auto"}, "required": {"type": "any"}, "none": {"type": "none"}}
         return {"tools": tools, "tool_choice": named.get(choice, {"type": "tool", "name": sent_name(choice)})}
     used = {
@@ -241,6 +225,12 @@ def _tools(request: ModelRequest) -> dict[str, Any]:
     # A history with calls is refused when no tools are declared, and the landing call has none.
     stubs = [{"name": name, "input_schema": {"type": "object"}} for name in used]
     return {"tools": stubs, "tool_choice": {"type": "none"}}
+
+
+def _tool(tool: ToolSpec, *, strict_one: bool) -> dict[str, Any]:
+    made = {"name": sent_name(tool.name), "description": tool.description, "input_schema": tool.parameters}
+    closed = strict_parameters(tool.parameters) if strict_one else None
+    return made if closed is None else {**made, "input_schema": closed, "strict": True}
 
 
 def _no_thinking(request: ModelRequest, *, budgeted: bool) -> str:
@@ -259,80 +249,11 @@ def _loop_without_thoughts(transcript: Sequence[Message]) -> bool:
     for message in reversed(transcript):
         if isinstance(message, AssistantMessage):
             kinds = [piece.get("type") if kind == "item" else kind for kind, piece in pieces(message, VENDOR)]
-            if kinds and message.tool_calls and kinds[0] not in _THOUGHTS:
+            if kinds and message.tool_calls and kinds[0] not in THOUGHTS:
                 return True
         elif isinstance(message, UserMessage) and not message.internal:
             return False
     return False
-
-
-def _messages(transcript: Sequence[Message], *, thoughts: bool) -> list[dict[str, Any]]:
-    """The turns: neighbors of one role are one message, so that results stand next to their calls.
-
-    Without `thoughts` those of earlier turns are left out: a request that does not think must not hold any.
-    """
-    turns: list[dict[str, Any]] = []
-    for message in transcript:
-        if isinstance(message, AssistantMessage):
-            role, blocks = "assistant", _written(message, thoughts=thoughts)
-        elif isinstance(message, ToolResultMessage):
-            role, blocks = "user", [_result(message)]
-        elif isinstance(message, UserMessage):
-            role, blocks = "user", _blocks(message.content) or [{"type": "text", "text": "(empty)"}]
-        else:
-            continue
-        if not blocks:
-            continue
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] += blocks
-        else:
-            turns.append({"role": role, "content": blocks})
-    return turns
-
-
-def _written(message: AssistantMessage, *, thoughts: bool) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
-    for kind, piece in pieces(message, VENDOR):
-        if kind == "call":
-            blocks.append(
-                {"type": "tool_use", "id": _id(piece.id), "name": sent_name(piece.name), "input": piece.arguments}
-            )
-        elif kind == "item":
-            if thoughts or piece.get("type") not in _THOUGHTS:
-                blocks.append(piece)
-        elif piece.strip():
-            blocks.append({"type": "text", "text": piece})
-    return blocks
-
-
-def _result(message: ToolResultMessage) -> dict[str, Any]:
-    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(message.call_id)}
-    blocks = _blocks(message.content)
-    if blocks:
-        result["content"] = blocks
-    if message.is_error:
-        result["is_error"] = True
-    return result
-
-
-def _id(call_id: str) -> str:
-    """A call id in the letters this endpoint takes: another vendor may have given it."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", call_id)
-
-
-def _blocks(content: Any) -> list[dict[str, Any]]:
-    """Content blocks; a text without anything to see is refused, and left out."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content.strip() else []
-    return [_block(block) for block in content if isinstance(block, ImageBlock) or block.text.strip()]
-
-
-def _block(block: Any) -> dict[str, Any]:
-    if not isinstance(block, ImageBlock):
-        return {"type": "text", "text": block.text}
-    if block.url:
-        return {"type": "image", "source": {"type": "url", "url": block.url}}
-    return {"type": "image", "source": {"type": "base64", "media_type": block.media_type, "data": base64_of(block)}}
 
 
 def _mark(turns: list[dict[str, Any]]) -> None:
@@ -368,9 +289,12 @@ class _Reader:
         elif kind == "content_block_stop":
             yield from self._closed(event["index"])
         elif kind == "message_start":
-            self._count(event["message"].get("usage"))
+            message = event["message"]
+            self._count(message.get("usage"))
+            self._reply.told(response_id=message.get("id"), model=message.get("model"))
         elif kind == "message_delta":
             self._stop = event["delta"].get("stop_reason") or self._stop
+            self._reply.told(stop_sequence=event["delta"].get("stop_sequence"))
             self._why = (event["delta"].get("stop_details") or {}).get("explanation") or self._why
             self._count(event.get("usage"))
         elif kind == "message_stop":
@@ -392,8 +316,10 @@ class _Reader:
             yield ToolCallDelta(
                 index=block["place"], id=worded(block.get("id") or ""), name=self._reply.called(block["name"])
             )
-        elif block["type"] == "text" and block.get("text"):
-            yield self._reply.said(block["text"])
+        elif block["type"] == "text":
+            block["start"] = self._reply.text
+            if block.get("text"):
+                yield self._reply.said(block["text"])
         elif block["type"] == "thinking" and block.get("thinking"):
             yield self._reply.thought(block["thinking"])
 
@@ -417,18 +343,31 @@ class _Reader:
         elif kind == "signature_delta":
             block = self._blocks[index]
             block["signature"] = block.get("signature", "") + delta["signature"]
+        elif kind == "citations_delta":
+            block = self._blocks[index]
+            block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
 
     def _closed(self, index: int) -> Iterable[Delta]:
         block = self._blocks.pop(index, {})
         kind = block.get("type")
         if kind == "tool_use" and block.get("input"):  # it came at once, and not in pieces
             yield ToolCallDelta(index=block["place"], arguments=_wire.encode(block["input"]).decode())
-        provider_tool = kind == "server_tool_use" or str(kind).endswith("_tool_result")
+        if kind == "text" and block.get("citations"):
+            yield self._cited(block)
+        # Blocks of the provider's own tools, and those nobody here knows: they go back as they came.
+        provider_tool = kind not in (None, "text", "tool_use", *THOUGHTS)
         if provider_tool and block.pop("written", None) is not None:
             block["input"] = parsed("".join(block["input"]) or "{}")
         if provider_tool or kind == "redacted_thinking" or (kind == "thinking" and block.get("signature")):
             self._reply.silent = False
             yield kept(VENDOR, block, text=self._reply.text, calls=self._reply.calls)
+
+    def _cited(self, block: Mapping[str, Any]) -> Delta:
+        """The citations of a text, which follow it."""
+        start, end = block["start"], self._reply.text
+        cites = [_citation(one, start, end) for one in block["citations"]]
+        item = {"type": "text", "length": end - start, "citations": block["citations"]}
+        return kept(VENDOR, item, text=end, calls=self._reply.calls, cites=cites)
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
         """Later figures are totals; a figure that is missing or null says nothing."""
@@ -436,6 +375,7 @@ class _Reader:
 
     def _used(self) -> Usage | None:
         given = self._usage
+        self._reply.told(service_tier=given.get("service_tier"))
         if not given:
             return None
         read, written = count(given, "cache_read_input_tokens"), count(given, "cache_creation_input_tokens")
@@ -443,3 +383,8 @@ class _Reader:
         return Usage(
             count(given, "input_tokens") + read + written, count(given, "output_tokens"), read, written, thoughts
         )
+
+
+def _citation(given: Mapping[str, Any], start: int, end: int) -> Citation:
+    title = given.get("title") or given.get("document_title") or given.get("source") or ""
+    return Citation(str(given.get("url") or ""), str(title), str(given.get("cited_text") or ""), start, end)

@@ -1,8 +1,7 @@
-"""What all adapters do alike with messages: images, the place of reasoning, schemas, names of reasons."""
+"""What all adapters do alike: the place of reasoning, settings, schemas, names of reasons."""
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,10 +11,11 @@ from glidepath import _wire
 from glidepath.errors import RefusedError, RejectedError
 from glidepath.messages import (
     AssistantMessage,
+    Citation,
     Delta,
-    ImageBlock,
     ReasoningBlock,
     ReasoningDelta,
+    ReplyInfo,
     StreamEnd,
     TextDelta,
     ThinkingDelta,
@@ -29,44 +29,40 @@ from glidepath.tools.text import clean
 __all__ = [
     "Reply",
     "arguments",
-    "base64_of",
     "count",
-    "data_url",
+    "held",
     "kept",
     "merged",
+    "no_setting",
     "parsed",
     "pieces",
     "schema_name",
     "schema_words",
     "strict",
+    "strict_parameters",
     "worded",
 ]
 
 _log = logging.getLogger("glidepath")
 
 
-# --- images ---------------------------------------------------------------------------------------------------
-
-
-def base64_of(image: ImageBlock) -> str:
-    """The bytes of an image as text; raises `RejectedError` for an image with neither bytes nor address."""
-    if not image.data:
-        raise RejectedError("an image needs data or a url; this one has neither")
-    return base64.b64encode(image.data).decode()
-
-
-def data_url(image: ImageBlock) -> str:
-    """An address for the image: its own, or one that holds its bytes."""
-    return image.url or f"data:{image.media_type};base64,{base64_of(image)}"
-
-
 # --- reasoning ------------------------------------------------------------------------------------------------
 
 
-def kept(vendor: str, item: Mapping[str, Any], *, text: int, calls: int) -> ReasoningDelta:
-    """A reasoning item as it came, with its place: behind so many characters of text and so many calls."""
-    opaque = _wire.encode({"at": [text, calls], "item": item}).decode()
-    return ReasoningDelta(opaque=opaque, vendor=vendor)
+def held(item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Citation] = ()) -> str:
+    """An item of the provider's own as it came, with its place: behind so many characters of text and so many calls.
+
+    `cites` are the sources it names, for `AssistantMessage.citations`.
+    """
+    cited = {"cites": cites} if cites else {}
+    return _wire.encode({"at": [text, calls], "item": item, **cited}).decode()
+
+
+def kept(
+    vendor: str, item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Citation] = ()
+) -> ReasoningDelta:
+    """The delta of such an item."""
+    return ReasoningDelta(opaque=held(item, text=text, calls=calls, cites=cites), vendor=vendor)
 
 
 def pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
@@ -77,7 +73,7 @@ def pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
         if type(block) is not ReasoningBlock or block.vendor != vendor:
             continue
         try:
-            (characters, number), item = (held := _wire.loads(block.opaque))["at"], held["item"]
+            (characters, number), item = (kept := _wire.loads(block.opaque))["at"], kept["item"]
             characters, number = max(said, characters), max(done, number)
         except (_wire.WireError, KeyError, TypeError, ValueError):
             continue  # written by somebody else: it cannot be sent
@@ -103,13 +99,19 @@ def arguments(call: ToolCall) -> str:
 
 
 def merged(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The request with the application's own fields on top; a field set to None is left out."""
+    """The request with the application's own fields on top; a field set to None is left out.
+
+    `tools` are added to ours: they are the provider's own, such as a web search.
+    """
     if extras:
         try:
             json.dumps(extras, allow_nan=False, ensure_ascii=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise RejectedError(f"extras cannot be written as JSON: {error}") from None
+        ours, theirs = body.get("tools"), extras.get("tools")
         body.update(extras)
+        if isinstance(ours, list) and isinstance(theirs, Sequence) and not isinstance(theirs, str):
+            body["tools"] = [*ours, *theirs]
         for field in [name for name, value in extras.items() if value is None]:
             del body[field]
     return body
@@ -157,6 +159,29 @@ def strict(schema: Any) -> tuple[Any, bool]:
     return made, closed
 
 
+_UNSTRICT = frozenset(
+    {"allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "patternProperties", "prefixItems"}
+)
+"""Keywords that no provider holds a model to."""
+
+
+def strict_parameters(parameters: Mapping[str, Any]) -> Any:
+    """The parameters of a tool as a model can be held to them; None when it cannot."""
+    closed, fine = strict(parameters)
+    return closed if fine and not _has_keyword(parameters, _UNSTRICT) else None
+
+
+def _has_keyword(schema: Any, words: frozenset[str]) -> bool:
+    if isinstance(schema, Mapping):
+        return any(key in words or _has_keyword(value, words) for key, value in schema.items())
+    return isinstance(schema, list | tuple) and any(_has_keyword(part, words) for part in schema)
+
+
+def no_setting(vendor: str, name: str, hint: str = "") -> RejectedError:
+    """The refusal of a setting that a vendor does not have: known before the call, and named."""
+    return RejectedError(f"{vendor} has no {name}: remove the setting{f', or {hint}' if hint else ''}")
+
+
 # --- replies --------------------------------------------------------------------------------------------------
 
 
@@ -185,7 +210,7 @@ def worded(text: Any) -> str:
 class Reply:
     """What has come so far of one reply: how much text, how many calls, and whether anything did."""
 
-    __slots__ = ("_half", "_names", "_unknown", "calls", "ended", "silent", "text")
+    __slots__ = ("_half", "_names", "_unknown", "calls", "ended", "info", "silent", "text")
 
     def __init__(self, unknown: set[str], tools: Iterable[ToolSpec] = ()) -> None:
         self._names = ToolNames(tool.name for tool in tools)
@@ -193,6 +218,7 @@ class Reply:
         self.calls = 0
         self.silent = True
         self.ended = False
+        self.info: dict[str, str] = {}
         self._unknown = unknown
         self._half = ""
 
@@ -220,6 +246,10 @@ class Reply:
             text, self._half = text[:-1], text[-1]
         return clean(text)
 
+    def told(self, **facts: Any) -> None:
+        """What the provider says about the reply: fields of `ReplyInfo`."""
+        self.info.update({name: clean(fact)[:200] for name, fact in facts.items() if fact and isinstance(fact, str)})
+
     def stop(self, word: Any, reasons: Mapping[str, str]) -> str:
         """Our word for a provider's stop reason; one nobody knows is logged once per model object."""
         known = reasons.get(word) or reasons.get(word.lower()) if isinstance(word, str) else None
@@ -240,4 +270,4 @@ class Reply:
         if self.silent and stop == "max_tokens":
             yield ThinkingDelta("")  # it was all spent on hidden thoughts: a reply that was cut, not an empty one
         self.ended = True
-        yield StreamEnd(stop_reason=stop, usage=usage)
+        yield StreamEnd(stop, usage, ReplyInfo(**self.info) if self.info else None)

@@ -14,12 +14,16 @@ from typing import Any, Protocol
 from glidepath import _wire
 from glidepath.errors import ModelError, RejectedError, TransientError
 from glidepath.messages import Delta
+from glidepath.models.aws_events import KIND as AWS_KIND
+from glidepath.models.aws_events import AwsEvents
+from glidepath.models.content import Reply
 from glidepath.models.faults import Faults
 from glidepath.models.sse import Events
 
 __all__ = ["Reader", "answer", "run_out"]
 
 _MOST_PAGE = 1 << 20
+_REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-id")
 _SSE_FIELDS = (b"data", b"event", b":", b"id", b"retry")
 
 
@@ -35,9 +39,11 @@ class Reader(Protocol):
         ...
 
 
-async def answer(open_stream: Callable[[], Any], reader: Reader, faults: Faults) -> AsyncGenerator[Delta, None]:
+async def answer(
+    open_stream: Callable[[], Any], reader: Reader, faults: Faults, reply: Reply
+) -> AsyncGenerator[Delta, None]:
     """The deltas of one reply; raises only `ModelError` kinds."""
-    async with aclosing(_events(open_stream, faults)) as events:
+    async with aclosing(_events(open_stream, faults, reply)) as events:
         async for name, data in events:
             for delta in _guarded(reader.read, faults, name, data):
                 yield delta
@@ -56,15 +62,21 @@ def _guarded(read: Callable[..., Iterable[Delta]], faults: Faults, *given: str) 
     raise TransientError(f"the provider sent an event that cannot be read ({what})")
 
 
-async def _events(open_stream: Callable[[], Any], faults: Faults) -> AsyncGenerator[tuple[str, str], None]:
+async def _events(
+    open_stream: Callable[[], Any], faults: Faults, reply: Reply
+) -> AsyncGenerator[tuple[str, str], None]:
     """The events of one response. The error is raised outside its handler: an SDK's error holds the key."""
     failure: ModelError | None = None
     response = chunks = None
-    events = Events()
+    events: Events | AwsEvents = Events()
     try:
         response = await (await open_stream()).__aenter__()
         chunks = response.iter_bytes()
+        for header in _REQUEST_IDS:
+            reply.told(request_id=reply.info.get("request_id") or response.headers.get(header))
         begun = False
+        if str(response.headers.get("content-type", "")).startswith(AWS_KIND):
+            events, begun = AwsEvents(), True
         async for chunk in chunks:
             if not begun:
                 await _check_kind(chunk, chunks, response, faults)

@@ -62,10 +62,19 @@ _BY_CODE: Mapping[str, type[ModelError]] = {
     "not_found_error": RejectedError,
     "model_not_found": RejectedError,
     "invalid_api_key": RejectedError,
+    "throttlingexception": RateLimitedError,
+    "servicequotaexceededexception": RateLimitedError,
+    "internalserverexception": TransientError,
+    "modelstreamerrorexception": TransientError,
+    "modeltimeoutexception": TransientError,
+    "modelnotreadyexception": TransientError,
+    "serviceunavailableexception": TransientError,
 }
+_REFUSALS = frozenset({"validationexception", "accessdeniedexception", "resourcenotfoundexception"})
+"""What Bedrock says in a stream when a request is at fault; the text may tell that it was too long."""
 # Anthropic, Google and vLLM have no code for these two: only there is the text read.
 _OVERFLOW = re.compile(
-    r"prompt is too long|maximum context length|exceeds? the (?:maximum|model's|available) .{0,40}(?:tokens|context)"
+    r"prompt is too long|input is too long|maximum context length|exceeds? the (?:maximum|model's|available) .{0,40}(?:tokens|context)"
     r"|input token count .{0,40}exceeds|context (?:window|length) .{0,40}exceed"
     r"|exceed.{0,30}context (?:window|length|size|limit)",
     re.IGNORECASE,
@@ -201,6 +210,8 @@ def _is_status(number: Any) -> TypeGuard[int]:
 def _within(inner: Mapping[str, Any]) -> int | None:
     """The status that an error names in a stream that began well, as gateways do."""
     code = inner.get("code")
+    if str(inner.get("type")).lower() in _REFUSALS:
+        return _CLIENT_FAULT
     if isinstance(code, str) and code.isdigit() and len(code) == 3:  # noqa: PLR2004 - the statuses of HTTP
         code = int(code)
     return code if _is_status(code) and code >= _CLIENT_FAULT else None

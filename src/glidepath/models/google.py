@@ -11,31 +11,21 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError
-from glidepath.messages import (
-    AssistantMessage,
-    Delta,
-    ImageBlock,
-    Message,
-    SystemMessage,
-    ToolCallDelta,
-    ToolResultMessage,
-    Usage,
-    UserMessage,
-)
-from glidepath.models.checks import at_home, check_headers, check_key, check_name, check_url, leave_open
+from glidepath.messages import Citation, Delta, SystemMessage, ToolCallDelta, Usage
+from glidepath.models.checks import check_headers, check_key, check_name, check_url, leave_open
 from glidepath.models.clients import Clients
-from glidepath.models.content import Reply, base64_of, count, kept, merged, pieces, schema_words
+from glidepath.models.content import Reply, count, kept, merged, schema_words
 from glidepath.models.exchange import run_out
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
+from glidepath.models.formats.google import VENDOR, google_contents
+from glidepath.models.hosts import find_host, key_advice, own_key, setting
 from glidepath.models.names import sent_name
 from glidepath.models.sse import Lines
 from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["GoogleModel"]
 
-VENDOR = "google"
-_HOSTS = ".googleapis.com"
 _REFUSALS = (
     "SAFETY",
     "RECITATION",
@@ -57,11 +47,8 @@ _LEVELED = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 """Models that take a level of thinking and want signatures back; earlier ones take a budget of tokens."""
 _LEVELS = {"none": "minimal", "xhigh": "high", "max": "high"}
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
-_UNSIGNED = base64.b64encode(b"skip_thought_signature_validator").decode()
-"""Google's word for a call that another model made."""
 _IDLE = re.compile(rb":|(?:event|id|retry):|data: ?\[DONE\]")
 _DATA = re.compile(rb"^data:(?! )")
-_OURS = re.compile(r"call_\d+(_\d+)?$")
 _response: ContextVar[list[Any] | None] = ContextVar("glidepath_google_response", default=None)
 
 _patience: ContextVar[float | None] = ContextVar("glidepath_google_patience", default=None)
@@ -71,13 +58,14 @@ class GoogleModel:
     """A Gemini model, on the Gemini API or on Vertex AI.
 
     The key is `api_key`, else what the SDK finds (GEMINI_API_KEY or GOOGLE_API_KEY; GOOGLE_GENAI_USE_VERTEXAI chooses
-    Vertex AI). `client` is a `google.genai.Client` of your own, for one event loop, closed by you.
+    Vertex AI, and so does `host="vertex"`). `client` is a `google.genai.Client` of your own, for one event loop, closed
+    by you.
     """
 
     max_output_tokens: int | None = None
     price: Any = None
     vendor = VENDOR
-    provider = "google"
+    provider: str | None = "google"
 
     def __init__(
         self,
@@ -88,20 +76,30 @@ class GoogleModel:
         headers: Mapping[str, str] | None = None,
         context_window: int | None = None,
         client: Any = None,
+        host: str | None = None,
     ) -> None:
         self.name = check_name(name)
-        check_key(api_key, "GEMINI_API_KEY")
+        served = find_host(host or "google")
+        if served.adapter not in ("google", "vertex"):
+            raise ConfigurationError(f"host={host!r} does not serve Gemini models by Google's protocol")
+        check_key(api_key, served.key)
         check_url(base_url)
         check_headers(headers)
         if client is not None:
             self._clients = Clients(lambda: _Linked(client, None), leave_open)
         else:
-            self._clients = Clients(lambda: _client(api_key, base_url, headers), _close)
+            vertex = served.name == "vertex"
+            if vertex and base_url is not None and not served.owns(base_url):
+                own_key(served, base_url, api_key)  # credentials are not sent to another address
+            self._clients = Clients(lambda: _client(api_key, base_url, headers, vertex=vertex), _close)
         inside = getattr(self._clients.peek().client, "_api_client", None)
         key = getattr(inside, "api_key", None)
-        self.usage_is_billed = at_home(str(getattr(getattr(inside, "_http_options", None), "base_url", "")), _HOSTS)
-        advice = "check the model name and the key (GEMINI_API_KEY)"
-        self._faults = Faults(f"google:{name}", [key, api_key, *(headers or {}).values()], advice)
+        self.usage_is_billed = served.owns(str(getattr(getattr(inside, "_http_options", None), "base_url", "")))
+        self.host = "vertex" if getattr(inside, "vertexai", False) else served.name
+        advice = key_advice(find_host(self.host), given=api_key is not None or client is not None)
+        if not (api_key or client) and self.host == "google":
+            advice = advice.replace("GEMINI_API_KEY", _variable(key))
+        self._faults = Faults(f"{self.host}:{name}", [key, api_key, *(headers or {}).values()], advice)
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
 
@@ -162,7 +160,7 @@ class GoogleModel:
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         leveled = _LEVELED.match(self.name) is not None
-        body: dict[str, Any] = {"contents": _contents(request.messages, leveled=leveled)}
+        body: dict[str, Any] = {"contents": google_contents(request.messages, leveled=leveled)}
         system = [request.system_prompt, *[m.content for m in request.messages if type(m) is SystemMessage]]
         if request.output_schema is not None and request.tools and not leveled:
             system.append(schema_words(request.output_schema))  # tools and a schema together are refused there
@@ -187,6 +185,10 @@ class GoogleModel:
             settings["maxOutputTokens"] = request.max_output_tokens
         if request.temperature is not None:
             settings["temperature"] = request.temperature
+        if request.stop_sequences:
+            settings["stopSequences"] = list(request.stop_sequences)
+        if request.seed is not None:
+            settings["seed"] = request.seed
         if request.reasoning is not None:
             settings["thinkingConfig"] = _thinking(request.reasoning, leveled=leveled)
         if request.output_schema is not None and (leveled or not request.tools):
@@ -252,7 +254,12 @@ async def _lines(response: Any) -> AsyncGenerator[str, None]:
             yield _DATA.sub(b"data: ", line).decode("utf-8", "replace")
 
 
-def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> _Linked:
+def _variable(key: str | None) -> str:
+    """The variable that the SDK has taken its key from."""
+    return "GOOGLE_API_KEY" if key and key == setting("GOOGLE_API_KEY") else "GEMINI_API_KEY"
+
+
+def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None, *, vertex: bool) -> _Linked:
     try:
         from google import genai
     except ImportError:
@@ -273,17 +280,27 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
         options["headers"] = dict(headers)
     try:
         beta: Any = {**options, "api_version": "v1beta"}
-        client: Any = genai.Client(api_key=key, http_options=beta)
-        if client.vertexai:  # its versions have other names
+        client: Any = None if vertex else genai.Client(api_key=key, http_options=beta)
+        if client is None or client.vertexai:  # its versions have other names
             beta.pop("api_version")
-            client = genai.Client(api_key=key, http_options=beta)
+            client = genai.Client(vertexai=True, api_key=key, http_options=beta, **_place(vertex=vertex, key=key))
     except ValueError as error:
         what = "there is no key for Google: set the environment variable GEMINI_API_KEY, or pass api_key="
-        if "key" not in str(error).lower():
+        if vertex or "key" not in str(error).lower():
             what = f"the Google client cannot be made: {error}"
         raise ConfigurationError(what) from None
     check_key(getattr(client._api_client, "api_key", None), "GEMINI_API_KEY")  # noqa: SLF001 - it has no other door
     return _Linked(client, connections)
+
+
+def _place(*, vertex: bool, key: str | None) -> dict[str, Any]:
+    """Project and location, for the string that asks for Vertex AI; a key of Vertex AI needs neither."""
+    if not vertex or key is not None:
+        return {}
+    project = setting("GOOGLE_CLOUD_PROJECT")
+    if project is None:
+        raise ConfigurationError("Vertex AI needs a project: set the environment variable GOOGLE_CLOUD_PROJECT")
+    return {"project": project, "location": setting("GOOGLE_CLOUD_LOCATION") or "global"}
 
 
 def _choice(choice: str) -> dict[str, Any]:
@@ -300,95 +317,6 @@ def _thinking(effort: str, *, leveled: bool) -> dict[str, Any]:
     return {**shown, "thinkingBudget": _BUDGETS.get(effort, _BUDGETS["medium"])}
 
 
-# --- the history ----------------------------------------------------------------------------------------------
-
-
-def _contents(transcript: Sequence[Message], *, leveled: bool) -> list[dict[str, Any]]:
-    """The turns: neighbors of one role are one, so that results stand together next to their calls."""
-    turns: list[dict[str, Any]] = []
-    called: dict[str, str] = {}
-    for message in transcript:
-        if isinstance(message, AssistantMessage):
-            role, parts = "model", _written(message, leveled=leveled)
-            called.update({call.id: call.name for call in message.tool_calls})
-        elif isinstance(message, ToolResultMessage):
-            # The tool may have been run under a name that was repaired; the answer goes to the name that was called.
-            role, parts = "user", _result(message, called.get(message.call_id, message.tool_name))
-        elif isinstance(message, UserMessage):
-            role, parts = "user", _parts(message.content)
-        else:
-            continue
-        if not parts:
-            continue
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["parts"] += parts
-        else:
-            turns.append({"role": role, "parts": parts})
-    for turn in turns:  # pictures that a result brought along stand behind all results of the batch
-        turn["parts"].sort(key=lambda part: "functionResponse" not in part)
-    return turns
-
-
-def _written(message: AssistantMessage, *, leveled: bool) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = []
-    signature: Mapping[str, Any] | None = None
-    for kind, piece in pieces(message, VENDOR):
-        if kind == "item":
-            _lone(parts, signature)
-            signature = piece if piece.get("on") in ("text", "call") else None
-            continue
-        part: dict[str, Any] = {"text": piece} if kind == "text" else {"functionCall": _call(piece)}
-        if signature is not None and signature["on"] == kind:
-            part["thoughtSignature"] = signature["signature"]
-            signature = None
-        parts.append(part)
-    _lone(parts, signature)
-    calls = [part for part in parts if "functionCall" in part]
-    if leveled and calls and "thoughtSignature" not in calls[0]:
-        calls[0]["thoughtSignature"] = _UNSIGNED
-    return parts
-
-
-def _lone(parts: list[dict[str, Any]], signature: Mapping[str, Any] | None) -> None:
-    """A signature that came with an empty text."""
-    if signature is not None and signature["on"] == "text":
-        parts.append({"text": "", "thoughtSignature": signature["signature"]})
-
-
-def _call(call: Any) -> dict[str, Any]:
-    made = {"name": sent_name(call.name), "args": call.arguments}
-    return made if _OURS.match(call.id) else {"id": call.id, **made}
-
-
-def _result(message: ToolResultMessage, name: str) -> list[dict[str, Any]]:
-    made: dict[str, Any] = {
-        "name": sent_name(name),
-        "response": {"error" if message.is_error else "output": message.text},
-    }
-    if not _OURS.match(message.call_id):
-        made["id"] = message.call_id
-    parts: list[dict[str, Any]] = [{"functionResponse": made}]
-    if not isinstance(message.content, str):
-        images = [_part(block) for block in message.content if isinstance(block, ImageBlock)]
-        if images:
-            parts += [{"text": f"Images from the result of {message.tool_name} ({message.call_id}):"}, *images]
-    return parts
-
-
-def _parts(content: Any) -> list[dict[str, Any]]:
-    if isinstance(content, str):
-        return [{"text": content}]
-    return [_part(block) for block in content]
-
-
-def _part(block: Any) -> dict[str, Any]:
-    if not isinstance(block, ImageBlock):
-        return {"text": block.text}
-    if block.url:
-        return {"fileData": {"mimeType": block.media_type, "fileUri": block.url}}
-    return {"inlineData": {"mimeType": block.media_type, "data": base64_of(block)}}
-
-
 # --- the reply ------------------------------------------------------------------------------------------------
 
 
@@ -401,8 +329,10 @@ class _Reader:
         self._usage: Usage | None = None
         self._reason: str | None = None
         self._why = ""
+        self._cites: list[Citation] = []
 
     def read(self, chunk: Any) -> Iterable[Delta]:
+        self._reply.told(response_id=chunk.response_id, model=chunk.model_version)
         if chunk.usage_metadata is not None:
             self._usage = _usage(chunk.usage_metadata)
         blocked = getattr(chunk.prompt_feedback, "block_reason", None)
@@ -411,6 +341,8 @@ class _Reader:
         for candidate in (chunk.candidates or ())[:1]:
             for part in (candidate.content.parts if candidate.content is not None else None) or ():
                 yield from self._part(part)
+            if candidate.grounding_metadata is not None:
+                self._cites = list(_citations(candidate.grounding_metadata)) or self._cites
             if candidate.finish_reason is not None:
                 self._reason = _word(candidate.finish_reason)
                 self._why = self._faults.clean(getattr(candidate, "finish_message", None) or "", 200)
@@ -421,11 +353,17 @@ class _Reader:
             return
         if self._reason in _BROKEN and not self._reply.calls:
             raise TransientError(f"the model wrote a call that cannot be read ({self._reason}) {self._why}".rstrip())
+        if self._cites:
+            yield kept(VENDOR, {"on": "cited"}, text=self._reply.text, calls=self._reply.calls, cites=self._cites)
         yield from self._reply.end(self._reply.stop(self._reason, _REASONS), self._usage, self._why)
 
     def _part(self, part: Any) -> Iterable[Delta]:
         call = part.function_call
         signature = part.thought_signature
+        if call is None and part.text is None and (own := _dumped(part)):
+            self._reply.silent = False  # of the provider's own tools: it goes back as it came
+            yield kept(VENDOR, {"on": "part", "part": own}, text=self._reply.text, calls=self._reply.calls)
+            return
         if signature is not None:
             on = "call" if call is not None else "text"
             item = {"on": on, "signature": base64.b64encode(signature).decode()}
@@ -444,6 +382,31 @@ class _Reader:
             yield self._reply.said(part.text)
         if signature is not None and call is None:
             yield kept(VENDOR, {"on": "cut"}, text=self._reply.text, calls=self._reply.calls)
+
+
+def _dumped(part: Any) -> dict[str, Any]:
+    """A part that is neither text nor a call, as it is sent back; empty for one that is only a signature."""
+    dumped: dict[str, Any] = part.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return dumped if set(dumped) - {"thoughtSignature", "thought"} else {}
+
+
+def _citations(given: Any) -> Iterable[Citation]:
+    """The sources of a grounded reply: each with the part of the text that it supports, if one is named."""
+    sources = [
+        getattr(chunk, "web", None) or getattr(chunk, "retrieved_context", None)
+        for chunk in given.grounding_chunks or ()
+    ]
+    named = [(str(getattr(one, "uri", None) or ""), str(getattr(one, "title", None) or "")) for one in sources]
+    cited: set[int] = set()
+    for support in given.grounding_supports or ():
+        segment = support.segment
+        for place in support.grounding_chunk_indices or ():
+            if place < len(named):
+                cited.add(place)
+                yield Citation(named[place][0], named[place][1], str(getattr(segment, "text", None) or ""))
+    for place, source in enumerate(named):
+        if place not in cited:
+            yield Citation(source[0], source[1])
 
 
 def _word(reason: Any) -> str:

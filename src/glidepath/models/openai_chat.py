@@ -2,46 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from glidepath import _wire
-from glidepath.messages import (
-    AssistantMessage,
-    Delta,
-    ImageBlock,
-    Message,
-    SystemMessage,
-    ToolCallDelta,
-    ToolResultMessage,
-    Usage,
-    UserMessage,
-)
-from glidepath.models.checks import at_home, check_name
+from glidepath._wire import replace
+from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
+from glidepath.models.checks import check_name
 from glidepath.models.clients import patience
 from glidepath.models.content import (
     Reply,
-    arguments,
     count,
-    data_url,
     kept,
     merged,
+    no_setting,
     parsed,
-    pieces,
     schema_name,
+    schema_words,
     strict,
+    strict_parameters,
 )
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
+from glidepath.models.formats.chat import VENDOR, chat_messages, takes_of
+from glidepath.models.hosts import Quirks, matches
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OPENAI_HOST, OpenAIPort
-from glidepath.spi import ModelRequest
+from glidepath.models.openai_client import OpenAIPort
+from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["OpenAIChatModel"]
 
-VENDOR = "openai-chat"
+_log = logging.getLogger("glidepath")
 _REASONS = {
     "stop": "end_turn",
     "tool_calls": "tool_use",
@@ -71,8 +65,10 @@ _REASONING = re.compile(r"(openai/)?(o\d|gpt-5)")
 class OpenAIChatModel:
     """A model behind a chat completions endpoint: OpenAI's, or any compatible one by `base_url`.
 
-    The key is `api_key`, else what the SDK finds in OPENAI_API_KEY. With a `base_url` that is not OpenAI's, no key is
-    taken from the environment. `client` is an `AsyncOpenAI` of your own, for one event loop, closed by you.
+    `host` names a server of the table of hosts (`groq`, `ollama`), with its address, key variable and quirks. The key
+    is `api_key`, else the host's own from the environment: OPENAI_API_KEY where no host is named. With a `base_url`
+    that is not the host's own, no key is taken from the environment. `client` is an `AsyncOpenAI` of your own, for one
+    event loop, closed by you.
     """
 
     max_output_tokens: int | None = None
@@ -88,14 +84,22 @@ class OpenAIChatModel:
         headers: Mapping[str, str] | None = None,
         context_window: int | None = None,
         client: Any = None,
+        host: str | None = None,
     ) -> None:
         self.name = check_name(name)
         self._port = OpenAIPort(
-            api_key=api_key, base_url=base_url, headers=headers, client=client, who=f"openai-chat:{name}"
+            name, api_key=api_key, base_url=base_url, headers=headers, client=client, host=host, usual="openai-chat"
         )
-        self.usage_is_billed = self._official = at_home(self._port.url, OPENAI_HOST)
-        self._capped_whole = self._official or self._port.azure or _REASONING.match(name) is not None
-        self.provider = "openai" if self._official else None
+        served = self._port.host
+        self.host = served.name
+        self.provider = served.prices
+        self.usage_is_billed = self._port.billed
+        self._official = served.name == "openai-chat"
+        self._quirks = served.quirks
+        if _REASONING.match(name):
+            self._quirks = replace(self._quirks, cap="max_completion_tokens")
+        self._takes = takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
+        self._left_out: set[str] = set()
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
 
@@ -105,7 +109,8 @@ class OpenAIChatModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reader = _Reader(Reply(self._unknown_reasons, request.tools), self._port.faults, echo=not self._official)
+        reply = Reply(self._unknown_reasons, request.tools)
+        reader = _Reader(reply, self._port.faults, echo=not self._official)
 
         async def open_stream() -> Any:
             client = await self._port.clients.get()
@@ -114,121 +119,78 @@ class OpenAIChatModel:
                 model=self.name, messages=(), stream=True, extra_body=body, timeout=patience("openai", request)
             )
 
-        return answer(open_stream, reader, self._port.faults)
+        return answer(open_stream, reader, self._port.faults, reply)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._port.clients.aclose()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self.name,
-            "messages": _messages(request),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
+        quirks, system = self._quirks, request.system_prompt
+        if request.output_schema is not None and quirks.schema != "schema":
+            system = f"{system}\n\n{schema_words(request.output_schema)}".strip()
+        messages = chat_messages(request.messages, system, quirks=quirks, takes=self._takes)
+        body: dict[str, Any] = {"model": self.name, "messages": messages, "stream": True}
+        if quirks.stream_options:
+            body["stream_options"] = {"include_usage": True}
         if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": sent_name(tool.name),
-                        "description": tool.description,
-                        "parameters": tool.parameters,
-                    },
-                }
-                for tool in request.tools
-            ]
-            body["tool_choice"] = _choice(request.tool_choice)
+            body["tools"] = [_tool(tool, strict_one=request.strict_tools) for tool in request.tools]
+            body["tool_choice"] = _choice(request.tool_choice, named=quirks.named_choice)
         if request.max_output_tokens is not None:
-            body["max_completion_tokens" if self._capped_whole else "max_tokens"] = request.max_output_tokens
+            body[quirks.cap] = request.max_output_tokens
         if request.temperature is not None:
             body["temperature"] = request.temperature
         if request.reasoning is not None:
-            body["reasoning_effort"] = request.reasoning
+            self._effort(body, request.reasoning)
+        if request.seed is not None:
+            body[quirks.seed] = request.seed
+        if request.stop_sequences:
+            if matches(quirks.no_stop, self.name):
+                raise no_setting(f"{self.host}:{self.name}", "stop_sequences")
+            body["stop"] = list(request.stop_sequences)
         if request.output_schema is not None:
-            schema, closed = strict(request.output_schema)
-            body["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {
-                    "name": schema_name(request.output_schema),
-                    "schema": schema if closed else request.output_schema,
-                    "strict": closed,
-                },
-            }
+            body.update(_format(request.output_schema, quirks))
         return merged(body, request.extras)
 
+    def _effort(self, body: dict[str, Any], effort: str) -> None:
+        quirks = self._quirks
+        if matches(quirks.no_effort, self.name):
+            if "reasoning" not in self._left_out:
+                self._left_out.add("reasoning")
+                _log.warning("%r is sent no reasoning effort: %s refuses one", self, self.host)
+        elif quirks.effort == "reasoning":
+            body["reasoning"] = {"effort": effort}
+        else:
+            body[quirks.effort] = effort
 
-def _choice(choice: str) -> Any:
+
+def _tool(tool: ToolSpec, *, strict_one: bool) -> dict[str, Any]:
+    function: dict[str, Any] = {
+        "name": sent_name(tool.name),
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    closed = strict_parameters(tool.parameters) if strict_one else None
+    if closed is not None:
+        function = {**function, "parameters": closed, "strict": True}
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: str, *, named: bool) -> Any:
     if choice in ("auto", "required", "none"):
         return choice
-    return {"type": "function", "function": {"name": sent_name(choice)}}
+    return {"type": "function", "function": {"name": sent_name(choice)}} if named else "required"
 
 
-# --- messages -------------------------------------------------------------------------------------------------
-
-
-def _messages(request: ModelRequest) -> list[dict[str, Any]]:
-    sent: list[dict[str, Any]] = []
-    if request.system_prompt:
-        sent.append({"role": "system", "content": request.system_prompt})
-    pictures: list[dict[str, Any]] = []
-    newest = max([k for k, m in enumerate(request.messages) if type(m) is UserMessage and not m.internal], default=-1)
-    for place, message in enumerate(request.messages):
-        if pictures and not isinstance(message, ToolResultMessage):
-            sent.append({"role": "user", "content": pictures})
-            pictures = []
-        if isinstance(message, ToolResultMessage):
-            sent.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
-            pictures += _pictures(message)  # a tool message takes text only: pictures follow the batch
-        elif isinstance(message, AssistantMessage):
-            sent += _assistant(message, current=place > newest)
-        else:
-            sent += _said(message)
-    if pictures:
-        sent.append({"role": "user", "content": pictures})
-    return sent
-
-
-def _said(message: Message) -> list[dict[str, Any]]:
-    if isinstance(message, SystemMessage):
-        return [{"role": "system", "content": message.content}]
-    if not isinstance(message, UserMessage):
-        return []
-    if isinstance(message.content, str):
-        return [{"role": "user", "content": message.content}]
-    return [{"role": "user", "content": [_part(block) for block in message.content]}]
-
-
-def _part(block: Any) -> dict[str, Any]:
-    if isinstance(block, ImageBlock):
-        return {"type": "image_url", "image_url": {"url": data_url(block)}}
-    return {"type": "text", "text": block.text}
-
-
-def _pictures(message: ToolResultMessage) -> list[dict[str, Any]]:
-    if isinstance(message.content, str):
-        return []
-    images = [_part(block) for block in message.content if isinstance(block, ImageBlock)]
-    label = f"Images from the result of {message.tool_name} ({message.call_id}):"
-    return [{"type": "text", "text": label}, *images] if images else []
-
-
-def _assistant(message: AssistantMessage, *, current: bool) -> list[dict[str, Any]]:
-    calls = [
-        {"id": call.id, "type": "function", "function": {"name": sent_name(call.name), "arguments": arguments(call)}}
-        for call in message.tool_calls
-    ]
-    if not calls and not message.text:
-        return []
-    sent: dict[str, Any] = {"role": "assistant", "content": message.text}
-    if calls:
-        sent["tool_calls"] = calls
-    if calls and current:  # reasoning goes back only inside the tool loop it belongs to
-        for kind, item in pieces(message, VENDOR):
-            if kind == "item":
-                sent.update(item)
-    return [sent]
+def _format(wanted: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
+    """How the server is held to an output schema, as far as it can be."""
+    if quirks.schema == "words":
+        return {}
+    if quirks.schema == "json":
+        return {"response_format": {"type": "json_object"}}
+    schema, closed = strict(wanted)
+    named = {"name": schema_name(wanted), "schema": schema if closed else wanted, "strict": closed}
+    return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
 # --- the reply ------------------------------------------------------------------------------------------------
@@ -269,6 +231,7 @@ class _Reader:
         self._calls: dict[Any, _Call] = {}
         self._newest: _Call | None = None
         self._thoughts: dict[str, Any] = {}
+        self._cites: list[Citation] = []
 
     def read(self, _name: str, data: str) -> Iterable[Delta]:
         if data.startswith("[DONE]"):
@@ -277,6 +240,8 @@ class _Reader:
         chunk = parsed(data)
         if chunk.get("error") or chunk.get("object") == "error":
             raise self._faults.refusal(None, chunk)
+        if "model" in chunk:
+            self._reply.told(response_id=chunk.get("id"), model=chunk["model"], service_tier=chunk.get("service_tier"))
         if chunk.get("usage"):
             self._usage = _usage(chunk["usage"])
         for choice in chunk.get("choices") or ():
@@ -307,6 +272,7 @@ class _Reader:
                 yield self._reply.said(text)
         for fragment in delta.get("tool_calls") or ():
             yield self._call(fragment)
+        self._cites += [_citation(annotation) for annotation in delta.get("annotations") or ()]
 
     def _parts(self, parts: list[Any]) -> Iterable[Delta]:
         """Content in parts, as some servers send thoughts and text apart."""
@@ -345,6 +311,8 @@ class _Reader:
             if "reasoning_details" in self._thoughts:  # they hold the text as well
                 self._thoughts.pop("reasoning", None)
             yield kept(VENDOR, self._thoughts, text=0, calls=0)
+        if self._cites:  # the text holds what is sent back
+            yield kept(VENDOR, {}, text=self._reply.text, calls=self._reply.calls, cites=self._cites)
         stop = self._reply.stop(self._reason, _REASONS)
         yield from self._reply.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)
 
@@ -357,3 +325,10 @@ def _usage(given: Mapping[str, Any]) -> Usage:
     cached = count(given, "prompt_tokens_details", "cached_tokens") or count(given, "prompt_cache_hit_tokens")
     written = count(given, "prompt_tokens_details", "cache_write_tokens")
     return Usage(prompt, completion, cached, written, reasoning)
+
+
+def _citation(annotation: Mapping[str, Any]) -> Citation:
+    given = annotation.get("url_citation") or {}
+    url, title, quote = [str(given.get(field) or "") for field in ("url", "title", "content")]
+    start, end = given.get("start_index"), given.get("end_index")
+    return Citation(url, title, quote, start if type(start) is int else None, end if type(end) is int else None)

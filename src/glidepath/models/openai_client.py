@@ -1,4 +1,4 @@
-"""The OpenAI SDK: its client, its keys, its errors. Shared by chat completions and Responses."""
+"""The OpenAI SDK: its clients, its keys, its errors. Shared by chat completions and Responses."""
 
 from __future__ import annotations
 
@@ -10,69 +10,139 @@ from glidepath.errors import ConfigurationError
 from glidepath.models.checks import check_headers, check_key, check_url, leave_open, site
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
+from glidepath.models.hosts import HOSTS, Host, find_host, key_advice, own_key, setting
 
 __all__ = ["OPENAI_HOST", "OpenAIPort"]
 
 OPENAI_HOST = "api.openai.com"
-_AZURE = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
 _NO_KEY = "none"  # the SDK insists on one
 
 
 class OpenAIPort:
     """How an OpenAI model is reached."""
 
-    __slots__ = ("azure", "clients", "faults", "url")
+    __slots__ = ("billed", "clients", "faults", "host", "url")
 
     def __init__(
-        self, *, api_key: str | None, base_url: str | None, headers: Mapping[str, str] | None, client: Any, who: str
+        self,
+        name: str,
+        *,
+        api_key: str | None,
+        base_url: str | None,
+        headers: Mapping[str, str] | None,
+        client: Any,
+        host: str | None,
+        usual: str,
     ) -> None:
-        check_key(api_key, "OPENAI_API_KEY")
+        """`usual` is the host when no other is named."""
         check_url(base_url)
         check_headers(headers)
+        named = find_host(host or usual)
+        if named.extra != "openai" and named.adapter != "bedrock":
+            raise ConfigurationError(f"host={host!r} does not speak OpenAI's protocol")
+        check_key(api_key, named.key or "api_key")
+        own = usual in HOSTS and named.key == "OPENAI_API_KEY"
+        if own and base_url is not None and urlsplit(base_url).hostname != OPENAI_HOST:
+            named = HOSTS["openai-compatible"]  # a server of one's own: OpenAI's key is not for it
         if client is not None:
             calm = client.with_options(max_retries=0)  # ours govern: they know the budget and the deadline
             self.clients = Clients(lambda: calm, leave_open)
         else:
-            local = base_url is not None and urlsplit(base_url).hostname != OPENAI_HOST
-            # A server of one's own mostly wants no key; and OpenAI's, from the environment, is not for it.
-            key = api_key or (_NO_KEY if local else None)
-            self.clients = Clients(lambda: _client(key, base_url, headers), _close)
+            self.clients = Clients(lambda: _client(named, api_key, base_url, headers), _close)
         first = self.clients.peek()
         self.url = str(first.base_url)
-        self.azure = (urlsplit(self.url).hostname or "").endswith(_AZURE) or "Azure" in type(first).__name__
-        secrets = [first.api_key, getattr(first, "admin_api_key", None), *(headers or {}).values()]
-        ours = urlsplit(self.url).hostname == OPENAI_HOST
-        where = "OPENAI_API_KEY" if ours else "api_key=, or GLIDEPATH_API_KEY on the command line"
-        advice = f"check the model name and the key ({where})"
+        self.host = _actual(named, first, self.url)
+        self.billed = self.host.owns(self.url)
+        secrets = [api_key, first.api_key, getattr(first, "admin_api_key", None), *(headers or {}).values()]
+        given = api_key is not None or client is not None
+        advice = key_advice(named, given=given, sent=first.api_key != _NO_KEY)
         if urlsplit(self.url).path in ("", "/"):
             advice += "; an address mostly ends in /v1, and this one has no path"
-        self.faults = Faults(f"{who} at {site(self.url)}", [key for key in secrets if key != _NO_KEY], advice)
+        shown = usual if own else named.name
+        who = f"{'openai' if shown == 'openai-responses' else shown}:{name} at {site(self.url)}"
+        self.faults = Faults(who, [key for key in secrets if key != _NO_KEY], advice)
+
+
+def _actual(named: Host, client: Any, url: str) -> Host:
+    """The host behind an address: a client of one's own may lead to Azure, OPENAI_BASE_URL anywhere."""
+    azure = HOSTS["azure"]
+    if azure.owns(url) or "Azure" in type(client).__name__:
+        return azure
+    if named.key == "OPENAI_API_KEY" and urlsplit(url).hostname != OPENAI_HOST:
+        return HOSTS["openai-compatible"]
+    return named
 
 
 async def _close(client: Any) -> None:
     await client.close()
 
 
-def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
+def _client(host: Host, key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
     try:
         import openai
     except ImportError:
         raise ConfigurationError("OpenAI models need the openai package: pip install 'glidepath[openai]'") from None
     from openai._base_client import get_platform
 
+    options: dict[str, Any] = {
+        "default_headers": headers,
+        "max_retries": 0,  # ours govern: they know the budget and the deadline
+        "timeout": None,
+    }
+    if host.adapter == "azure":
+        client = _azure(openai, key, base_url, options)
+    elif host.key == "OPENAI_API_KEY":
+        client = _direct(openai, key, base_url, options)
+    else:
+        base_url = base_url or (_mantle() if host.adapter == "bedrock" else host.address) or None
+        key = own_key(host, base_url or "", key)
+        # A server of one's own mostly wants no key.
+        client = _opened(openai.AsyncOpenAI, openai, api_key=key or _NO_KEY, base_url=base_url, **options)
+    check_key(client.api_key, host.key or "api_key")
+    check_url(str(client.base_url))
+    return known_platform(client, get_platform)
+
+
+def _opened(kind: Any, openai: Any, **options: Any) -> Any:
+    return kind(http_client=openai.DefaultAsyncHttpxClient(timeout=None), **options)
+
+
+def _direct(openai: Any, key: str | None, base_url: str | None, options: dict[str, Any]) -> Any:
     try:
-        client = openai.AsyncOpenAI(
-            api_key=key,
-            base_url=base_url,
-            default_headers=headers,
-            max_retries=0,  # ours govern: they know the budget and the deadline
-            timeout=None,
-            http_client=openai.DefaultAsyncHttpxClient(timeout=None),
-        )
+        return _opened(openai.AsyncOpenAI, openai, api_key=key, base_url=base_url, **options)
     except openai.OpenAIError:
         raise ConfigurationError(
             "there is no key for OpenAI: set the environment variable OPENAI_API_KEY, or pass api_key="
         ) from None
-    check_key(client.api_key, "OPENAI_API_KEY")
-    check_url(str(client.base_url))
-    return known_platform(client, get_platform)
+
+
+def _azure(openai: Any, key: str | None, base_url: str | None, options: dict[str, Any]) -> Any:
+    """Azure by OPENAI_API_VERSION where that is set, else by its version-free address (/openai/v1)."""
+    host = HOSTS["azure"]
+    endpoint = (base_url or setting("AZURE_OPENAI_ENDPOINT") or "").rstrip("/")
+    if not endpoint:
+        raise ConfigurationError(
+            "Azure needs the address of your resource: set the environment variable AZURE_OPENAI_ENDPOINT to "
+            "https://RESOURCE.openai.azure.com, or write azure:DEPLOYMENT@ADDRESS"
+        )
+    check_url(endpoint)
+    token = None
+    if key is None and base_url is None:
+        key = setting(host.key)  # an endpoint from the environment is as much the user's as the key
+        token = None if key else setting("AZURE_OPENAI_AD_TOKEN")
+    if key is None and token is None:
+        key = own_key(host, endpoint, None)
+    version = setting("OPENAI_API_VERSION")
+    if version is not None:
+        made = {"azure_endpoint": endpoint.removesuffix("/openai/v1"), "api_version": version}
+        return _opened(openai.AsyncAzureOpenAI, openai, api_key=key, azure_ad_token=token, **made, **options)
+    address = endpoint if endpoint.endswith("/openai/v1") else f"{endpoint}/openai/v1"
+    return _opened(openai.AsyncOpenAI, openai, api_key=key or token, base_url=address, **options)
+
+
+def _mantle() -> str:
+    """Where Bedrock serves models that are not Claude, by chat completions."""
+    region = setting("AWS_REGION") or setting("AWS_DEFAULT_REGION")
+    if region is None:
+        raise ConfigurationError("Bedrock needs a region: set the environment variable AWS_REGION")
+    return f"https://bedrock-mantle.{region}.api.aws/v1"

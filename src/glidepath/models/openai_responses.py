@@ -5,42 +5,31 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from glidepath.messages import (
-    AssistantMessage,
-    Delta,
-    ImageBlock,
-    Message,
-    SystemMessage,
-    ToolCallDelta,
-    ToolResultMessage,
-    Usage,
-    UserMessage,
-)
-from glidepath.models.checks import at_home, check_name
+from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
+from glidepath.models.checks import check_name
 from glidepath.models.clients import patience
 from glidepath.models.content import (
     Reply,
-    arguments,
     count,
-    data_url,
     kept,
     merged,
+    no_setting,
     parsed,
-    pieces,
     schema_name,
     strict,
+    strict_parameters,
     worded,
 )
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
+from glidepath.models.formats.responses import VENDOR, responses_input
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OPENAI_HOST, OpenAIPort
-from glidepath.spi import ModelRequest
+from glidepath.models.openai_client import OpenAIPort
+from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["OpenAIResponsesModel"]
 
-VENDOR = "openai"
 _PLAIN = ("gpt-3", "gpt-4", "chatgpt-", "ft:gpt-3", "ft:gpt-4")
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
@@ -49,14 +38,13 @@ class OpenAIResponsesModel:
     """An OpenAI model behind the Responses endpoint.
 
     Nothing is stored at OpenAI: reasoning comes back encrypted and is sent again with the history. The key is
-    `api_key`, else what the SDK finds in OPENAI_API_KEY. `client` is an `AsyncOpenAI` of your own, for one event loop,
-    closed by you.
+    `api_key`, else what the SDK finds in OPENAI_API_KEY. `host` is `azure` for Azure OpenAI. `client` is an
+    `AsyncOpenAI` of your own, for one event loop, closed by you.
     """
 
     max_output_tokens: int | None = None
     price: Any = None
     vendor = VENDOR
-    provider = "openai"
 
     def __init__(
         self,
@@ -67,12 +55,21 @@ class OpenAIResponsesModel:
         headers: Mapping[str, str] | None = None,
         context_window: int | None = None,
         client: Any = None,
+        host: str | None = None,
     ) -> None:
         self.name = check_name(name)
         self._port = OpenAIPort(
-            api_key=api_key, base_url=base_url, headers=headers, client=client, who=f"openai:{name}"
+            name,
+            api_key=api_key,
+            base_url=base_url,
+            headers=headers,
+            client=client,
+            host=host,
+            usual="openai-responses",
         )
-        self.usage_is_billed = at_home(self._port.url, OPENAI_HOST)
+        self.host = self._port.host.name
+        self.provider = self._port.host.prices or "openai"
+        self.usage_is_billed = self._port.billed
         self._reasons = not name.startswith(_PLAIN) and "-chat" not in name
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
@@ -83,7 +80,8 @@ class OpenAIResponsesModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reader = _Reader(Reply(self._unknown_reasons, request.tools), self._port.faults)
+        reply = Reply(self._unknown_reasons, request.tools)
+        reader = _Reader(reply, self._port.faults)
 
         async def open_stream() -> Any:
             client = await self._port.clients.get()
@@ -92,29 +90,29 @@ class OpenAIResponsesModel:
                 model=self.name, stream=True, extra_body=body, timeout=patience("openai", request)
             )
 
-        return answer(open_stream, reader, self._port.faults)
+        return answer(open_stream, reader, self._port.faults, reply)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._port.clients.aclose()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self.name, "input": _input(request), "stream": True, "store": False}
+        body: dict[str, Any] = {
+            "model": self.name,
+            "input": responses_input(request.messages),
+            "stream": True,
+            "store": False,
+        }
         if request.system_prompt:
             body["instructions"] = request.system_prompt
         if self._reasons:
             body["include"] = ["reasoning.encrypted_content"]
+        if request.stop_sequences:
+            raise no_setting("OpenAI Responses", "stop_sequences", "use openai-chat:")
+        if request.seed is not None:
+            raise no_setting("OpenAI Responses", "seed", "use openai-chat:")
         if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "name": sent_name(tool.name),
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                    "strict": False,  # the endpoint's own default would change the meaning of optional parameters
-                }
-                for tool in request.tools
-            ]
+            body["tools"] = [_tool(tool, strict_one=request.strict_tools) for tool in request.tools]
             choice = request.tool_choice
             plain = choice in ("auto", "required", "none")
             body["tool_choice"] = choice if plain else {"type": "function", "name": sent_name(choice)}
@@ -137,52 +135,15 @@ class OpenAIResponsesModel:
         return merged(body, request.extras)
 
 
-# --- the input ------------------------------------------------------------------------------------------------
-
-
-def _input(request: ModelRequest) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = []
-    for message in request.messages:
-        items += _items(message)
-    return items
-
-
-def _items(message: Message) -> list[dict[str, Any]]:
-    if isinstance(message, ToolResultMessage):
-        output: Any = message.content
-        if not isinstance(output, str):
-            output = [_part(block) for block in output]
-        return [{"type": "function_call_output", "call_id": message.call_id, "output": output}]
-    if isinstance(message, AssistantMessage):
-        written = list(pieces(message, VENDOR))
-        while written and written[-1][0] == "item":  # reasoning that led to nothing is refused
-            written.pop()
-        return [_written(kind, piece) for kind, piece in written]
-    if isinstance(message, SystemMessage):
-        return [{"role": "developer", "content": message.content}]
-    if isinstance(message, UserMessage):
-        content: Any = message.content
-        return [
-            {"role": "user", "content": content if isinstance(content, str) else [_part(block) for block in content]}
-        ]
-    return []
-
-
-def _written(kind: str, piece: Any) -> dict[str, Any]:
-    if kind == "call":
-        return {
-            "type": "function_call",
-            "call_id": piece.id,
-            "name": sent_name(piece.name),
-            "arguments": arguments(piece),
-        }
-    return piece if kind == "item" else {"role": "assistant", "content": piece}
-
-
-def _part(block: Any) -> dict[str, Any]:
-    if isinstance(block, ImageBlock):
-        return {"type": "input_image", "image_url": data_url(block)}
-    return {"type": "input_text", "text": block.text}
+def _tool(tool: ToolSpec, *, strict_one: bool) -> dict[str, Any]:
+    closed = strict_parameters(tool.parameters) if strict_one else None
+    return {
+        "type": "function",
+        "name": sent_name(tool.name),
+        "description": tool.description,
+        "parameters": tool.parameters if closed is None else closed,
+        "strict": closed is not None,  # the endpoint's own default would change the meaning of optional parameters
+    }
 
 
 # --- the reply ------------------------------------------------------------------------------------------------
@@ -199,6 +160,8 @@ class _Reader:
         """Characters of arguments so far, by the place of the call."""
         self._spoken: set[Any] = set()
         """The places whose text has come in pieces."""
+        self._starts: dict[Any, int] = {}
+        """Where the text of each place begins."""
 
     def read(self, _name: str, data: str) -> Iterable[Delta]:
         if data.startswith("[DONE]"):
@@ -232,6 +195,7 @@ class _Reader:
 
     def _said(self, event: Mapping[str, Any]) -> Delta:
         self._spoken.add(event.get("output_index"))
+        self._starts.setdefault(event.get("output_index"), self._reply.text)
         return self._reply.said(event["delta"])
 
     def _opened(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
@@ -258,14 +222,31 @@ class _Reader:
             if rest:  # it came at once, and not in pieces
                 self._written[index] += len(rest)
                 yield ToolCallDelta(index=index, arguments=rest)
-        elif item.get("type") == "message" and index not in self._spoken:
-            for part in item.get("content") or ():
-                self._spoken.add(index)
+        elif item.get("type") == "message":
+            yield from self._message(index, item)
+        elif item.get("type"):  # of the provider's own tools: it goes back as it came
+            self._reply.silent = False
+            item = {key: value for key, value in item.items() if value is not None}
+            yield kept(VENDOR, item, text=self._reply.text, calls=self._reply.calls)
+
+    def _message(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
+        spoken, cites = index in self._spoken, list[Citation]()
+        start = self._starts.get(index, self._reply.text)
+        for part in item.get("content") or ():
+            self._spoken.add(index)
+            if not spoken:
                 self._refused = self._refused or bool(part.get("refusal"))
                 yield self._reply.said(part.get("text") or part.get("refusal") or "")
+            cites += [_citation(one, start) for one in part.get("annotations") or ()]
+            start += len(part.get("text") or part.get("refusal") or "")
+        if cites:  # the text holds what is sent back
+            yield kept(VENDOR, {}, text=self._reply.text, calls=self._reply.calls, cites=cites)
 
     def _end(self, response: Mapping[str, Any]) -> Iterable[Delta]:
         usage = response.get("usage")
+        self._reply.told(
+            response_id=response.get("id"), model=response.get("model"), service_tier=response.get("service_tier")
+        )
         if response.get("error"):
             raise self._faults.refusal(None, response)
         if self._reply.silent:  # a server that does not stream sends all of it at the end
@@ -289,3 +270,10 @@ def _usage(given: Mapping[str, Any]) -> Usage:
         count(given, "input_tokens_details", "cache_write_tokens"),
         count(given, "output_tokens_details", "reasoning_tokens"),
     )
+
+
+def _citation(given: Mapping[str, Any], start: int) -> Citation:
+    places = [given.get("start_index"), given.get("end_index")]
+    begin, end = [start + place if type(place) is int else None for place in places]
+    title = given.get("title") or given.get("filename") or ""
+    return Citation(str(given.get("url") or ""), str(title), str(given.get("quote") or ""), begin, end)

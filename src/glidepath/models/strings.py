@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
 from typing import Any
 
 from glidepath.errors import ConfigurationError
+from glidepath.models.hosts import HOSTS, Host
 
-__all__ = ["PROVIDERS", "resolve"]
+__all__ = ["resolve"]
+
+_ADDRESS = re.compile(r"@(?=[A-Za-z]+://)")
+"""Where an address begins; a model's own name may hold an @."""
+_NAMELESS = frozenset({"local"})  # these have a model that needs no name
+_COMPANIES = {
+    "gemini": "google",
+    "claude": "anthropic",
+    "gpt": "openai",
+    "aws": "bedrock",
+    "grok": "xai",
+    "x-ai": "xai",
+    "llama.cpp": "llamacpp",
+    "lm-studio": "lmstudio",
+    "vertexai": "vertex",
+    "azure-openai": "azure",
+}
 
 
 def resolve(model: str, *, api_key: str | None = None) -> Any:
@@ -23,38 +40,74 @@ def resolve(model: str, *, api_key: str | None = None) -> Any:
         raise ConfigurationError(
             f"model {_shown(model)} must be 'provider:name', such as 'openai:gpt-5'{_guess(model)}"
         )
-    make = PROVIDERS.get(provider.lower())
-    if make is None:
+    host = HOSTS.get(provider.lower())
+    if host is None:
         raise ConfigurationError(
-            f"model {_shown(model)}: there is no provider {provider!r:.60}{_close_to(provider, name)}; "
-            f"known are {', '.join(sorted(PROVIDERS))}"
+            f"model {_shown(model)}: there is no provider {provider!r:.60}{_close_to(provider)}; "
+            f"known are {', '.join(sorted(HOSTS))}"
         )
     try:
-        return make(name.strip(), api_key)
+        return _made(host, name.strip(), api_key)
     except ConfigurationError as error:
         raise ConfigurationError(f"model {_shown(model)}: {error}") from None
 
 
+def _made(host: Host, name: str, api_key: str | None) -> Any:
+    if host.adapter == "local":
+        return _local(name)
+    found = list(_ADDRESS.finditer(name))
+    bare, address = (name[: found[-1].start()], name[found[-1].end() :]) if found else (name, None)
+    if host.form == "NAME@ADDRESS" and (not bare or address is None):
+        raise ConfigurationError(f"it must be '{host.name}:{host.form}', such as '{host.example}'")
+    if not bare:
+        raise ConfigurationError(f"it needs a name before the address, such as '{host.example}@{address:.60}'")
+    options: dict[str, Any] = {"api_key": api_key, "base_url": address, "host": host.name}
+    claude = "claude" in bare.lower()
+    if host.adapter == "anthropic" or (host.adapter in ("bedrock", "vertex") and claude):
+        from glidepath.models.anthropic import AnthropicModel
+
+        return AnthropicModel(bare, **options)
+    if host.adapter in ("google", "vertex"):
+        from glidepath.models.google import GoogleModel
+
+        return GoogleModel(bare, **options)
+    if host.adapter == "responses":
+        from glidepath.models.openai_responses import OpenAIResponsesModel
+
+        return OpenAIResponsesModel(bare, **options)
+    from glidepath.models.openai_chat import OpenAIChatModel
+
+    return OpenAIChatModel(bare, **options)
+
+
+def _local(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        module = import_module("glidepath.models.local")
+    except ImportError as error:
+        raise ConfigurationError(f"local models are not available ({error}): pip install 'glidepath[local]'") from None
+    return module.LocalModel(name)
+
+
 def _shown(model: str) -> str:
     """The string without what might be a password in an address."""
-    name, at, address = model.partition("@")
-    return repr(f"{name}@..." if at and "@" in address else model)[:120]
+    found = _ADDRESS.search(model)
+    held = found is not None and "@" in model[found.end() :]
+    return repr(f"{model[: found.start()]}@..." if held and found is not None else model)[:120]
 
 
-def _close_to(provider: str, name: str) -> str:
+def _close_to(provider: str) -> str:
     from difflib import get_close_matches  # only needed when something is wrong
 
-    address = _SERVERS.get(provider.lower())
-    if address is not None:
-        return f" (did you mean 'openai-compatible:{name[:60]}@{address}'?)"
-    close = get_close_matches(_COMPANIES.get(provider.lower(), provider.lower()), PROVIDERS, n=1, cutoff=0.5)
+    close = get_close_matches(_COMPANIES.get(provider.lower(), provider.lower()), HOSTS, n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _guess(model: str) -> str:
     """A hint for a bare model name."""
     provider, slash, name = model.partition("/")
-    if slash and name and provider.lower() in PROVIDERS:
+    if slash and name and provider.lower() in HOSTS:
         return f"; did you mean '{provider.lower()}:{name[:80]}'?"
     for start, provider in (
         ("claude", "anthropic"),
@@ -66,74 +119,3 @@ def _guess(model: str) -> str:
         if model.lower().startswith(start):
             return f"; did you mean '{provider}:{model[:80]}'?"
     return ""
-
-
-def _anthropic(name: str, api_key: str | None) -> Any:
-    from glidepath.models.anthropic import AnthropicModel
-
-    return AnthropicModel(name, api_key=api_key)
-
-
-def _google(name: str, api_key: str | None) -> Any:
-    from glidepath.models.google import GoogleModel
-
-    return GoogleModel(name, api_key=api_key)
-
-
-def _openai_responses(name: str, api_key: str | None) -> Any:
-    from glidepath.models.openai_responses import OpenAIResponsesModel
-
-    return OpenAIResponsesModel(name, api_key=api_key)
-
-
-def _openai_chat(name: str, api_key: str | None) -> Any:
-    from glidepath.models.openai_chat import OpenAIChatModel
-
-    return OpenAIChatModel(name, api_key=api_key)
-
-
-def _compatible(name: str, api_key: str | None) -> Any:
-    from glidepath.models.openai_chat import OpenAIChatModel
-
-    bare, at, address = name.partition("@")
-    if not at or not bare or "://" not in address:
-        raise ConfigurationError(
-            "it must be 'openai-compatible:NAME@ADDRESS', such as 'openai-compatible:qwen3@http://127.0.0.1:11434/v1'"
-        )
-    return OpenAIChatModel(bare, base_url=address, api_key=api_key)
-
-
-def _local(name: str, _api_key: str | None) -> Any:
-    from importlib import import_module
-
-    try:
-        module = import_module("glidepath.models.local")
-    except ImportError as error:
-        raise ConfigurationError(f"local models are not available ({error}): pip install 'glidepath[local]'") from None
-    return module.LocalModel(name)
-
-
-_COMPANIES = {"gemini": "google", "claude": "anthropic", "gpt": "openai"}
-_SERVERS = {
-    "ollama": "http://127.0.0.1:11434/v1",
-    "vllm": "http://127.0.0.1:8000/v1",
-    "lmstudio": "http://127.0.0.1:1234/v1",
-    "deepseek": "https://api.deepseek.com/v1",
-    "openrouter": "https://openrouter.ai/api/v1",
-    "groq": "https://api.groq.com/openai/v1",
-    "mistral": "https://api.mistral.ai/v1",
-    "xai": "https://api.x.ai/v1",
-}
-"""Where those who speak like OpenAI are found; only a hint is made of it."""
-_NAMELESS = frozenset({"local"})  # these have a model that needs no name
-
-PROVIDERS: Mapping[str, Callable[[str, str | None], Any]] = {
-    "anthropic": _anthropic,
-    "google": _google,
-    "local": _local,
-    "openai": _openai_responses,
-    "openai-chat": _openai_chat,
-    "openai-compatible": _compatible,
-    "openai-responses": _openai_responses,
-}
-"""What stands before the colon, and what it makes."""

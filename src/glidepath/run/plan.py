@@ -133,10 +133,14 @@ class Plan(Value, frozen=True, kw_only=True):
     first_output_tokens: int
     max_image_bytes: int
     max_request_image_bytes: int
+    max_file_bytes: int
     reply_bytes: int
     """Where a reply ends that was sent no output cap."""
     reasoning: str | None
     tool_choice: str
+    strict_tools: bool
+    stop_sequences: tuple[str, ...]
+    seed: int | None
     extras: Mapping[str, Any] | None
     escalation: Escalation | None
     empty_outcome_budget: int | None

@@ -30,6 +30,9 @@ class ModelRequest(Value, frozen=True, gc=False, kw_only=True):
     max_output_tokens: int | None = None
     temperature: float | None = None
     reasoning: str | None = None
+    strict_tools: bool = False
+    stop_sequences: tuple[str, ...] = ()
+    seed: int | None = None
     extras: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
     connect_timeout: float | None = None

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from glidepath.messages import ImageBlock, TextBlock
+from glidepath.messages import FileBlock, ImageBlock, TextBlock
+from glidepath.tools.files import file_tokens
 
-__all__ = ["LEAST_PICTURE_TOKENS", "picture_bytes", "picture_tokens", "pixels", "small_enough"]
+__all__ = ["LEAST_PICTURE_TOKENS", "block_tokens", "picture_bytes", "picture_tokens", "pixels", "small_enough"]
 
 LEAST_PICTURE_TOKENS = 258
 _FIXED = 85
@@ -31,24 +32,30 @@ def picture_tokens(image: ImageBlock) -> int:
     return max(LEAST_PICTURE_TOKENS, min(_MOST, _FIXED + area // _PIXELS_PER_TOKEN))
 
 
+def block_tokens(block: ImageBlock | FileBlock) -> int:
+    """The tokens of a picture or a file."""
+    return picture_tokens(block) if type(block) is ImageBlock else file_tokens(block)  # type: ignore[arg-type]
+
+
 def picture_bytes(content: Any) -> int:
-    """The bytes of the pictures in a message's content; one that is only an address counts as one."""
+    """The bytes of the pictures and files in a message's content; one that is only an address counts as one."""
     if type(content) is not tuple:
         return 0
-    return sum([max(1, len(block.data or b"")) for block in content if type(block) is ImageBlock])
+    return sum([max(1, len(block.data or b"")) for block in content if type(block) is not TextBlock])
 
 
-def small_enough(content: Any, each: int, together: int) -> Any:
-    """The content of a result, with a text in place of a picture that is larger than the settings allow."""
-    if picture_bytes(content) <= min(each, together):
+def small_enough(content: Any, image: int, file: int, together: int) -> Any:
+    """The content of a result, with a text in place of a picture or file that is larger than the settings allow."""
+    if picture_bytes(content) <= min(image, file, together):
         return content
     blocks = []
     for block in content:
-        size = len(block.data or b"") if type(block) is ImageBlock else 0
+        size = len(block.data or b"") if type(block) is not TextBlock else 0
+        what, each = ("file", file) if type(block) is FileBlock else ("image", image)
         if size > each:
-            text = f"[image left out: its {size} bytes are more than max_image_bytes={each}; return a smaller one]"
+            text = f"[{what} left out: its {size} bytes are more than max_{what}_bytes={each}; return a smaller one]"
         elif size > together:
-            text = "[image left out: the pictures together have more bytes than max_image_bytes_per_request allows]"
+            text = f"[{what} left out: all of them have more bytes than max_image_bytes_per_request allows]"
         else:
             together -= size
             blocks.append(block)

@@ -10,7 +10,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.errors import ToolError
-from glidepath.messages import ImageBlock, ResultBlock, TextBlock
+from glidepath.messages import FileBlock, ImageBlock, ResultBlock, TextBlock
 from glidepath.tools.besttext import CONTAINED, MOST_ITEMS, best_text, finite, named
 from glidepath.tools.text import clean, clean_data, split, trim
 
@@ -19,7 +19,7 @@ __all__ = ["NO_OUTPUT", "ToolResult", "as_result", "trim_result"]
 NO_OUTPUT = "(no output)"
 """What the model reads when a tool returned nothing: providers refuse an empty result."""
 
-_BLOCKS = (TextBlock, ImageBlock)
+_BLOCKS = (TextBlock, ImageBlock, FileBlock)
 
 
 class ToolResult(Value, frozen=True):
@@ -81,7 +81,7 @@ def _content(value: Any) -> str | tuple[ResultBlock, ...]:
 
 
 def _block(item: Any) -> ResultBlock:
-    if isinstance(item, ImageBlock):
+    if isinstance(item, ImageBlock | FileBlock):
         return item
     if isinstance(item, TextBlock):
         text = clean(item.text)
@@ -170,7 +170,7 @@ def _trimmed(blocks: tuple[ResultBlock, ...], total: int, limit: int) -> tuple[R
     kept: list[ResultBlock] = []
     start = 0
     for block in blocks:
-        if isinstance(block, ImageBlock):
+        if isinstance(block, ImageBlock | FileBlock):
             kept.append(block)
             continue
         size = len(block.text)

@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glidepath.cli.world import World
 
-__all__ = ["PROVIDERS", "add_arguments", "execute"]
+__all__ = ["add_arguments", "execute"]
 
-PROVIDERS = (
-    ("anthropic:NAME", "anthropic", "ANTHROPIC_API_KEY", "Claude, such as anthropic:claude-sonnet-4-5"),
-    ("openai:NAME", "openai", "OPENAI_API_KEY", "GPT through the Responses API, such as openai:gpt-5"),
-    ("openai-chat:NAME", "openai", "OPENAI_API_KEY", "GPT through chat completions"),
-    ("openai-compatible:NAME@URL", "openai", "", "Ollama, vLLM, llama.cpp, DeepSeek, OpenRouter"),
-    ("google:NAME", "google", "GEMINI_API_KEY", "Gemini, such as google:gemini-2.5-flash"),
-    ("local:NAME", "local", "", "the embedded model, or any GGUF file; no key"),
-    ("python:MODULE:ATTRIBUTE", "", "", "any Model object, or a function that makes one"),
-)
-"""How a model can be named: the form, the extra it needs, the variable its key is in, an example."""
-
-_MODULES = {"anthropic": "anthropic", "openai": "openai", "google": "google.genai", "local": "xllamacpp"}
+_MODULES = {
+    "anthropic": "anthropic",
+    "bedrock": "anthropic",
+    "google": "google.genai",
+    "local": "xllamacpp",
+    "openai": "openai",
+    "vertex": "google.genai",
+}
+_PYTHON = ("python:MODULE:ATTRIBUTE", "any Model object, or a function that makes one")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,10 +35,15 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 def _list(world: World) -> int:
-    wide = max(len(form) for form, *_ in PROVIDERS)
-    for form, extra, key, example in PROVIDERS:
-        there = _state(extra, key, world)
-        world.write(f"{form:<{wide}}  {example}\n{'':<{wide}}  {there}\n")
+    from glidepath.models.hosts import HOSTS
+
+    rows = [
+        (f"{host.name}:{host.form}", f"{host.reaches}, such as {host.example}", _state(host.extra, host.key, world))
+        for host in HOSTS.values()
+    ]
+    wide = max(len(form) for form, *_ in rows)
+    for form, reaches, there in [*rows, (*_PYTHON, "ready")]:
+        world.write(f"{form:<{wide}}  {reaches}\n{'':<{wide}}  {there}\n")
     return 0
 
 

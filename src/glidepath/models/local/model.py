@@ -126,6 +126,10 @@ class LocalModel:
         body: dict[str, Any] = {**self._sampling}
         if request.temperature is not None:
             body["temperature"] = request.temperature
+        if request.seed is not None:
+            body["seed"] = request.seed
+        if request.stop_sequences:
+            body["stop"] = list(request.stop_sequences)
         for key, value in (request.extras or {}).items():
             if key in _OURS:
                 raise RejectedError(f"extras may not set {key!r}: the adapter does")

@@ -18,6 +18,7 @@ from glidepath.messages import (
     ImageBlock,
     Message,
     SystemMessage,
+    TextBlock,
     ToolResultMessage,
     UserMessage,
 )
@@ -156,8 +157,11 @@ def _spoken(said: list[tuple[str, str]]) -> bool:
 
 
 def _user_text(message: UserMessage) -> str:
-    if not isinstance(message.content, str) and any(type(block) is ImageBlock for block in message.content):
-        raise RejectedError("the embedded model reads text only: it cannot be sent an image")
+    for block in message.content if not isinstance(message.content, str) else ():
+        if type(block) is not TextBlock:
+            kind = "image" if type(block) is ImageBlock else getattr(block, "kind", "") or "file"
+            article = "an" if kind[0] in "aeiou" else "a"
+            raise RejectedError(f"the embedded model reads text only: it cannot be sent {article} {kind}")
     return message.text
 
 
@@ -176,8 +180,10 @@ def _assistant_text(message: AssistantMessage, *, wrapped: bool) -> str:
 def _result_text(message: ToolResultMessage, *, is_last: bool, answering: bool) -> str:
     text = message.text
     if not isinstance(message.content, str):
-        images = [block for block in message.content if isinstance(block, ImageBlock)]
-        text += "".join([f"\n[an image ({image.media_type}) you cannot see]" for image in images])
+        for block in message.content:
+            if type(block) is not TextBlock:
+                what = "an image" if type(block) is ImageBlock else "a file"
+                text += f"\n[{what} ({getattr(block, 'media_type', '')}) you cannot see]"
     line = f"{message.tool_name} failed: {text}" if message.is_error else f"Result of {message.tool_name}: {text}"
     if not is_last:
         return line

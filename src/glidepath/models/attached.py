@@ -1,0 +1,81 @@
+"""Pictures and files as providers take them: what each kind may be, and how its bytes are written."""
+
+from __future__ import annotations
+
+import base64
+import re
+from mimetypes import guess_type
+from typing import Any
+
+from glidepath._wire import Value
+from glidepath.errors import RejectedError
+from glidepath.messages import FileBlock, ImageBlock
+
+__all__ = ["Takes", "base64_of", "block_of", "check_block", "data_url", "file_name"]
+
+_DATA_URL = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
+_ANY = "*"
+
+
+class Takes(Value, frozen=True, kw_only=True):
+    """What a vendor takes beside text: for each kind of file the beginnings of its media types."""
+
+    vendor: str
+    document: tuple[str, ...] = ()
+    audio: tuple[str, ...] = ()
+    video: tuple[str, ...] = ()
+    by_address: bool = True
+    """A picture or document may be an address."""
+
+
+def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:
+    """Raise `RejectedError`, naming vendor and kind, for what this vendor does not take."""
+    if isinstance(block, FileBlock):
+        kind = block.kind
+        allowed = getattr(takes, kind) if kind else ()
+        if not allowed:
+            raise RejectedError(
+                f"{takes.vendor} takes no {kind or 'file'} (media_type={block.media_type!r:.100}): "
+                "send its text instead, or use another model"
+            )
+        if not block.media_type.lower().startswith(allowed):
+            raise RejectedError(
+                f"{takes.vendor} takes no {kind} with media_type={block.media_type!r:.100}: "
+                f"it takes {', '.join(start + _ANY if start.endswith('/') else start for start in allowed)}"
+            )
+    else:
+        kind = "image"
+    if block.url and not block.data and not takes.by_address:
+        raise RejectedError(f"{takes.vendor} takes no {kind} by url: send its bytes as data")
+
+
+def base64_of(block: ImageBlock | FileBlock) -> str:
+    """The bytes of a picture or file as text; raises `RejectedError` for one with neither bytes nor address."""
+    if not block.data:
+        kind = "an image" if isinstance(block, ImageBlock) else f"a {block.kind or 'file'}"
+        raise RejectedError(f"{kind} needs data or a url; this one has neither")
+    return base64.b64encode(block.data).decode()
+
+
+def data_url(block: ImageBlock | FileBlock) -> str:
+    """An address for the picture or file: its own, or one that holds its bytes."""
+    return block.url or f"data:{block.media_type};base64,{base64_of(block)}"
+
+
+def file_name(file: FileBlock) -> str:
+    """A name for a file: its own, else one with the ending of its type."""
+    if file.name:
+        return file.name
+    from mimetypes import guess_extension
+
+    return f"{file.kind or 'file'}{guess_extension(file.media_type) or ''}"
+
+
+def block_of(address: str, *, image: bool, media_type: str = "", name: str | None = None) -> Any:
+    """The block for an address, which may hold the bytes themselves."""
+    found = _DATA_URL.fullmatch(address)
+    if found is None:
+        kind = media_type or guess_type(address.partition("?")[0])[0] or ("image/*" if image else "application/pdf")
+        return ImageBlock(kind, url=address) if image else FileBlock(kind, url=address, name=name)
+    data = base64.b64decode(found[2])
+    return ImageBlock(found[1], data) if image else FileBlock(found[1], data, name=name)

@@ -1,0 +1,94 @@
+"""What reading a foreign history has in common: blocks collected into messages, and errors that say where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from glidepath import _wire
+from glidepath.errors import ConfigurationError
+from glidepath.messages import (
+    AssistantMessage,
+    ReasoningBlock,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+)
+from glidepath.models.content import held
+
+__all__ = ["Turn", "call_of", "content_of", "each"]
+
+
+def each(history: Any, name: str, read: Callable[[Mapping[str, Any]], None]) -> None:
+    """Hand every item of a history to `read`; raises `ConfigurationError` saying which one cannot be read."""
+    if isinstance(history, str | bytes | Mapping) or not isinstance(history, Sequence):
+        raise ConfigurationError(f"{name} takes a list of messages, not {type(history).__name__}")
+    for number, item in enumerate(history):
+        try:
+            if not isinstance(item, Mapping):
+                raise TypeError(f"a {type(item).__name__} instead of a mapping")
+            read(item)
+        except (KeyError, TypeError, ValueError, AttributeError, _wire.WireError) as error:
+            what = f"{type(error).__name__}: {error}"
+            raise ConfigurationError(f"{name}: message {number} cannot be read ({what:.200})") from None
+
+
+def content_of(blocks: Sequence[Any]) -> Any:
+    """Content as a message keeps it: a text alone is a str."""
+    if not blocks:
+        return ""
+    return blocks[0].text if len(blocks) == 1 and isinstance(blocks[0], TextBlock) else tuple(blocks)
+
+
+def call_of(call_id: str, name: str, arguments: Any) -> ToolCall:
+    """A call, whose arguments are an object, or JSON of one; anything else is malformed."""
+    if isinstance(arguments, Mapping):
+        return ToolCall(call_id, name, dict(arguments))
+    try:
+        given = _wire.loads(arguments) if arguments else {}
+    except _wire.WireError:
+        given = None
+    if isinstance(given, dict):
+        return ToolCall(call_id, name, given)
+    return ToolCall(call_id, name, {}, str(arguments))
+
+
+class Turn:
+    """Collects one reply of a model: opaque items, text and calls, with their places."""
+
+    __slots__ = ("_calls", "_items", "_text", "_thoughts", "vendor")
+
+    def __init__(self, vendor: str) -> None:
+        self.vendor = vendor
+        self._items: list[ReasoningBlock] = []
+        self._thoughts: list[str] = []
+        self._text: list[str] = []
+        self._calls: list[ToolCall] = []
+
+    def said(self, text: str) -> None:
+        """A piece of text."""
+        self._text.append(text)
+
+    def thought(self, text: str) -> None:
+        """A piece of thinking that is shown and not sent back."""
+        self._thoughts.append(text)
+
+    def called(self, call: ToolCall) -> None:
+        """A call."""
+        self._calls.append(call)
+
+    def kept(self, item: Mapping[str, Any]) -> None:
+        """An item that is sent back as it came."""
+        opaque = held(item, text=len("".join(self._text)), calls=len(self._calls))
+        self._items.append(ReasoningBlock(opaque=opaque, vendor=self.vendor))
+
+    def message(self) -> AssistantMessage:
+        """The reply."""
+        blocks: list[Any] = list(self._items)
+        if self._thoughts:
+            blocks.append(ThinkingBlock("".join(self._thoughts)))
+        if text := "".join(self._text):
+            blocks.append(TextBlock(text))
+        blocks += self._calls
+        return AssistantMessage(tuple(blocks), StopReason.TOOL_USE if self._calls else StopReason.END_TURN)

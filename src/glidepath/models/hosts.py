@@ -1,0 +1,346 @@
+"""Who serves models: one table of names, addresses, keys, prices and quirks.
+
+Model strings, `glidepath models list`, the table in the documentation and the hints in errors all come from it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from glidepath._wire import Value
+from glidepath.errors import ConfigurationError
+from glidepath.models.checks import at_home
+
+__all__ = ["HOSTS", "Host", "Quirks", "find_host", "key_advice", "matches", "own_key", "setting"]
+
+
+class Quirks(Value, frozen=True, kw_only=True):
+    """How a server of chat completions differs from OpenAI's. The defaults suit a server nobody knows."""
+
+    cap: str = "max_tokens"
+    """The field of the output cap."""
+    stream_options: bool = True
+    """It takes `stream_options`."""
+    schema: str = "schema"
+    """How it is held to an output schema: `schema`, `json` (JSON, and the schema in words), or `words`."""
+    named_choice: bool = True
+    """`tool_choice` may name a tool; else the choice is `required`."""
+    effort: str = "reasoning_effort"
+    """The field of the reasoning effort; `reasoning` is an object that holds it."""
+    seed: str = "seed"
+    """The field of the seed."""
+    short_ids: bool = False
+    """A call id must be nine letters or digits."""
+    user_after_tool: bool = True
+    """A user message may follow a tool message."""
+    no_stop: str = ""
+    """A pattern of the models that refuse stop sequences."""
+    no_effort: str = ""
+    """A pattern of the models that refuse a reasoning effort."""
+    files: frozenset[str] = frozenset({"document", "audio", "video"})
+    """The kinds of files it takes."""
+
+
+class Host(Value, frozen=True, kw_only=True):
+    """One place that serves models, as a model string names it."""
+
+    name: str
+    """What stands before the colon."""
+    reaches: str
+    example: str
+    adapter: str
+    """`anthropic`, `responses`, `chat`, `google`, `local`; or `azure`, `bedrock`, `vertex`, which choose one."""
+    extra: str
+    """What to install: glidepath[extra]."""
+    form: str = "NAME"
+    key: str = ""
+    """The environment variable that holds its key; empty where no key is needed."""
+    needs: tuple[str, ...] = ()
+    """Other environment variables that it needs, or takes."""
+    address: str = ""
+    sites: tuple[str, ...] = ()
+    """Its own hosts; one that starts with a dot stands for all below it. Only these get the key by themselves."""
+    prices: str | None = None
+    """Its name in the genai-prices data."""
+    quirks: Quirks = Quirks()
+
+    def owns(self, url: str) -> bool:
+        """Whether an address is this host's own."""
+        return any(at_home(url, site) for site in self.sites)
+
+
+_NO_FILES: frozenset[str] = frozenset()
+
+_ROWS = (
+    Host(
+        name="anthropic",
+        reaches="Claude models",
+        example="anthropic:claude-sonnet-4-5",
+        adapter="anthropic",
+        extra="anthropic",
+        key="ANTHROPIC_API_KEY",
+        needs=("ANTHROPIC_BASE_URL",),
+        sites=("api.anthropic.com",),
+        prices="anthropic",
+    ),
+    Host(
+        name="openai",
+        reaches="OpenAI, the Responses endpoint",
+        example="openai:gpt-5",
+        adapter="responses",
+        extra="openai",
+        key="OPENAI_API_KEY",
+        needs=("OPENAI_BASE_URL",),
+        sites=("api.openai.com",),
+        prices="openai",
+    ),
+    Host(
+        name="openai-responses",
+        reaches="the same, said explicitly",
+        example="openai-responses:gpt-5",
+        adapter="responses",
+        extra="openai",
+        key="OPENAI_API_KEY",
+        needs=("OPENAI_BASE_URL",),
+        sites=("api.openai.com",),
+        prices="openai",
+    ),
+    Host(
+        name="openai-chat",
+        reaches="OpenAI, the chat completions endpoint",
+        example="openai-chat:gpt-4o",
+        adapter="chat",
+        extra="openai",
+        key="OPENAI_API_KEY",
+        needs=("OPENAI_BASE_URL",),
+        sites=("api.openai.com",),
+        prices="openai",
+        quirks=Quirks(
+            cap="max_completion_tokens", no_stop=r"o\d|gpt-5(?!.*chat)", files=frozenset({"document", "audio"})
+        ),
+    ),
+    Host(
+        name="openai-compatible",
+        reaches="any server that speaks chat completions",
+        example="openai-compatible:qwen3@http://127.0.0.1:11434/v1",
+        adapter="chat",
+        extra="openai",
+        form="NAME@ADDRESS",
+    ),
+    Host(
+        name="google",
+        reaches="Gemini models",
+        example="google:gemini-2.5-flash",
+        adapter="google",
+        extra="google",
+        key="GEMINI_API_KEY",
+        sites=(".googleapis.com",),
+        prices="google",
+    ),
+    Host(
+        name="azure",
+        reaches="Azure OpenAI, by the name of the deployment",
+        example="azure:my-gpt-5",
+        adapter="azure",
+        extra="openai",
+        form="DEPLOYMENT",
+        key="AZURE_OPENAI_API_KEY",
+        needs=("AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION"),
+        sites=(".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"),
+        prices="azure",
+        quirks=Quirks(
+            cap="max_completion_tokens", no_stop=r"o\d|gpt-5(?!.*chat)", files=frozenset({"document", "audio"})
+        ),
+    ),
+    Host(
+        name="bedrock",
+        reaches="Amazon Bedrock: Claude by its own endpoint, other models by chat completions",
+        example="bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        adapter="bedrock",
+        extra="bedrock",
+        key="AWS_BEARER_TOKEN_BEDROCK",
+        needs=("AWS_REGION",),
+        sites=(".amazonaws.com", ".api.aws"),
+        prices="aws",
+        quirks=Quirks(cap="max_completion_tokens", files=_NO_FILES),
+    ),
+    Host(
+        name="vertex",
+        reaches="Vertex AI: Gemini and Claude models",
+        example="vertex:gemini-2.5-pro",
+        adapter="vertex",
+        extra="vertex",
+        key="GOOGLE_APPLICATION_CREDENTIALS",
+        needs=("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
+        sites=(".googleapis.com",),
+        prices="google",
+    ),
+    Host(
+        name="openrouter",
+        reaches="OpenRouter: models of many vendors",
+        example="openrouter:anthropic/claude-sonnet-4.5",
+        adapter="chat",
+        extra="openai",
+        form="VENDOR/NAME",
+        key="OPENROUTER_API_KEY",
+        address="https://openrouter.ai/api/v1",
+        sites=("openrouter.ai",),
+        prices="openrouter",
+        quirks=Quirks(effort="reasoning"),
+    ),
+    Host(
+        name="groq",
+        reaches="Groq",
+        example="groq:llama-3.3-70b-versatile",
+        adapter="chat",
+        extra="openai",
+        key="GROQ_API_KEY",
+        address="https://api.groq.com/openai/v1",
+        sites=("api.groq.com",),
+        prices="groq",
+        # Structured output is refused there together with streaming or tools.
+        quirks=Quirks(cap="max_completion_tokens", schema="words", files=_NO_FILES),
+    ),
+    Host(
+        name="deepseek",
+        reaches="DeepSeek",
+        example="deepseek:deepseek-chat",
+        adapter="chat",
+        extra="openai",
+        key="DEEPSEEK_API_KEY",
+        address="https://api.deepseek.com/v1",
+        sites=("api.deepseek.com",),
+        prices="deepseek",
+        quirks=Quirks(schema="json", files=_NO_FILES),
+    ),
+    Host(
+        name="mistral",
+        reaches="Mistral",
+        example="mistral:mistral-large-latest",
+        adapter="chat",
+        extra="openai",
+        key="MISTRAL_API_KEY",
+        address="https://api.mistral.ai/v1",
+        sites=("api.mistral.ai",),
+        prices="mistral",
+        quirks=Quirks(stream_options=False, seed="random_seed", short_ids=True, user_after_tool=False, files=_NO_FILES),
+    ),
+    Host(
+        name="xai",
+        reaches="xAI",
+        example="xai:grok-4",
+        adapter="chat",
+        extra="openai",
+        key="XAI_API_KEY",
+        address="https://api.x.ai/v1",
+        sites=("api.x.ai",),
+        prices="x-ai",
+        quirks=Quirks(
+            cap="max_completion_tokens",
+            no_stop=r"grok-(4|3-mini|code)",
+            no_effort=r"grok-(4(-|$)|code)",
+            files=_NO_FILES,
+        ),
+    ),
+    Host(
+        name="ollama",
+        reaches="Ollama on this machine",
+        example="ollama:qwen3:8b",
+        adapter="chat",
+        extra="openai",
+        address="http://127.0.0.1:11434/v1",
+        quirks=Quirks(named_choice=False, files=_NO_FILES),
+    ),
+    Host(
+        name="vllm",
+        reaches="vLLM on this machine",
+        example="vllm:Qwen/Qwen3-8B",
+        adapter="chat",
+        extra="openai",
+        address="http://127.0.0.1:8000/v1",
+        quirks=Quirks(files=frozenset({"audio", "video"})),
+    ),
+    Host(
+        name="lmstudio",
+        reaches="LM Studio on this machine",
+        example="lmstudio:qwen3-8b",
+        adapter="chat",
+        extra="openai",
+        address="http://127.0.0.1:1234/v1",
+        quirks=Quirks(named_choice=False, files=_NO_FILES),
+    ),
+    Host(
+        name="llamacpp",
+        reaches="a llama.cpp server on this machine",
+        example="llamacpp:default",
+        adapter="chat",
+        extra="openai",
+        address="http://127.0.0.1:8080/v1",
+        quirks=Quirks(named_choice=False, files=frozenset({"audio"})),
+    ),
+    Host(
+        name="local",
+        reaches="a small model inside this process, or any GGUF file",
+        example="local:smollm2",
+        adapter="local",
+        extra="local",
+    ),
+)
+
+HOSTS: Mapping[str, Host] = {row.name: row for row in _ROWS}
+"""Every host, by what stands before the colon."""
+
+
+def find_host(name: Any) -> Host:
+    """The host of this name; raises `ConfigurationError` listing those there are."""
+    if not isinstance(name, str) or name not in HOSTS:
+        raise ConfigurationError(f"host={name!r:.60} is not a host; known are {', '.join(sorted(HOSTS))}")
+    return HOSTS[name]
+
+
+def own_key(host: Host, url: str, api_key: str | None) -> str | None:
+    """The key for an address: the one given, else the host's from the environment, for its own addresses only.
+
+    This is the one place that reads keys the SDKs do not know. Raises `ConfigurationError` when a key is needed.
+    """
+    if api_key is not None or not host.key:
+        return api_key
+    if not host.owns(url):
+        raise ConfigurationError(
+            f"{host.key} is sent to {' and '.join(_shown(site) for site in host.sites)} only, and this is another "
+            "address: pass api_key=, or use 'openai-compatible:NAME@ADDRESS' for a server that needs no key"
+        )
+    found = os.environ.get(host.key)
+    if not found:
+        raise ConfigurationError(
+            f"there is no key for {host.name}: set the environment variable {host.key}, or pass api_key="
+        )
+    return found
+
+
+def key_advice(host: Host, *, given: bool, sent: bool = True) -> str:
+    """What to check when a key is not accepted: names the place the key really came from."""
+    if given:
+        where = "api_key=" + (", or GLIDEPATH_API_KEY on the command line" if host.name == "openai-compatible" else "")
+    elif not sent:
+        where = "none was sent: pass api_key=, or set GLIDEPATH_API_KEY for openai-compatible: on the command line"
+    else:
+        where = host.key
+    return f"check the model name and the key ({where})"
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a model's name, without its vendor, begins as a pattern says."""
+    return bool(pattern) and re.match(pattern, name.rpartition("/")[2]) is not None
+
+
+def setting(variable: str) -> str | None:
+    """What an environment variable holds; None when it is missing or empty."""
+    return os.environ.get(variable) or None
+
+
+def _shown(site: str) -> str:
+    return f"*{site}" if site.startswith(".") else site

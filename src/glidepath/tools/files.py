@@ -1,0 +1,75 @@
+"""How large a file is in tokens, rather too many than too few.
+
+Vendors charge a page of a PDF by its text (up to 3,000 tokens) and by its picture (up to 1,600), a second of sound with
+32 tokens at most, and a second of video with 300.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+from glidepath.messages import FileBlock
+from glidepath.tools.density import text_tokens
+
+__all__ = ["BY_ADDRESS", "file_tokens", "pages"]
+
+BY_ADDRESS = 50_000
+"""The tokens of a file that is only an address: nobody here knows its size."""
+LEAST = 300
+_PAGE = 4_600
+_SOUND, _VIDEO = 32, 300
+_SOUND_BYTES, _VIDEO_BYTES = 2_000, 12_500  # of a second: 16 and 100 kbit/s; hardly anything is compressed more
+_BYTES_PER_PAGE = 4_000  # of a PDF whose pages cannot be counted
+_UNPACKED = 2  # an office file is a zip archive: its text is smaller than this times its bytes
+_MOST_UNPACKED = 1 << 24
+_PAGE_OBJECT = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
+_COUNT = re.compile(rb"/Count\s+(\d{1,6})\b")
+_PACKED = re.compile(rb"/Type\s*/ObjStm.{0,400}?stream\r?\n", re.DOTALL)
+
+
+def file_tokens(file: FileBlock) -> int:
+    """The tokens of a file."""
+    data, kind = file.data, file.kind
+    if not data:
+        return BY_ADDRESS if file.url else LEAST
+    if kind == "audio":
+        return LEAST + _SOUND * _seconds(data)
+    if kind == "video":
+        return LEAST + _VIDEO * (1 + len(data) // _VIDEO_BYTES)
+    if data.startswith(b"%PDF"):
+        return LEAST + _PAGE * pages(data)
+    if data.startswith(b"PK"):
+        return LEAST + _UNPACKED * len(data)
+    return LEAST + text_tokens(data.decode("utf-8", "replace"))
+
+
+def _seconds(data: bytes) -> int:
+    """How long a recording is: a WAV says it, anything else is taken for very well compressed."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
+        rate = int.from_bytes(data[28:32], "little")
+        if rate > 0:
+            return 1 + len(data) // rate
+    return 1 + len(data) // _SOUND_BYTES
+
+
+def pages(data: bytes) -> int:
+    """The pages of a PDF; where they cannot be counted, as many as its bytes could be."""
+    counted = _counted(data)
+    left = _MOST_UNPACKED
+    for found in _PACKED.finditer(data):
+        reader = zlib.decompressobj()
+        try:
+            inside = reader.decompress(data[found.end() :], left)
+        except zlib.error:
+            continue  # packed in another way, or encrypted
+        left -= len(inside)
+        counted = max(counted, _counted(inside))
+        if left <= 0:
+            break
+    return counted or 1 + len(data) // _BYTES_PER_PAGE
+
+
+def _counted(data: bytes) -> int:
+    counts = [int(found) for found in _COUNT.findall(data)] if b"/Pages" in data else []
+    return max([len(_PAGE_OBJECT.findall(data)), *counts])
