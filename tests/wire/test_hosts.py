@@ -66,7 +66,12 @@ def bare(monkeypatch):
     [
         ("azure:my-gpt", OpenAIChatModel, "my-gpt", "https://mine.openai.azure.com/openai/v1/"),
         ("azure:d@https://b.openai.azure.com/", OpenAIChatModel, "d", "https://b.openai.azure.com/openai/v1/"),
-        ("bedrock:openai.gpt-oss-120b", OpenAIChatModel, "openai.gpt-oss-120b", "https://bedrock-mantle.eu-central-1.api.aws/v1/"),
+        (
+            "bedrock:openai.gpt-oss-120b",
+            OpenAIChatModel,
+            "openai.gpt-oss-120b",
+            "https://bedrock-mantle.eu-central-1.api.aws/v1/",
+        ),
         ("openrouter:a/b", OpenAIChatModel, "a/b", "https://openrouter.ai/api/v1/"),
         ("groq:openai/gpt-oss-120b", OpenAIChatModel, "openai/gpt-oss-120b", "https://api.groq.com/openai/v1/"),
         ("deepseek:deepseek-chat", OpenAIChatModel, "deepseek-chat", "https://api.deepseek.com/v1/"),
@@ -77,10 +82,20 @@ def bare(monkeypatch):
         ("vllm:Qwen/Qwen3-8B", OpenAIChatModel, "Qwen/Qwen3-8B", "http://127.0.0.1:8000/v1/"),
         ("lmstudio:m", OpenAIChatModel, "m", "http://127.0.0.1:1234/v1/"),
         ("llamacpp:m", OpenAIChatModel, "m", "http://127.0.0.1:8080/v1/"),
-        ("bedrock:us.anthropic.claude-v1:0", AnthropicModel, "us.anthropic.claude-v1:0", "https://bedrock-runtime.eu-central-1.amazonaws.com"),
-        ("vertex:claude-sonnet-4-5@20250929", AnthropicModel, "claude-sonnet-4-5@20250929", "https://europe-west1-aiplatform.googleapis.com/v1/"),
+        (
+            "bedrock:us.anthropic.claude-v1:0",
+            AnthropicModel,
+            "us.anthropic.claude-v1:0",
+            "https://bedrock-runtime.eu-central-1.amazonaws.com",
+        ),
+        (
+            "vertex:claude-sonnet-4-5@20250929",
+            AnthropicModel,
+            "claude-sonnet-4-5@20250929",
+            "https://europe-west1-aiplatform.googleapis.com/v1/",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_string_reaches_its_host(string, kind, name, url):
     model = resolve(string)
     assert type(model) is kind
@@ -449,7 +464,7 @@ DOCUMENTED = [
     ("azure", "gpt-5", {"max_output_tokens": 5}, lambda body: "max_tokens" in body),
     ("openai-chat", "o3", {"max_output_tokens": 5}, lambda body: "max_tokens" in body),
     ("openrouter", "openai/gpt-5", {"max_output_tokens": 5}, lambda body: "max_tokens" in body),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("host", "name", "fields", "refuses"), DOCUMENTED, ids=lambda value: str(value)[:20])

@@ -74,7 +74,8 @@ _REFUSALS = frozenset({"validationexception", "accessdeniedexception", "resource
 """What Bedrock says in a stream when a request is at fault; the text may tell that it was too long."""
 # Anthropic, Google and vLLM have no code for these two: only there is the text read.
 _OVERFLOW = re.compile(
-    r"prompt is too long|input is too long|maximum context length|exceeds? the (?:maximum|model's|available) .{0,40}(?:tokens|context)"
+    r"(?:prompt|input) is too long|maximum context length"
+    r"|exceeds? the (?:maximum|model's|available) .{0,40}(?:tokens|context)"
     r"|input token count .{0,40}exceeds|context (?:window|length) .{0,40}exceed"
     r"|exceed.{0,30}context (?:window|length|size|limit)",
     re.IGNORECASE,
