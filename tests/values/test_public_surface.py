@@ -48,7 +48,16 @@ SURFACE = [
     "INHERIT",
     "Texts",
 ]
-SINCE = {"texts", "max_image_bytes", "max_image_bytes_per_request", "kill_switch_grace"}
+SINCE = {
+    "texts",
+    "max_image_bytes",
+    "max_image_bytes_per_request",
+    "max_file_bytes",
+    "strict_tools",
+    "stop_sequences",
+    "seed",
+    "kill_switch_grace",
+}
 """Settings that came after the specification of the first version."""
 FIELDS = [
     "model",

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from binascii import crc32
+from itertools import pairwise
 
 import openai
 import pytest
@@ -13,7 +14,16 @@ from hypothesis import strategies as st
 from glidepath import Agent, ConfigurationError, Limits
 from glidepath.agent.prices import find_price
 from glidepath.errors import RateLimitedError, RejectedError, TransientError
-from glidepath.messages import AssistantMessage, StreamEnd, TextDelta, ToolCall, ToolResultMessage, UserMessage
+from glidepath.messages import (
+    AssistantMessage,
+    ReasoningBlock,
+    StreamEnd,
+    TextBlock,
+    TextDelta,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
 from glidepath.models import (
     AnthropicModel,
     GoogleModel,
@@ -465,6 +475,52 @@ DOCUMENTED = [
     ("openai-chat", "o3", {"max_output_tokens": 5}, lambda body: "max_tokens" in body),
     ("openrouter", "openai/gpt-5", {"max_output_tokens": 5}, lambda body: "max_tokens" in body),
 ]
+
+
+THOUGHT = {"type": "reasoning", "id": "rs", "summary": []}
+HELD = ReasoningBlock(opaque=json.dumps({"at": [0, 0], "item": THOUGHT}), vendor="openai")
+MANY = [UserMessage("hi"), AssistantMessage((TextBlock("a"),)), UserMessage("b"), AssistantMessage((TextBlock("c"),))]
+VENDORS = [
+    # model, request, what the vendor documents as refused
+    (
+        AnthropicModel("claude-sonnet-4-5", api_key=KEY),
+        {"messages": MANY * 3},
+        lambda body: json.dumps(body).count("cache_control") > 4,
+    ),
+    (
+        AnthropicModel("claude-sonnet-4-5", api_key=KEY),
+        {"messages": [UserMessage("")]},
+        lambda body: body["messages"][0]["content"] in ("", []),
+    ),
+    (AnthropicModel("claude-sonnet-4-5", api_key=KEY), {"messages": LOOP}, lambda body: "tools" not in body),
+    (
+        AnthropicModel("claude-3-haiku-20240307", api_key=KEY),
+        {"output_schema": SCHEMA},
+        lambda body: "output_config" in body,
+    ),
+    (
+        OpenAIResponsesModel("gpt-5", api_key=KEY),
+        {"messages": [UserMessage("hi"), AssistantMessage((HELD,))]},
+        lambda body: THOUGHT in body["input"],
+    ),
+    (OpenAIResponsesModel("gpt-4o", api_key=KEY), {}, lambda body: "include" in body),
+    (
+        GoogleModel("gemini-2.5-flash", api_key=KEY),
+        {"tools": (SPEC,), "output_schema": SCHEMA},
+        lambda body: "responseJsonSchema" in str(body),
+    ),
+    (GoogleModel("gemini-3-pro", api_key=KEY), {"messages": LOOP}, lambda body: "thoughtSignature" not in str(body)),
+    (
+        GoogleModel("gemini-2.5-flash", api_key=KEY),
+        {"messages": LOOP},
+        lambda body: any(a["role"] == b["role"] for a, b in pairwise(body["contents"])),
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "fields", "refuses"), VENDORS, ids=lambda value: str(value)[:40])
+def test_a_vendor_is_not_sent_what_it_documents_as_refused(model, fields, refuses):
+    assert not refuses(model._body(ModelRequest(**{"messages": [UserMessage("hi")], **fields})))
 
 
 @pytest.mark.parametrize(("host", "name", "fields", "refuses"), DOCUMENTED, ids=lambda value: str(value)[:20])

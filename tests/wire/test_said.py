@@ -174,6 +174,26 @@ def test_a_file_in_a_result_reaches_every_vendor():
     assert body_of(Google(), request)["contents"][2]["parts"][-1]["inlineData"]["data"] == DATA
 
 
+@every
+def test_a_file_in_a_result_that_a_vendor_does_not_take_is_told_to_the_model(dialect):
+    """The tool has run: the model must be able to go on."""
+    history = [
+        UserMessage("hi"),
+        AssistantMessage((ToolCall("t1", "search", {"q": "a"}),)),
+        ToolResultMessage("t1", "search", (TextBlock("here"), FileBlock("application/zip", b"PK", name="a.zip"))),
+    ]
+    body = body_of(dialect, ModelRequest(messages=history, tools=(SPEC,)))
+    assert "the file 'a.zip' was left out" in json.dumps(body)
+    assert "UEs" not in json.dumps(body)
+
+
+def test_openai_chat_takes_no_file_by_address_but_a_picture():
+    model = OpenAIChatModel("gpt-4o", api_key=KEY)
+    with pytest.raises(RejectedError, match="OpenAI chat completions takes no document by url"):
+        model.stream(asked(FileBlock("application/pdf", url="https://example.org/a.pdf")))
+    assert model._body(asked(ImageBlock("image/png", url="https://example.org/a.png")))
+
+
 def test_a_file_is_read_from_a_path(tmp_path):
     (tmp_path / "a.pdf").write_bytes(PDF)
     (tmp_path / "notes.md").write_text("# Notes")
@@ -435,6 +455,7 @@ def test_stop_sequences_and_seeds_are_sent_in_each_vendors_words():
         (Responses(), {"seed": 1}, "seed"),
         (Anthropic(), {"seed": 1}, "seed"),
         (Anthropic(), {"stop_sequences": (" ",)}, "stop_sequences"),
+        (Google(), {"stop_sequences": tuple("abcdef")}, "at most 5 stop_sequences"),
     ],
 )
 def test_a_setting_that_a_vendor_does_not_have_is_refused_before_the_call(dialect, fields, named):
@@ -446,6 +467,8 @@ def test_models_that_refuse_stop_sequences_are_not_sent_any():
     for host, name in (("openai-chat", "gpt-5"), ("openai-chat", "o3"), ("xai", "grok-4")):
         with pytest.raises(RejectedError, match="stop_sequences"):
             OpenAIChatModel(name, host=host, api_key=KEY).stream(settings(stop_sequences=("END",)))
+    with pytest.raises(RejectedError, match="at most 4 stop_sequences"):
+        OpenAIChatModel("gpt-4o", api_key=KEY).stream(settings(stop_sequences=tuple("abcde")))
     assert OpenAIChatModel("gpt-4o", api_key=KEY)._body(settings(stop_sequences=("END",)))["stop"] == ["END"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from mimetypes import guess_type
 from typing import Any
 
@@ -11,7 +12,7 @@ from glidepath._wire import Value
 from glidepath.errors import RejectedError
 from glidepath.messages import FileBlock, ImageBlock
 
-__all__ = ["Takes", "base64_of", "block_of", "check_block", "data_url", "file_name"]
+__all__ = ["Takes", "base64_of", "block_of", "check_block", "data_url", "file_name", "in_result"]
 
 _DATA_URL = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
 _ANY = "*"
@@ -25,7 +26,9 @@ class Takes(Value, frozen=True, kw_only=True):
     audio: tuple[str, ...] = ()
     video: tuple[str, ...] = ()
     by_address: bool = True
-    """A picture or document may be an address."""
+    """A picture may be an address."""
+    files_by_address: bool = True
+    """And so may a file."""
 
 
 def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:
@@ -43,10 +46,25 @@ def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:
                 f"{takes.vendor} takes no {kind} with media_type={block.media_type!r:.100}: "
                 f"it takes {', '.join(start + _ANY if start.endswith('/') else start for start in allowed)}"
             )
+        by_address = takes.by_address and takes.files_by_address
     else:
-        kind = "image"
-    if block.url and not block.data and not takes.by_address:
+        kind, by_address = "image", takes.by_address
+    if block.url and not block.data and not by_address:
         raise RejectedError(f"{takes.vendor} takes no {kind} by url: send its bytes as data")
+
+
+def in_result(block: Any, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """A block of a tool's result; a file that this vendor does not take becomes a text that says so.
+
+    The person who wrote a prompt can be asked for another one. A tool has run, and its model must go on.
+    """
+    try:
+        return write(block)
+    except RejectedError as error:
+        if not isinstance(block, FileBlock):
+            raise
+        named = f" {block.name!r:.100}" if block.name else ""
+        return {"text": f"[the file{named} was left out: {error}]"}
 
 
 def base64_of(block: ImageBlock | FileBlock) -> str:

@@ -29,6 +29,7 @@ from glidepath.tools.text import clean
 __all__ = [
     "Reply",
     "arguments",
+    "check_stops",
     "count",
     "held",
     "kept",
@@ -175,6 +176,12 @@ def _has_keyword(schema: Any, words: frozenset[str]) -> bool:
     if isinstance(schema, Mapping):
         return any(key in words or _has_keyword(value, words) for key, value in schema.items())
     return isinstance(schema, list | tuple) and any(_has_keyword(part, words) for part in schema)
+
+
+def check_stops(vendor: str, words: Sequence[str], most: int | None) -> None:
+    """Refuse more stop sequences than a vendor takes."""
+    if most is not None and len(words) > most:
+        raise RejectedError(f"{vendor} takes at most {most} stop_sequences, and there are {len(words)}: remove some")
 
 
 def no_setting(vendor: str, name: str, hint: str = "") -> RejectedError:

@@ -14,7 +14,7 @@ from glidepath.errors import ConfigurationError, ModelError, RefusedError, Rejec
 from glidepath.messages import Citation, Delta, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url, leave_open
 from glidepath.models.clients import Clients
-from glidepath.models.content import Reply, count, kept, merged, schema_words
+from glidepath.models.content import Reply, check_stops, count, kept, merged, schema_words
 from glidepath.models.exchange import run_out
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
@@ -47,6 +47,7 @@ _LEVELED = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 """Models that take a level of thinking and want signatures back; earlier ones take a budget of tokens."""
 _LEVELS = {"none": "minimal", "xhigh": "high", "max": "high"}
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
+_MOST_STOPS = 5
 _IDLE = re.compile(rb":|(?:event|id|retry):|data: ?\[DONE\]")
 _DATA = re.compile(rb"^data:(?! )")
 _response: ContextVar[list[Any] | None] = ContextVar("glidepath_google_response", default=None)
@@ -186,6 +187,7 @@ class GoogleModel:
         if request.temperature is not None:
             settings["temperature"] = request.temperature
         if request.stop_sequences:
+            check_stops("Gemini", request.stop_sequences, _MOST_STOPS)
             settings["stopSequences"] = list(request.stop_sequences)
         if request.seed is not None:
             settings["seed"] = request.seed

@@ -36,12 +36,16 @@ class Quirks(Value, frozen=True, kw_only=True):
     """A call id must be nine letters or digits."""
     user_after_tool: bool = True
     """A user message may follow a tool message."""
+    most_stops: int | None = None
+    """How many stop sequences it takes."""
     no_stop: str = ""
     """A pattern of the models that refuse stop sequences."""
     no_effort: str = ""
     """A pattern of the models that refuse a reasoning effort."""
     files: frozenset[str] = frozenset({"document", "audio", "video"})
     """The kinds of files it takes."""
+    file_addresses: bool = True
+    """A file may be an address."""
 
 
 class Host(Value, frozen=True, kw_only=True):
@@ -73,6 +77,13 @@ class Host(Value, frozen=True, kw_only=True):
 
 
 _NO_FILES: frozenset[str] = frozenset()
+_OPENAI = Quirks(
+    cap="max_completion_tokens",
+    most_stops=4,
+    no_stop=r"o\d|gpt-5(?!.*chat)",
+    files=frozenset({"document", "audio"}),
+    file_addresses=False,
+)
 
 _ROWS = (
     Host(
@@ -118,9 +129,7 @@ _ROWS = (
         needs=("OPENAI_BASE_URL",),
         sites=("api.openai.com",),
         prices="openai",
-        quirks=Quirks(
-            cap="max_completion_tokens", no_stop=r"o\d|gpt-5(?!.*chat)", files=frozenset({"document", "audio"})
-        ),
+        quirks=_OPENAI,
     ),
     Host(
         name="openai-compatible",
@@ -151,9 +160,7 @@ _ROWS = (
         needs=("AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION"),
         sites=(".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"),
         prices="azure",
-        quirks=Quirks(
-            cap="max_completion_tokens", no_stop=r"o\d|gpt-5(?!.*chat)", files=frozenset({"document", "audio"})
-        ),
+        quirks=_OPENAI,
     ),
     Host(
         name="bedrock",
@@ -202,7 +209,7 @@ _ROWS = (
         sites=("api.groq.com",),
         prices="groq",
         # Structured output is refused there together with streaming or tools.
-        quirks=Quirks(cap="max_completion_tokens", schema="words", files=_NO_FILES),
+        quirks=Quirks(cap="max_completion_tokens", most_stops=4, schema="words", files=_NO_FILES),
     ),
     Host(
         name="deepseek",

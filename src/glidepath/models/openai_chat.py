@@ -14,6 +14,7 @@ from glidepath.models.checks import check_name
 from glidepath.models.clients import patience
 from glidepath.models.content import (
     Reply,
+    check_stops,
     count,
     kept,
     merged,
@@ -147,6 +148,7 @@ class OpenAIChatModel:
         if request.stop_sequences:
             if matches(quirks.no_stop, self.name):
                 raise no_setting(f"{self.host}:{self.name}", "stop_sequences")
+            check_stops(self.host, request.stop_sequences, quirks.most_stops)
             body["stop"] = list(request.stop_sequences)
         if request.output_schema is not None:
             body.update(_format(request.output_schema, quirks))

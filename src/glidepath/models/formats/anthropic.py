@@ -17,7 +17,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.models.attached import Takes, base64_of, block_of, check_block
+from glidepath.models.attached import Takes, base64_of, block_of, check_block, in_result
 from glidepath.models.content import pieces
 from glidepath.models.formats.reading import Turn, call_of, content_of, each
 from glidepath.models.names import sent_name
@@ -108,7 +108,7 @@ def _cite(blocks: list[dict[str, Any]], item: Mapping[str, Any]) -> None:
 
 def _result(message: ToolResultMessage, takes: Takes) -> dict[str, Any]:
     result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(message.call_id)}
-    blocks = _blocks(message.content, takes)
+    blocks = _blocks(message.content, takes, result=True)
     if blocks:
         result["content"] = blocks
     if message.is_error:
@@ -121,11 +121,14 @@ def _id(call_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", call_id)
 
 
-def _blocks(content: Any, takes: Takes) -> list[dict[str, Any]]:
+def _blocks(content: Any, takes: Takes, *, result: bool = False) -> list[dict[str, Any]]:
     """Content blocks; a text without anything to see is refused, and left out."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
-    return [_block(block, takes) for block in content if not isinstance(block, TextBlock) or block.text.strip()]
+    seen = [block for block in content if not isinstance(block, TextBlock) or block.text.strip()]
+    if not result:
+        return [_block(block, takes) for block in seen]
+    return [{"type": "text", **in_result(block, lambda one: _block(one, takes))} for block in seen]
 
 
 def _block(block: Any, takes: Takes) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.models.attached import Takes, base64_of, block_of, check_block, data_url, file_name
+from glidepath.models.attached import Takes, base64_of, block_of, check_block, data_url, file_name, in_result
 from glidepath.models.content import arguments, pieces
 from glidepath.models.formats.reading import Turn, call_of, content_of, each
 from glidepath.models.hosts import Quirks
@@ -39,6 +39,7 @@ def takes_of(vendor: str, quirks: Quirks) -> Takes:
         document=("application/", "text/") if "document" in quirks.files else (),
         audio=tuple(_SOUNDS) if "audio" in quirks.files else (),
         video=("video/",) if "video" in quirks.files else (),
+        files_by_address=quirks.file_addresses,
     )
 
 
@@ -121,7 +122,8 @@ def _part(block: Any, takes: Takes) -> dict[str, Any]:
 def _attached(message: ToolResultMessage, takes: Takes) -> list[dict[str, Any]]:
     if isinstance(message.content, str):
         return []
-    parts = [_part(block, takes) for block in message.content if not isinstance(block, TextBlock)]
+    seen = [block for block in message.content if not isinstance(block, TextBlock)]
+    parts = [{"type": "text", **in_result(block, lambda one: _part(one, takes))} for block in seen]
     what = "Files" if any(isinstance(block, FileBlock) for block in message.content) else "Images"
     label = f"{what} from the result of {message.tool_name} ({message.call_id}):"
     return [{"type": "text", "text": label}, *parts] if parts else []

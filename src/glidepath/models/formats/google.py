@@ -18,7 +18,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.models.attached import Takes, base64_of, check_block
+from glidepath.models.attached import Takes, base64_of, check_block, in_result
 from glidepath.models.content import pieces
 from glidepath.models.formats.reading import Turn, call_of, content_of, each
 from glidepath.models.names import sent_name
@@ -119,7 +119,7 @@ def _result(message: ToolResultMessage, name: str) -> list[dict[str, Any]]:
         made["id"] = message.call_id
     parts: list[dict[str, Any]] = [{"functionResponse": made}]
     if not isinstance(message.content, str):
-        shown = [_part(block) for block in message.content if not isinstance(block, TextBlock)]
+        shown = [in_result(block, _part) for block in message.content if not isinstance(block, TextBlock)]
         what = "Files" if any(isinstance(block, FileBlock) for block in message.content) else "Images"
         if shown:
             parts += [{"text": f"{what} from the result of {message.tool_name} ({message.call_id}):"}, *shown]

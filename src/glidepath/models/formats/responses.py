@@ -15,7 +15,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.models.attached import Takes, block_of, check_block, data_url, file_name
+from glidepath.models.attached import Takes, block_of, check_block, data_url, file_name, in_result
 from glidepath.models.content import arguments, pieces
 from glidepath.models.formats.reading import Turn, call_of, content_of, each
 from glidepath.models.names import sent_name
@@ -41,7 +41,7 @@ def _items(message: Message) -> list[dict[str, Any]]:
     if isinstance(message, ToolResultMessage):
         output: Any = message.content
         if not isinstance(output, str):
-            output = [_part(block) for block in output]
+            output = [{"type": "input_text", **in_result(block, _part)} for block in output]
         return [{"type": "function_call_output", "call_id": message.call_id, "output": output}]
     if isinstance(message, AssistantMessage):
         written = [(kind, piece) for kind, piece in pieces(message, VENDOR) if kind != "item" or piece.get("type")]
