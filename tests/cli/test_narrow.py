@@ -42,6 +42,7 @@ ALLOWED = {
     "max_image_bytes": LOWER,
     "max_image_bytes_per_request": LOWER,
     "max_parallel_tools": LOWER,
+    "max_file_bytes": LOWER,
     "default_execution_mode": ("parallel", "sequential"),
     "output_format": FREE,
     "streaming": FREE,

@@ -334,7 +334,8 @@ class _Reader:
         self._cites: list[Citation] = []
 
     def read(self, chunk: Any) -> Iterable[Delta]:
-        self._reply.told(response_id=chunk.response_id, model=chunk.model_version)
+        if "model" not in self._reply.info:  # every chunk repeats it
+            self._reply.told(response_id=chunk.response_id, model=chunk.model_version)
         if chunk.usage_metadata is not None:
             self._usage = _usage(chunk.usage_metadata)
         blocked = getattr(chunk.prompt_feedback, "block_reason", None)

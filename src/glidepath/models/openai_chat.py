@@ -242,8 +242,10 @@ class _Reader:
         chunk = parsed(data)
         if chunk.get("error") or chunk.get("object") == "error":
             raise self._faults.refusal(None, chunk)
-        if "model" in chunk:
-            self._reply.told(response_id=chunk.get("id"), model=chunk["model"], service_tier=chunk.get("service_tier"))
+        if "model" not in self._reply.info and chunk.get("model"):  # every chunk repeats it
+            self._reply.told(response_id=chunk.get("id"), model=chunk["model"])
+        if chunk.get("service_tier"):
+            self._reply.told(service_tier=chunk["service_tier"])
         if chunk.get("usage"):
             self._usage = _usage(chunk["usage"])
         for choice in chunk.get("choices") or ():
