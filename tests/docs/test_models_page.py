@@ -6,6 +6,7 @@ import pytest
 
 from glidepath.models import AnthropicModel, GoogleModel, OpenAIChatModel, OpenAIResponsesModel
 from glidepath.models.faults import Faults
+from glidepath.models.formats import anthropic, chat, google, responses
 from glidepath.models.hosts import HOSTS
 
 from .pages import ROOT, code, table
@@ -57,3 +58,28 @@ def test_a_status_has_the_kind_the_page_says(statuses, kind):
 @pytest.mark.parametrize(("word", "kind"), table(PAGE, "code or type", "kind"))
 def test_a_code_has_the_kind_the_page_says(word, kind):
     assert type(Faults("x", [], "").refusal(400, {"error": {"code": code(word)}})).__name__ == code(kind)
+
+
+def _taken():
+    """What the code takes, by the vendor's row."""
+    rows = {"Anthropic": anthropic.TAKES, "OpenAI Responses": responses._TAKES, "Gemini": google._TAKES}
+    for row, name in (
+        ("OpenAI chat, Azure", "openai-chat"),
+        ("OpenAI chat, Azure", "azure"),
+        ("OpenRouter", "openrouter"),
+        ("vLLM", "vllm"),
+        ("llama.cpp", "llamacpp"),
+        *[(_NONE, name) for name in ("groq", "deepseek", "mistral", "xai", "ollama", "lmstudio", "bedrock")],
+    ):
+        yield row, chat.takes_of(name, HOSTS[name].quirks)
+    yield from rows.items()
+
+
+_NONE = "Groq, DeepSeek, Mistral, xAI, Ollama, LM Studio, Bedrock without Claude"
+
+
+@pytest.mark.parametrize(("row", "takes"), list(_taken()), ids=lambda value: getattr(value, "vendor", ""))
+def test_the_page_tells_which_files_a_vendor_takes(row, takes):
+    rows = {line[0]: line[1:] for line in table(PAGE, "vendor", "documents", "audio", "video", "by address")}
+    told = [cell != "no" for cell in rows[row][:3]]
+    assert told == [bool(takes.document), bool(takes.audio), bool(takes.video)]
