@@ -22,7 +22,19 @@ from glidepath.messages import (
 )
 from glidepath.models.checks import at_home, check_headers, check_key, check_name, check_url, leave_open, site
 from glidepath.models.clients import Clients, known_platform, patience
-from glidepath.models.content import Reply, base64_of, count, kept, merged, parsed, pieces, schema_words, strict, worded
+from glidepath.models.content import (
+    Reply,
+    base64_of,
+    count,
+    defined,
+    kept,
+    merged,
+    parsed,
+    pieces,
+    schema_words,
+    strict,
+    worded,
+)
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
@@ -59,7 +71,12 @@ _UNSTRUCTURED = re.compile(r"claude-[23]|claude-instant|claude-(sonnet|opus)-4(-
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_000, "max": 32_000}
 LEAST_BUDGET = 1_024
 _EFFORTS = {"minimal": "low"}
-_MARK = {"type": "ephemeral"}
+_LIFETIMES: Mapping[Any, tuple[dict[str, str], str]] = {
+    "5m": ({"type": "ephemeral"}, "1.25"),
+    "1h": ({"type": "ephemeral", "ttl": "1h"}, "2"),
+}
+"""How long the cache keeps a prompt: the mark that asks for it, and the price of writing as a multiple of input."""
+MOST_BREAKPOINTS = 4
 _OFF = {"type": "disabled"}
 _THOUGHTS = ("thinking", "redacted_thinking")
 _NO_KEY = "there is no key for Anthropic: set the environment variable ANTHROPIC_API_KEY, or pass api_key="
@@ -69,7 +86,9 @@ class AnthropicModel:
     """A Claude model.
 
     The key is `api_key`, else what the SDK finds (ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, a profile). `cache` marks
-    the prompt for Anthropic's cache, which makes every later turn of a run cheaper. `client` is an `AsyncAnthropic` of
+    the prompt for Anthropic's cache, which makes every later turn of a run cheaper: "5m" or "1h" is how long it is kept
+    unused, False marks nothing. `cache_breakpoints` (1 to 4) is how many places are marked: the end of the system
+    prompt, then the newest turns. `client` is an `AsyncAnthropic` of
     your own (Bedrock, Vertex), for one event loop, closed by you.
     """
 
@@ -85,7 +104,8 @@ class AnthropicModel:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
         context_window: int | None = None,
-        cache: bool = True,
+        cache: str | bool = "5m",
+        cache_breakpoints: int = 3,
         client: Any = None,
     ) -> None:
         self.name = check_name(name)
@@ -102,8 +122,10 @@ class AnthropicModel:
         advice = "check the model name and the key (ANTHROPIC_API_KEY)"
         self._faults = Faults(f"anthropic:{name} at {site(str(first.base_url))}", secrets, advice)
         self.usage_is_billed = at_home(str(first.base_url), _HOST)
-        self._cache = cache
-        self.cache_write_rate = "1.25" if cache else None
+        self._mark, self.cache_write_rate = _cached(cache)
+        if type(cache_breakpoints) is not int or not 1 <= cache_breakpoints <= MOST_BREAKPOINTS:
+            raise ConfigurationError(f"cache_breakpoints={cache_breakpoints!r} must be a whole number from 1 to 4")
+        self._breakpoints = cache_breakpoints
         self.max_output_tokens = next((most for names, most in _MAXIMA if names.match(name)), None)
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
@@ -115,7 +137,7 @@ class AnthropicModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reader = _Reader(Reply(self._unknown_reasons, request.tools), self._faults)
+        reader = _Reader(Reply(self._unknown_reasons, defined(request)), self._faults)
 
         async def open_stream() -> Any:
             client = await self._clients.get()
@@ -143,12 +165,12 @@ class AnthropicModel:
             system = f"{system}\n\n{schema_words(request.output_schema)}".strip()
         if system:
             block: dict[str, Any] = {"type": "text", "text": system}
-            body["system"] = [{**block, "cache_control": _MARK} if self._cache else block]
+            body["system"] = [block]
         thinking = {} if request.reasoning is None else self._thinking(request, request.reasoning, cap)
         body["messages"] = messages = _messages(request.messages, thoughts=thinking.get("thinking") != _OFF)
-        if self._cache:
-            _mark(messages)
         body.update(_tools(request))
+        if self._mark is not None:
+            _mark([*body.get("system", body.get("tools", ()))[-1:]], messages, self._mark, self._breakpoints)
         if request.temperature is not None:
             body["temperature"] = request.temperature
         body.update(thinking)
@@ -178,6 +200,16 @@ class AnthropicModel:
         if budget < LEAST_BUDGET:
             return {"thinking": _OFF}  # the cap has no room for thoughts and an answer
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _cached(cache: Any) -> tuple[dict[str, str] | None, str | None]:
+    """The mark and the price of a cache that lives so long; True means five minutes."""
+    if cache is False:
+        return None, None
+    known = _LIFETIMES.get("5m" if cache is True else cache) if isinstance(cache, str | bool) else None
+    if known is None:
+        raise ConfigurationError(f"cache={cache!r} is not a lifetime: use '5m' or '1h', or False for no cache marks")
+    return known
 
 
 async def _close(client: Any) -> None:
@@ -223,10 +255,11 @@ def _system(request: ModelRequest) -> str:
 
 def _tools(request: ModelRequest) -> dict[str, Any]:
     choice = request.tool_choice
-    if request.tools:
+    if declared := defined(request):
+        # The choice stays as it is where no tool may be called: another one would cost the cache of all messages.
         tools = [
             {"name": sent_name(tool.name), "description": tool.description, "input_schema": tool.parameters}
-            for tool in request.tools
+            for tool in declared
         ]
         named = {"auto": {"type": "auto"}, "required": {"type": "any"}, "none": {"type": "none"}}
         return {"tools": tools, "tool_choice": named.get(choice, {"type": "tool", "name": sent_name(choice)})}
@@ -335,11 +368,15 @@ def _block(block: Any) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": block.media_type, "data": base64_of(block)}}
 
 
-def _mark(turns: list[dict[str, Any]]) -> None:
-    """Cache up to the newest two turns from our side: one is read next time, the other was written last time."""
-    ours = [turn for turn in turns if turn["role"] == "user"]
-    for turn in ours[-2:]:
-        turn["content"][-1]["cache_control"] = _MARK
+def _mark(opening: list[dict[str, Any]], turns: list[dict[str, Any]], mark: dict[str, str], most: int) -> None:
+    """Mark what opens the prompt, and the newest turns from our side: one is read next time, one was written last time.
+
+    A single mark is at the end, where it holds the most.
+    """
+    ours = [turn["content"][-1] for turn in turns if turn["role"] == "user"]
+    opening = opening if most > 1 else []
+    for block in [*opening, *ours[-(most - len(opening)) :]]:
+        block["cache_control"] = mark
 
 
 # --- the reply ------------------------------------------------------------------------------------------------

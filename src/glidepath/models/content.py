@@ -23,7 +23,7 @@ from glidepath.messages import (
     Usage,
 )
 from glidepath.models.names import ToolNames
-from glidepath.spi import ToolSpec
+from glidepath.spi import ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
 __all__ = [
@@ -32,12 +32,14 @@ __all__ = [
     "base64_of",
     "count",
     "data_url",
+    "defined",
     "kept",
     "merged",
     "parsed",
     "pieces",
     "schema_name",
     "schema_words",
+    "sent_choice",
     "strict",
     "worded",
 ]
@@ -113,6 +115,19 @@ def merged(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, 
         for field in [name for name, value in extras.items() if value is None]:
             del body[field]
     return body
+
+
+def defined(request: ModelRequest) -> tuple[ToolSpec, ...]:
+    """The tools to declare: all that the run has, so that the prefix stays the same when some may not be called.
+
+    A request that was built without `defined_tools` declares its `tools`.
+    """
+    return request.defined_tools or request.tools
+
+
+def sent_choice(request: ModelRequest) -> str:
+    """The tool choice to send: none where no tool may be called, though some are defined."""
+    return request.tool_choice if request.tools else "none"
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:

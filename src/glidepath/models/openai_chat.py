@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
@@ -25,18 +25,20 @@ from glidepath.models.content import (
     arguments,
     count,
     data_url,
+    defined,
     kept,
     merged,
     parsed,
     pieces,
     schema_name,
+    sent_choice,
     strict,
 )
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OPENAI_HOST, OpenAIPort
+from glidepath.models.openai_client import OPENAI_HOST, OpenAIPort, cache_fields
 from glidepath.spi import ModelRequest
 
 __all__ = ["OpenAIChatModel"]
@@ -73,6 +75,7 @@ class OpenAIChatModel:
 
     The key is `api_key`, else what the SDK finds in OPENAI_API_KEY. With a `base_url` that is not OpenAI's, no key is
     taken from the environment. `client` is an `AsyncOpenAI` of your own, for one event loop, closed by you.
+    `prompt_cache_key` and `prompt_cache_retention` are sent as they are, where they are set.
     """
 
     max_output_tokens: int | None = None
@@ -87,9 +90,12 @@ class OpenAIChatModel:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
         context_window: int | None = None,
+        prompt_cache_key: str | None = None,
+        prompt_cache_retention: str | None = None,
         client: Any = None,
     ) -> None:
         self.name = check_name(name)
+        self._caching = cache_fields(prompt_cache_key, prompt_cache_retention)
         self._port = OpenAIPort(
             api_key=api_key, base_url=base_url, headers=headers, client=client, who=f"openai-chat:{name}"
         )
@@ -105,7 +111,7 @@ class OpenAIChatModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reader = _Reader(Reply(self._unknown_reasons, request.tools), self._port.faults, echo=not self._official)
+        reader = _Reader(Reply(self._unknown_reasons, defined(request)), self._port.faults, echo=not self._official)
 
         async def open_stream() -> Any:
             client = await self._port.clients.get()
@@ -127,7 +133,7 @@ class OpenAIChatModel:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        if request.tools:
+        if tools := defined(request):
             body["tools"] = [
                 {
                     "type": "function",
@@ -137,9 +143,9 @@ class OpenAIChatModel:
                         "parameters": tool.parameters,
                     },
                 }
-                for tool in request.tools
+                for tool in tools
             ]
-            body["tool_choice"] = _choice(request.tool_choice)
+            body["tool_choice"] = _choice(sent_choice(request))
         if request.max_output_tokens is not None:
             body["max_completion_tokens" if self._capped_whole else "max_tokens"] = request.max_output_tokens
         if request.temperature is not None:
@@ -156,6 +162,7 @@ class OpenAIChatModel:
                     "strict": closed,
                 },
             }
+        body.update(self._caching)
         return merged(body, request.extras)
 
 
@@ -173,7 +180,7 @@ def _messages(request: ModelRequest) -> list[dict[str, Any]]:
     if request.system_prompt:
         sent.append({"role": "system", "content": request.system_prompt})
     pictures: list[dict[str, Any]] = []
-    newest = max([k for k, m in enumerate(request.messages) if type(m) is UserMessage and not m.internal], default=-1)
+    newest = _loop_start(request.messages)
     for place, message in enumerate(request.messages):
         if pictures and not isinstance(message, ToolResultMessage):
             sent.append({"role": "user", "content": pictures})
@@ -188,6 +195,20 @@ def _messages(request: ModelRequest) -> list[dict[str, Any]]:
     if pictures:
         sent.append({"role": "user", "content": pictures})
     return sent
+
+
+def _loop_start(transcript: Sequence[Message]) -> int:
+    """Where the tool loop in progress begins: at the last question that was asked while no calls were open.
+
+    What a person says in the middle of a loop does not end it, and does not change what was sent before.
+    """
+    start, between = -1, True
+    for place, message in enumerate(transcript):
+        if isinstance(message, AssistantMessage):
+            between = not message.tool_calls
+        elif between and type(message) is UserMessage and not message.internal:
+            start = place
+    return start
 
 
 def _said(message: Message) -> list[dict[str, Any]]:

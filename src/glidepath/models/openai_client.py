@@ -11,10 +11,11 @@ from glidepath.models.checks import check_headers, check_key, check_url, leave_o
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
 
-__all__ = ["OPENAI_HOST", "OpenAIPort"]
+__all__ = ["OPENAI_HOST", "OpenAIPort", "cache_fields"]
 
 OPENAI_HOST = "api.openai.com"
 _AZURE = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
+RETENTIONS = ("in_memory", "24h")
 _NO_KEY = "none"  # the SDK insists on one
 
 
@@ -47,6 +48,16 @@ class OpenAIPort:
         if urlsplit(self.url).path in ("", "/"):
             advice += "; an address mostly ends in /v1, and this one has no path"
         self.faults = Faults(f"{who} at {site(self.url)}", [key for key in secrets if key != _NO_KEY], advice)
+
+
+def cache_fields(key: Any, retention: Any) -> dict[str, str]:
+    """What a request says about the prompt cache: only what was set, because other servers may refuse the fields."""
+    if key is not None and (not isinstance(key, str) or not key):
+        raise ConfigurationError(f"prompt_cache_key={key!r} must be a text that is not empty")
+    if retention not in (None, *RETENTIONS):
+        raise ConfigurationError(f"prompt_cache_retention={retention!r} is not known: use 'in_memory' or '24h'")
+    given = {"prompt_cache_key": key, "prompt_cache_retention": retention}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 async def _close(client: Any) -> None:

@@ -23,11 +23,13 @@ from glidepath.models.content import (
     arguments,
     count,
     data_url,
+    defined,
     kept,
     merged,
     parsed,
     pieces,
     schema_name,
+    sent_choice,
     strict,
     worded,
 )
@@ -35,7 +37,7 @@ from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OPENAI_HOST, OpenAIPort
+from glidepath.models.openai_client import OPENAI_HOST, OpenAIPort, cache_fields
 from glidepath.spi import ModelRequest
 
 __all__ = ["OpenAIResponsesModel"]
@@ -50,7 +52,7 @@ class OpenAIResponsesModel:
 
     Nothing is stored at OpenAI: reasoning comes back encrypted and is sent again with the history. The key is
     `api_key`, else what the SDK finds in OPENAI_API_KEY. `client` is an `AsyncOpenAI` of your own, for one event loop,
-    closed by you.
+    closed by you. `prompt_cache_key` and `prompt_cache_retention` are sent as they are, where they are set.
     """
 
     max_output_tokens: int | None = None
@@ -66,9 +68,12 @@ class OpenAIResponsesModel:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
         context_window: int | None = None,
+        prompt_cache_key: str | None = None,
+        prompt_cache_retention: str | None = None,
         client: Any = None,
     ) -> None:
         self.name = check_name(name)
+        self._caching = cache_fields(prompt_cache_key, prompt_cache_retention)
         self._port = OpenAIPort(
             api_key=api_key, base_url=base_url, headers=headers, client=client, who=f"openai:{name}"
         )
@@ -83,7 +88,7 @@ class OpenAIResponsesModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reader = _Reader(Reply(self._unknown_reasons, request.tools), self._port.faults)
+        reader = _Reader(Reply(self._unknown_reasons, defined(request)), self._port.faults)
 
         async def open_stream() -> Any:
             client = await self._port.clients.get()
@@ -104,7 +109,7 @@ class OpenAIResponsesModel:
             body["instructions"] = request.system_prompt
         if self._reasons:
             body["include"] = ["reasoning.encrypted_content"]
-        if request.tools:
+        if tools := defined(request):
             body["tools"] = [
                 {
                     "type": "function",
@@ -113,11 +118,9 @@ class OpenAIResponsesModel:
                     "parameters": tool.parameters,
                     "strict": False,  # the endpoint's own default would change the meaning of optional parameters
                 }
-                for tool in request.tools
+                for tool in tools
             ]
-            choice = request.tool_choice
-            plain = choice in ("auto", "required", "none")
-            body["tool_choice"] = choice if plain else {"type": "function", "name": sent_name(choice)}
+            body["tool_choice"] = _choice(sent_choice(request))
         if request.max_output_tokens is not None:
             body["max_output_tokens"] = request.max_output_tokens
         if request.temperature is not None:
@@ -134,7 +137,14 @@ class OpenAIResponsesModel:
                     "strict": closed,
                 }
             }
+        body.update(self._caching)
         return merged(body, request.extras)
+
+
+def _choice(choice: str) -> Any:
+    if choice in ("auto", "required", "none"):
+        return choice
+    return {"type": "function", "name": sent_name(choice)}
 
 
 # --- the input ------------------------------------------------------------------------------------------------
