@@ -168,7 +168,6 @@ class _Call(Record, eq=False, gc=False):
         request = run.request
         if (
             request is None
-            or self.landing
             or request.messages is not view
             or request.tools is not self.tools
             or request.max_output_tokens != booking.cap
