@@ -358,6 +358,11 @@ class RunResult(Value, frozen=True, kw_only=True):
             parts.append(f"${self.cost:.6f}")
         return f"{', '.join(parts)}, text={_head(self.text)}>"
 
+    @property
+    def cache_hit_rate(self) -> float | None:
+        """The share of all calls' input, children's included, that came from a prompt cache; None without input."""
+        return self.usage.cache_read / self.usage.input if self.usage.input else None
+
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""
         if self.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP):

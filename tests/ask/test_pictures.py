@@ -1,6 +1,7 @@
 """Pictures have a size in tokens and a limit in bytes, and never poison a session."""
 
 import struct
+from itertools import pairwise
 
 import pytest
 
@@ -102,11 +103,39 @@ async def test_older_pictures_are_left_out_when_a_request_would_hold_too_many_by
     model = ScriptedModel([*[call("shoot", number=n) for n in range(1, 5)], "done"])
     agent = Agent(model=model, tools=[shoot], limits=LIMITS, max_image_bytes_per_request=2_500)
     result = await agent.run("go")
-    assert [len(pictures_in(request)) for request in model.requests] == [0, 1, 2, 2, 2]
+    assert [len(pictures_in(request)) for request in model.requests] == [0, 1, 2, 1, 2]
     assert pixels(pictures_in(model.requests[-1])[-1]) == (4, 9)
     assert (
         sum(m.role == "tool_result" and type(m.content[0]) is ImageBlock for m in result.messages) == 4
     )  # the transcript has all
+
+
+@virtual
+async def test_pictures_are_left_out_several_at_once_so_that_the_next_ones_only_add():
+    @tool
+    def shoot(number: int) -> bytes:
+        """Take a picture."""
+        return png(number, 9, 1_000)
+
+    model = ScriptedModel([*[call("shoot", number=n) for n in range(1, 13)], "done"])
+    agent = Agent(model=model, tools=[shoot], limits=Limits(max_iterations=20), max_image_bytes_per_request=8_000)
+    await agent.run("go")
+    assert [len(pictures_in(request)) for request in model.requests] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 6, 7, 8, 6]
+    sent = [request.messages for request in model.requests]
+    changed = [now[: len(before)] != before for before, now in pairwise(sent)]
+    assert sum(changed) == 2
+
+
+@virtual
+async def test_a_picture_that_alone_fills_what_a_request_may_hold_is_shown():
+    @tool
+    def shoot(number: int) -> bytes:
+        """Take a picture."""
+        return png(number, 9, 2_400)
+
+    model = ScriptedModel([call("shoot", number=1), call("shoot", number=2), "done"])
+    await Agent(model=model, tools=[shoot], limits=LIMITS, max_image_bytes_per_request=2_500).run("go")
+    assert [pixels(picture) for picture in pictures_in(model.requests[-1])] == [(2, 9)]
 
 
 @pytest.mark.parametrize("error", [RejectedError("image too large"), ContextOverflowError("too long")], ids=repr)

@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glidepath import Limits
-from glidepath.cli.status import Status, arguments_line, clip, duration, figure, money, status_line, width_of
+from glidepath import AgentState, Limits, LoopOutcome, RunResult, Usage
+from glidepath.cli.status import (
+    Status,
+    arguments_line,
+    clip,
+    closing_line,
+    duration,
+    figure,
+    money,
+    status_line,
+    width_of,
+)
 
 
 def status(limits, **known):
@@ -104,3 +114,19 @@ def test_durations(seconds, text):
 def test_arguments_are_short():
     assert arguments_line({"path": "a.py", "pattern": None, "deep": False, "lines": 3}) == "a.py lines=3"
     assert arguments_line({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("usage", "line"),
+    [
+        (Usage(input=9_000, output=500), "4 turns | 1 tool call | 9.5k tokens | 0:02"),
+        (
+            Usage(input=9_000, output=500, cache_read=6_000),
+            "4 turns | 1 tool call | 9.5k tokens (67% of the input cached) | 0:02",
+        ),
+    ],
+)
+def test_the_last_line_shows_what_came_from_the_prompt_cache(usage, line):
+    ended = {"state": AgentState.COMPLETED, "outcome": LoopOutcome.DONE}
+    result = RunResult(run_id="r", session_id="s", usage=usage, iterations=4, tool_calls=1, elapsed=2.0, **ended)
+    assert closing_line(result) == line

@@ -16,7 +16,7 @@ from itertools import product
 
 import pytest
 
-from glidepath import Agent, Budget, Limits, LoopOutcome, Usage, tool
+from glidepath import Agent, Budget, Limits, LoopOutcome, Usage, _wire, tool
 from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
 from glidepath.testing import VirtualClock, transcript_errors
 
@@ -132,7 +132,8 @@ class Truth:
     def count(self, request):
         """The tokens of a prompt."""
         if self.dense is None:
-            texts = [request.system_prompt, *(message.text for message in request.messages)]
+            defined = _wire.encode(request.defined_tools).decode() if request.defined_tools else ""
+            texts = [request.system_prompt, defined, *(message.text for message in request.messages)]
             return int(len("\n".join(texts)) / self.packing)
         packing = {"tool_result": self.dense}
         return sum(math.ceil(len(m.text) / packing.get(m.role, self.packing)) for m in request.messages)

@@ -141,9 +141,12 @@ def _landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> A
     task = sum(plan.size_of(message) for message in messages)
     notice = plan.landing_notice_tokens
     least = int(plan.min_output_tokens * 1.1) + 1
-    tokens = max(plan.landing_tokens, plan.landing_fixed_tokens + task + notice + least)
+    tokens = max(plan.landing_tokens, plan.fixed_tokens + task + notice + least)
     if plan.caps.tokens is not None:
         tokens = min(tokens, plan.caps.tokens // 4)
+        if plan.fixed_tokens + task + least + tokens > plan.caps.tokens:  # it would leave nothing to fly on
+            tokens = max(plan.landing_tokens, plan.landing_fixed_tokens + task + notice + least)
+            tokens = min(tokens, plan.caps.tokens // 4)
     money = 0
     if plan.price is not None:
         output = min(tokens, max(least, tokens // 2))

@@ -27,7 +27,7 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
     price = None if own is None else Price.per_million(own, field=f"{type(model).__name__}.price")
     if not needed:
         return price
-    found = price or _looked_up(model.name, getattr(model, "provider", None))
+    found = price or _written_at(_looked_up(model.name, getattr(model, "provider", None)), model)
     price = found if found is not None and not is_free(found) else _stand_in(config, checked)
     if price is None and found is not None:
         raise ConfigurationError(
@@ -77,6 +77,15 @@ def _cached(price: Price, model: Any) -> Price:
     if rate is None or price.cache_write is not None:
         return price
     return replace(price, cache_write=math.ceil(price.input * Decimal(rate)))
+
+
+def _written_at(price: Price | None, model: Any) -> Price | None:
+    """A price that was looked up, for a model whose cache may cost more to write than the list says: for an hour."""
+    rate = getattr(model, "cache_write_rate", None)
+    if price is None or rate is None:
+        return price
+    write = max(price.cache_write or 0, math.ceil(price.input * Decimal(rate)))
+    return replace(price, cache_write=write, tier=_written_at(price.tier, model))
 
 
 def _where_prices_are() -> str:

@@ -13,7 +13,7 @@ from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, pump
 from glidepath.ask.booking import FILL, Booking, board, book, book_landing, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
-from glidepath.ask.gates import offer
+from glidepath.ask.gates import choice_among, offer
 from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
@@ -172,7 +172,7 @@ class _Call(Record, eq=False, gc=False):
             or request.tools is not self.tools
             or request.max_output_tokens != booking.cap
         ):
-            run.request = request = self._request(view, booking.cap)
+            run.request = request = self._request(view, booking.cap, bare=booking.bare)
         attempt = Attempt()
         if self.error is not None:
             self.error, self.stalled = None, False
@@ -259,13 +259,14 @@ class _Call(Record, eq=False, gc=False):
         booking.estimate += more
         return view
 
-    def _request(self, view: Sequence[Message], cap: int | None) -> ModelRequest:
+    def _request(self, view: Sequence[Message], cap: int | None, *, bare: bool = False) -> ModelRequest:
         plan = self.run.plan
         return ModelRequest(
             system_prompt=plan.system_prompt,
             messages=view,
             tools=self.tools,
-            tool_choice=plan.tool_choice if self.tools else "auto",
+            defined_tools=() if bare else plan.specs,
+            tool_choice=plan.tool_choice if self.tools is plan.specs else choice_among(self.tools, plan.tool_choice),
             max_output_tokens=cap,
             temperature=plan.temperature,
             reasoning=plan.reasoning,

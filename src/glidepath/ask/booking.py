@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Record
 from glidepath.ask.pictures import without_pictures
 from glidepath.ask.source import draw
-from glidepath.ask.view import own_items
+from glidepath.ask.view import COMPACTED, own_items
 from glidepath.events import ContextShaped
 from glidepath.ledger import Amount, Price, Refusal, Reservation, dollars
 from glidepath.outcome import AgentState, StopCause
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.inside import came_round
+from glidepath.run.prefix import broke_prefix
 from glidepath.run.state import sendable
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Booking(Record, gc=False):
     price: Price | None
     estimate: int
     size: int
+    bare: bool = False
+    """The request leaves the tool definitions out: the landing reserve does not hold them."""
 
     def grow(self, size: int) -> bool:
         """A reply outgrows its reservation: reserve more until `size` bytes fit; False when the ledger refuses."""
@@ -292,6 +295,7 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     view = own_items(shaped.messages, run.plan) if run.mixed else shaped.messages
     run.set_view(without_pictures(run, view) if run.picture_bytes else view, after)
     dropped = shaped.dropped if run.gist is None else len(run.messages) + 1 - len(shaped.messages)
+    broke_prefix(run, COMPACTED)
     run.emit(ContextShaped, name if strategy.name == "summarize" else strategy.name, before, after, dropped)
     return True
 
@@ -346,6 +350,25 @@ def _landing_again(run: Run, failed: ModelError) -> Reservation:
     return got
 
 
+def _whole_view(run: Run, reservation: Reservation, input_tokens: int, want: int) -> int:
+    """Output tokens of a landing call that keeps the whole view, and so its prefix; 0 when that cannot be paid.
+
+    The reply is worth more than the cache: it gets `landing_tokens` at least, or the view is compacted.
+    """
+    plan, price = run.plan, run.plan.price
+    tokens, money = run.meter.room_for(None, now=True)
+    output = want if tokens is None else min(want, tokens + reservation.tokens - input_tokens)
+    if money is not None and price is not None:
+        price = price.at(input_tokens)
+        left = money + reservation.money - input_tokens * price.worst_input
+        output = min(output, left // price.output if price.output else output if left >= 0 else 0)
+    if output < min(want, max(_least(run), plan.landing_tokens)):
+        return 0
+    asked = amount(run, input_tokens, output)
+    more = max(0, asked.tokens - reservation.tokens), max(0, asked.money - reservation.money)
+    return output if reservation.extend(*more) else 0
+
+
 def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[Booking, list[Any]]:
     """The landing call's budget and view: more than its reserve where there is room, else cut to fit the reserve.
 
@@ -366,6 +389,9 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     more = Amount(max(0, asked.tokens - reservation.tokens), max(0, asked.money - reservation.money))
     if not meter.limited or reservation.extend(more.tokens, more.money):
         return booked(run, reservation, input_tokens, want, cap), run.view
+    output = _whole_view(run, reservation, input_tokens, want)
+    if output:
+        return booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN))), run.view
     tokens = room = reservation.tokens if any(node.caps.tokens is not None for node in meter.lineage) else 1 << 40
     price: Any = plan.price
     paid = price is not None and any(node.caps.money is not None for node in meter.lineage)
@@ -375,12 +401,17 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
         least = min(least, reservation.money // 2 // max(1, price.output))
         room = min(room, (reservation.money - least * price.output) // max(1, price.worst_input) + least)
     messages, sizes, pinned = source(run)
-    shaped = plan.landing_view(messages, sizes, max(0, room - least - plan.landing_fixed_tokens), pinned)
-    input_tokens = min(shaped.tokens + plan.landing_fixed_tokens, room - 1)
+    # The definitions stay where the task and the notice fit beside them: what comes first is still in the cache.
+    bare = room - least - plan.fixed_tokens < sum([sizes[place] for place in pinned]) + plan.landing_notice_tokens
+    fixed = plan.landing_fixed_tokens if bare else plan.fixed_tokens
+    shaped = plan.landing_view(messages, sizes, max(0, room - least - fixed), pinned)
+    input_tokens = min(shaped.tokens + fixed, room - 1)
     output = min(want, tokens - input_tokens)
     if paid:
         output = min(output, (reservation.money - input_tokens * price.worst_input) // max(1, price.output))
     output = max(least, output)
     booking = booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN)))
     booking.estimate = input_tokens
+    booking.bare = bare and bool(plan.specs)
+    broke_prefix(run, "the landing was compacted" + (", without the tool definitions" if booking.bare else ""))
     return booking, sendable(own_items(shaped.messages, plan) if run.mixed else shaped.messages)

@@ -25,6 +25,7 @@ from glidepath.errors import (
 from glidepath.events import BreakerChanged, ModelSwitched
 from glidepath.resilience import MARK_EVERY, PROBE_EVERY, Admission
 from glidepath.run.account import Account
+from glidepath.run.prefix import broke_prefix
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
@@ -138,6 +139,7 @@ def _switch(run: Run, plan: Plan, reason: str) -> None:
     """Use another model from now on: its prices, its window, its caps, its own account."""
     before = run.plan
     _log.warning("%s: from %s to %s: %s", run.run_id, before.model_name, plan.model_name, reason)
+    broke_prefix(run, f"another model answers ({plan.model_name})")
     accounts = {**run.other_accounts, before.model_name: run.account}
     run.account = accounts.pop(plan.model_name) if plan.model_name in accounts else Account()
     run.other_accounts = accounts

@@ -15,7 +15,7 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["offer"]
+__all__ = ["choice_among", "offer"]
 
 MOST_NAMES = 100_000  # names that one gate may allow
 
@@ -38,6 +38,16 @@ async def offer(run: Run) -> tuple[ToolSpec, ...]:
     if len(allowed) == len(every):
         return plan.specs  # the same object as ever: the request can be used again
     return tuple([spec for spec in plan.specs if spec.name in allowed])
+
+
+def choice_among(tools: tuple[ToolSpec, ...], wanted: str) -> str:
+    """The tool choice where not every tool may be called: never one that forces a call which would be refused."""
+    if wanted == "auto" or (not tools and wanted == "none"):
+        return wanted
+    if not tools:
+        return "none"
+    possible = wanted in ("required", "none") or any(spec.name == wanted for spec in tools)
+    return wanted if possible else "auto"
 
 
 async def _gated(run: Run, tools: frozenset[str]) -> frozenset[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.events import ContextShaped
 from glidepath.messages import FileBlock, ImageBlock, Message, TextBlock
+from glidepath.run.prefix import broke_prefix
 from glidepath.tools.pictures import picture_bytes
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEFT_OUT", "shed_pictures", "without_pictures"]
 
+FILL = 0.75  # of the bytes that pictures may have, once some are left out
 LEFT_OUT = "[an image, left out]"
 
 
@@ -24,14 +26,18 @@ def shed_pictures(run: Run, most: int) -> bool:
     The newest stay; those of the task of this run always do. The transcript keeps them all.
     """
     before, run.most_pictures = run.view, most
+    if most:  # a quarter more goes at once, or every further picture would change what was sent before
+        newest = next(filter(None, [_pictures(message) for message in reversed(before)]), 0)
+        run.most_pictures = max(int(most * FILL), min(newest, most))
     view = without_pictures(run, before)
-    run.picture_bytes = sum([picture_bytes(getattr(message, "content", "")) for message in view])
+    run.picture_bytes = sum([_pictures(message) for message in view])
     if view is before:
         return False
     known = dict(zip(map(id, run.messages), run.sizes, strict=True))
     tokens = sum([known.get(id(message)) or run.plan.size_of(message) for message in view])
     was = run.view_tokens
     run.set_view(view, tokens)
+    broke_prefix(run, "older pictures were left out")
     run.emit(ContextShaped, "pictures", was, tokens, 0)
     return True
 
@@ -44,7 +50,7 @@ def without_pictures(run: Run, messages: list[Message]) -> list[Message]:
     changed = False
     for place in range(len(slim) - 1, -1, -1):
         message: Any = slim[place]
-        size = picture_bytes(getattr(message, "content", ""))
+        size = _pictures(message)
         if not size:
             continue
         if message is task or size <= left:
@@ -53,6 +59,10 @@ def without_pictures(run: Run, messages: list[Message]) -> list[Message]:
         slim[place] = replace(message, content=_told(message.content))
         changed = True
     return slim if changed else messages
+
+
+def _pictures(message: Message) -> int:
+    return picture_bytes(getattr(message, "content", ""))
 
 
 def _told(content: Sequence[Any]) -> tuple[Any, ...]:

@@ -10,13 +10,15 @@ from glidepath.errors import told
 from glidepath.events import ContextShaped
 from glidepath.messages import AssistantMessage, Message, ReasoningBlock, codec
 from glidepath.run import HookFault, ToRead, opinion, report, take_all, to_read
+from glidepath.run.prefix import broke_prefix, kept_prefix
 from glidepath.spi import OverflowContext, TransformContext
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["own_items", "recovered", "transformed"]
+__all__ = ["COMPACTED", "own_items", "recovered", "transformed"]
 
+COMPACTED = "the context was compacted"
 MOST_SHOWN = 1_000_000  # messages of a view that a plugin makes
 
 
@@ -67,6 +69,10 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
         except HookFault as fault:
             report(run, "context_transform", said.name, fault, "skipped")
         said = await opinion(run, "context_transform", voices, context)
+    before, run.sent_view = run.sent_view, tuple(view)
+    if not kept_prefix(before, run.sent_view, run.plan.vendor):
+        names = ", ".join([name for name, _ in run.hooks.context_transform])
+        broke_prefix(run, f"a context transform ({names}) changed earlier messages", ours=False)
     return view, tokens
 
 
@@ -90,6 +96,7 @@ async def recovered(run: Run) -> bool:
             before = sum(map(run.plan.size_of, run.view))
             if after < before:
                 run.set_view(list(smaller), after)
+                broke_prefix(run, COMPACTED)
                 run.emit(ContextShaped, said.name, before, after, max(0, len(run.messages) - len(smaller)))
                 return True
         except HookFault as fault:

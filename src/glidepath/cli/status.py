@@ -238,7 +238,8 @@ def closing_line(result: RunResult, width: int = 200) -> str:
     """What it took, in at most `width` columns."""
     turns = f"{result.iterations} turn" + ("s" if result.iterations != 1 else "")
     calls = f"{result.tool_calls} tool call" + ("s" if result.tool_calls != 1 else "")
-    parts = [turns, calls, f"{figure(result.usage.total)} tokens"]
+    cached = f" ({result.cache_hit_rate:.0%} of the input cached)" if result.cache_hit_rate else ""
+    parts = [turns, calls, f"{figure(result.usage.total)} tokens{cached}"]
     if result.cost is not None:
         parts.append(money(result.cost))
     parts.append(duration(result.elapsed))

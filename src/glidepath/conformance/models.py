@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from glidepath._wire import replace
 from glidepath.conformance.contract import Contract, missing
 from glidepath.conformance.transcripts import every_kind
 from glidepath.errors import ModelError
@@ -241,6 +242,16 @@ class ModelContract(Contract):
                     counted = await counted if asyncio.iscoroutine(counted) else counted
                     assert type(counted) is int
                     assert counted > 0
+
+        self.run(clause())
+
+    def test_model_14_tools_may_be_defined_and_not_callable(self) -> None:
+        """MODEL-14: it answers when tools are defined and none may be called (`tools` is empty), as in a landing."""
+
+        async def clause() -> None:
+            async with self.playing("text") as model:
+                request = replace(_request(), tools=(), defined_tools=(LOOKUP,))
+                assert _text(await _heard(model, request))
 
         self.run(clause())
 

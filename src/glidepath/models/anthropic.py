@@ -9,7 +9,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import replace
-from glidepath.errors import RejectedError
+from glidepath.errors import ConfigurationError, RejectedError
 from glidepath.messages import (
     AssistantMessage,
     Citation,
@@ -25,6 +25,7 @@ from glidepath.models.clients import patience
 from glidepath.models.content import (
     Reply,
     count,
+    defined,
     kept,
     merged,
     no_setting,
@@ -70,7 +71,12 @@ _UNSTRUCTURED = re.compile(r"claude-[23]|claude-instant|claude-(sonnet|opus)-4(-
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_000, "max": 32_000}
 LEAST_BUDGET = 1_024
 _EFFORTS = {"minimal": "low"}
-_MARK = {"type": "ephemeral"}
+_LIFETIMES: Mapping[Any, tuple[dict[str, str], str]] = {
+    "5m": ({"type": "ephemeral"}, "1.25"),
+    "1h": ({"type": "ephemeral", "ttl": "1h"}, "2"),
+}
+"""How long the cache keeps a prompt: the mark that asks for it, and the price of writing as a multiple of input."""
+MOST_BREAKPOINTS = 4
 _OFF = {"type": "disabled"}
 _BARE = re.compile(r"claude-[^:/]*")
 """Where a cloud's name of a model begins to be Anthropic's."""
@@ -80,7 +86,9 @@ class AnthropicModel:
     """A Claude model.
 
     The key is `api_key`, else what the SDK finds (ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, a profile). `cache` marks
-    the prompt for Anthropic's cache, which makes every later turn of a run cheaper. `host` is `bedrock` or `vertex` for
+    the prompt for Anthropic's cache, which makes every later turn of a run cheaper: "5m" or "1h" is how long it is kept
+    unused, False marks nothing. `cache_breakpoints` (1 to 4) is how many places are marked: the end of the system
+    prompt, then the newest turns. `host` is `bedrock` or `vertex` for
     Claude in those clouds. `client` is an `AsyncAnthropic` of your own, for one event loop, closed by you.
     """
 
@@ -95,7 +103,8 @@ class AnthropicModel:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
         context_window: int | None = None,
-        cache: bool = True,
+        cache: str | bool = "5m",
+        cache_breakpoints: int = 3,
         client: Any = None,
         host: str | None = None,
     ) -> None:
@@ -105,8 +114,10 @@ class AnthropicModel:
         self.provider = self._port.host.prices
         self.usage_is_billed = self._port.billed
         self._takes = replace(TAKES, vendor=self._port.vendor, by_address=self.host == "anthropic")
-        self._cache = cache
-        self.cache_write_rate = "1.25" if cache else None
+        self._mark, self.cache_write_rate = _cached(cache)
+        if type(cache_breakpoints) is not int or not 1 <= cache_breakpoints <= MOST_BREAKPOINTS:
+            raise ConfigurationError(f"cache_breakpoints={cache_breakpoints!r} must be a whole number from 1 to 4")
+        self._breakpoints = cache_breakpoints
         self.max_output_tokens = next((most for names, most in _MAXIMA if names.match(self._bare)), None)
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
@@ -118,7 +129,7 @@ class AnthropicModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = Reply(self._unknown_reasons, request.tools)
+        reply = Reply(self._unknown_reasons, defined(request))
         reader = _Reader(reply, self._port.faults)
         model = "-"
         if self._port.routed:  # the client makes an address of it, and the cloud refuses it in the body
@@ -151,13 +162,13 @@ class AnthropicModel:
             system = f"{system}\n\n{schema_words(request.output_schema)}".strip()
         if system:
             block: dict[str, Any] = {"type": "text", "text": system}
-            body["system"] = [{**block, "cache_control": _MARK} if self._cache else block]
+            body["system"] = [block]
         thinking = {} if request.reasoning is None else self._thinking(request, request.reasoning, cap)
         thoughts = thinking.get("thinking") != _OFF
         body["messages"] = messages = anthropic_turns(request.messages, thoughts=thoughts, takes=self._takes)
-        if self._cache:
-            _mark(messages)
         body.update(_tools(request, strict_ones=request.strict_tools and not self._unstructured()))
+        if self._mark is not None:
+            _mark([*body.get("system", body.get("tools", ()))[-1:]], messages, self._mark, self._breakpoints)
         if request.temperature is not None:
             body["temperature"] = request.temperature
         if request.seed is not None:
@@ -205,13 +216,24 @@ class AnthropicModel:
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
+def _cached(cache: Any) -> tuple[dict[str, str] | None, str | None]:
+    """The mark and the price of a cache that lives so long; True means five minutes."""
+    if cache is False:
+        return None, None
+    known = _LIFETIMES.get("5m" if cache is True else cache) if isinstance(cache, str | bool) else None
+    if known is None:
+        raise ConfigurationError(f"cache={cache!r} is not a lifetime: use '5m' or '1h', or False for no cache marks")
+    return known
+
+
 # --- the request ----------------------------------------------------------------------------------------------
 
 
 def _tools(request: ModelRequest, *, strict_ones: bool) -> dict[str, Any]:
     choice = request.tool_choice
-    if request.tools:
-        tools = [_tool(tool, strict_one=strict_ones) for tool in request.tools]
+    if declared := defined(request):
+        # The choice stays as it is where no tool may be called: another one would cost the cache of all messages.
+        tools = [_tool(tool, strict_one=strict_ones) for tool in declared]
         named = {"auto": {"type": "auto"}, "required": {"type": "any"}, "none": {"type": "none"}}
         return {"tools": tools, "tool_choice": named.get(choice, {"type": "tool", "name": sent_name(choice)})}
     used = {
@@ -256,11 +278,15 @@ def _loop_without_thoughts(transcript: Sequence[Message]) -> bool:
     return False
 
 
-def _mark(turns: list[dict[str, Any]]) -> None:
-    """Cache up to the newest two turns from our side: one is read next time, the other was written last time."""
-    ours = [turn for turn in turns if turn["role"] == "user"]
-    for turn in ours[-2:]:
-        turn["content"][-1]["cache_control"] = _MARK
+def _mark(opening: list[dict[str, Any]], turns: list[dict[str, Any]], mark: dict[str, str], most: int) -> None:
+    """Mark what opens the prompt, and the newest turns from our side: one is read next time, one was written last time.
+
+    A single mark is at the end, where it holds the most.
+    """
+    ours = [turn["content"][-1] for turn in turns if turn["role"] == "user"]
+    opening = opening if most > 1 else []
+    for block in [*opening, *ours[-(most - len(opening)) :]]:
+        block["cache_control"] = mark
 
 
 # --- the reply ------------------------------------------------------------------------------------------------

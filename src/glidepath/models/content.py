@@ -23,7 +23,7 @@ from glidepath.messages import (
     Usage,
 )
 from glidepath.models.names import ToolNames
-from glidepath.spi import ToolSpec
+from glidepath.spi import ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "arguments",
     "check_stops",
     "count",
+    "defined",
     "held",
     "kept",
     "merged",
@@ -39,6 +40,7 @@ __all__ = [
     "pieces",
     "schema_name",
     "schema_words",
+    "sent_choice",
     "strict",
     "strict_parameters",
     "worded",
@@ -116,6 +118,19 @@ def merged(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, 
         for field in [name for name, value in extras.items() if value is None]:
             del body[field]
     return body
+
+
+def defined(request: ModelRequest) -> tuple[ToolSpec, ...]:
+    """The tools to declare: all that the run has, so that the prefix stays the same when some may not be called.
+
+    A request that was built without `defined_tools` declares its `tools`.
+    """
+    return request.defined_tools or request.tools
+
+
+def sent_choice(request: ModelRequest) -> str:
+    """The tool choice to send: none where no tool may be called, though some are defined."""
+    return request.tool_choice if request.tools else "none"
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:

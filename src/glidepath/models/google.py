@@ -14,7 +14,7 @@ from glidepath.errors import ConfigurationError, ModelError, RefusedError, Rejec
 from glidepath.messages import Citation, Delta, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url, leave_open
 from glidepath.models.clients import Clients
-from glidepath.models.content import Reply, check_stops, count, kept, merged, schema_words
+from glidepath.models.content import Reply, check_stops, count, defined, kept, merged, schema_words, sent_choice
 from glidepath.models.exchange import run_out
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
@@ -109,7 +109,7 @@ class GoogleModel:
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
-        return self._stream(self._body(request), request.connect_timeout, request.tools)
+        return self._stream(self._body(request), request.connect_timeout, defined(request))
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -163,11 +163,14 @@ class GoogleModel:
         leveled = _LEVELED.match(self.name) is not None
         body: dict[str, Any] = {"contents": google_contents(request.messages, leveled=leveled)}
         system = [request.system_prompt, *[m.content for m in request.messages if type(m) is SystemMessage]]
-        if request.output_schema is not None and request.tools and not leveled:
+        tools = defined(request)
+        if request.output_schema is not None and not request.tools and not leveled:
+            tools = ()  # an answer held to its schema is worth more than the cache of a last call
+        if request.output_schema is not None and tools and not leveled:
             system.append(schema_words(request.output_schema))  # tools and a schema together are refused there
         if any(system):
             body["systemInstruction"] = {"parts": [{"text": "\n\n".join([part for part in system if part])}]}
-        if request.tools:
+        if tools:
             body["tools"] = [
                 {
                     "functionDeclarations": [
@@ -176,11 +179,11 @@ class GoogleModel:
                             "description": tool.description,
                             "parametersJsonSchema": tool.parameters,
                         }
-                        for tool in request.tools
+                        for tool in tools
                     ]
                 }
             ]
-            body["toolConfig"] = {"functionCallingConfig": _choice(request.tool_choice)}
+            body["toolConfig"] = {"functionCallingConfig": _choice(sent_choice(request))}
         settings: dict[str, Any] = {}
         if request.max_output_tokens is not None:
             settings["maxOutputTokens"] = request.max_output_tokens
@@ -193,7 +196,7 @@ class GoogleModel:
             settings["seed"] = request.seed
         if request.reasoning is not None:
             settings["thinkingConfig"] = _thinking(request.reasoning, leveled=leveled)
-        if request.output_schema is not None and (leveled or not request.tools):
+        if request.output_schema is not None and (leveled or not tools):
             settings["responseMimeType"] = "application/json"
             settings["responseJsonSchema"] = request.output_schema
         extras = dict(request.extras or {})

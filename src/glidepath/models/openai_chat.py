@@ -16,12 +16,14 @@ from glidepath.models.content import (
     Reply,
     check_stops,
     count,
+    defined,
     kept,
     merged,
     no_setting,
     parsed,
     schema_name,
     schema_words,
+    sent_choice,
     strict,
     strict_parameters,
 )
@@ -31,7 +33,7 @@ from glidepath.models.faults import Faults
 from glidepath.models.formats.chat import VENDOR, chat_messages, takes_of
 from glidepath.models.hosts import Quirks, matches
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OpenAIPort
+from glidepath.models.openai_client import OpenAIPort, cache_fields
 from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["OpenAIChatModel"]
@@ -69,7 +71,7 @@ class OpenAIChatModel:
     `host` names a server of the table of hosts (`groq`, `ollama`), with its address, key variable and quirks. The key
     is `api_key`, else the host's own from the environment: OPENAI_API_KEY where no host is named. With a `base_url`
     that is not the host's own, no key is taken from the environment. `client` is an `AsyncOpenAI` of your own, for one
-    event loop, closed by you.
+    event loop, closed by you. `prompt_cache_key` and `prompt_cache_retention` are sent as they are, where they are set.
     """
 
     max_output_tokens: int | None = None
@@ -84,10 +86,13 @@ class OpenAIChatModel:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
         context_window: int | None = None,
+        prompt_cache_key: str | None = None,
+        prompt_cache_retention: str | None = None,
         client: Any = None,
         host: str | None = None,
     ) -> None:
         self.name = check_name(name)
+        self._caching = cache_fields(prompt_cache_key, prompt_cache_retention)
         self._port = OpenAIPort(
             name, api_key=api_key, base_url=base_url, headers=headers, client=client, host=host, usual="openai-chat"
         )
@@ -110,7 +115,7 @@ class OpenAIChatModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = Reply(self._unknown_reasons, request.tools)
+        reply = Reply(self._unknown_reasons, defined(request))
         reader = _Reader(reply, self._port.faults, echo=not self._official)
 
         async def open_stream() -> Any:
@@ -134,9 +139,9 @@ class OpenAIChatModel:
         body: dict[str, Any] = {"model": self.name, "messages": messages, "stream": True}
         if quirks.stream_options:
             body["stream_options"] = {"include_usage": True}
-        if request.tools:
-            body["tools"] = [_tool(tool, strict_one=request.strict_tools) for tool in request.tools]
-            body["tool_choice"] = _choice(request.tool_choice, named=quirks.named_choice)
+        if tools := defined(request):
+            body["tools"] = [_tool(tool, strict_one=request.strict_tools) for tool in tools]
+            body["tool_choice"] = _choice(sent_choice(request), named=quirks.named_choice)
         if request.max_output_tokens is not None:
             body[quirks.cap] = request.max_output_tokens
         if request.temperature is not None:
@@ -152,6 +157,7 @@ class OpenAIChatModel:
             body["stop"] = list(request.stop_sequences)
         if request.output_schema is not None:
             body.update(_format(request.output_schema, quirks))
+        body.update(self._caching)
         return merged(body, request.extras)
 
     def _effort(self, body: dict[str, Any], effort: str) -> None:

@@ -12,9 +12,10 @@ from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import HOSTS, Host, find_host, key_advice, own_key, setting
 
-__all__ = ["OPENAI_HOST", "OpenAIPort"]
+__all__ = ["OPENAI_HOST", "OpenAIPort", "cache_fields"]
 
 OPENAI_HOST = "api.openai.com"
+RETENTIONS = ("in_memory", "24h")
 _NO_KEY = "none"  # the SDK insists on one
 
 
@@ -71,6 +72,16 @@ def _actual(named: Host, client: Any, url: str) -> Host:
     if named.key == "OPENAI_API_KEY" and urlsplit(url).hostname != OPENAI_HOST:
         return HOSTS["openai-compatible"]
     return named
+
+
+def cache_fields(key: Any, retention: Any) -> dict[str, str]:
+    """What a request says about the prompt cache: only what was set, because other servers may refuse the fields."""
+    if key is not None and (not isinstance(key, str) or not key):
+        raise ConfigurationError(f"prompt_cache_key={key!r} must be a text that is not empty")
+    if retention not in (None, *RETENTIONS):
+        raise ConfigurationError(f"prompt_cache_retention={retention!r} is not known: use 'in_memory' or '24h'")
+    given = {"prompt_cache_key": key, "prompt_cache_retention": retention}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 async def _close(client: Any) -> None:

@@ -11,11 +11,13 @@ from glidepath.models.clients import patience
 from glidepath.models.content import (
     Reply,
     count,
+    defined,
     kept,
     merged,
     no_setting,
     parsed,
     schema_name,
+    sent_choice,
     strict,
     strict_parameters,
     worded,
@@ -25,7 +27,7 @@ from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.responses import VENDOR, responses_input
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OpenAIPort
+from glidepath.models.openai_client import OpenAIPort, cache_fields
 from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["OpenAIResponsesModel"]
@@ -39,7 +41,8 @@ class OpenAIResponsesModel:
 
     Nothing is stored at OpenAI: reasoning comes back encrypted and is sent again with the history. The key is
     `api_key`, else what the SDK finds in OPENAI_API_KEY. `host` is `azure` for Azure OpenAI. `client` is an
-    `AsyncOpenAI` of your own, for one event loop, closed by you.
+    `AsyncOpenAI` of your own, for one event loop, closed by you. `prompt_cache_key` and `prompt_cache_retention` are
+    sent as they are, where they are set.
     """
 
     max_output_tokens: int | None = None
@@ -54,10 +57,13 @@ class OpenAIResponsesModel:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
         context_window: int | None = None,
+        prompt_cache_key: str | None = None,
+        prompt_cache_retention: str | None = None,
         client: Any = None,
         host: str | None = None,
     ) -> None:
         self.name = check_name(name)
+        self._caching = cache_fields(prompt_cache_key, prompt_cache_retention)
         self._port = OpenAIPort(
             name,
             api_key=api_key,
@@ -80,7 +86,7 @@ class OpenAIResponsesModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = Reply(self._unknown_reasons, request.tools)
+        reply = Reply(self._unknown_reasons, defined(request))
         reader = _Reader(reply, self._port.faults)
 
         async def open_stream() -> Any:
@@ -111,9 +117,9 @@ class OpenAIResponsesModel:
             raise no_setting("OpenAI Responses", "stop_sequences", "use openai-chat:")
         if request.seed is not None:
             raise no_setting("OpenAI Responses", "seed", "use openai-chat:")
-        if request.tools:
-            body["tools"] = [_tool(tool, strict_one=request.strict_tools) for tool in request.tools]
-            choice = request.tool_choice
+        if tools := defined(request):
+            body["tools"] = [_tool(tool, strict_one=request.strict_tools) for tool in tools]
+            choice = sent_choice(request)
             plain = choice in ("auto", "required", "none")
             body["tool_choice"] = choice if plain else {"type": "function", "name": sent_name(choice)}
         if request.max_output_tokens is not None:
@@ -132,6 +138,7 @@ class OpenAIResponsesModel:
                     "strict": closed,
                 }
             }
+        body.update(self._caching)
         return merged(body, request.extras)
 
 

@@ -186,6 +186,10 @@ class Run:
     denials: MutableMapping[str, str] = field(default_factory=_nothing)
     request: ModelRequest | None = None
     """The last one: reused while nothing about it changes but the transcript, which it does not copy."""
+    sent_view: Sequence[Message] = ()
+    """The last view that context transforms have made; empty when there was none, or the context was shaped since."""
+    prefix_breaks: tuple[str, ...] = ()
+    """What has changed messages that were sent before."""
     # coming down
     verdict: Verdict | None = None
     wind_down: StopCause | None = None
@@ -368,6 +372,7 @@ class Run:
         self.view = sendable(messages)
         self.view_tokens = tokens
         self.anchor = self.plan.fixed_tokens
+        self.sent_view = ()
 
     def input_tokens(self) -> int:
         """The size of the next prompt: what the provider last counted, and our estimate of what came since."""

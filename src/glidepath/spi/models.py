@@ -21,11 +21,17 @@ class ToolSpec(Value, frozen=True, gc=False):
 
 
 class ModelRequest(Value, frozen=True, gc=False, kw_only=True):
-    """One call of a model. `messages` is the live transcript or a view of it: read it, do not keep or change it."""
+    """One call of a model. `messages` is the live transcript or a view of it: read it, do not keep or change it.
+
+    `tools` may be called now: gates, guards and the landing narrow it. `defined_tools` are the definitions that every
+    request of a run repeats, in one order, so that the provider's prompt cache stays valid; an adapter sends
+    those and takes `tools` where there are none.
+    """
 
     system_prompt: str = ""
     messages: Sequence[Message] = ()
     tools: tuple[ToolSpec, ...] = ()
+    defined_tools: tuple[ToolSpec, ...] = ()
     tool_choice: str = "auto"
     max_output_tokens: int | None = None
     temperature: float | None = None

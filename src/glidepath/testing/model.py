@@ -43,6 +43,7 @@ class RecordedRequest(Value, frozen=True, kw_only=True):
     max_output_tokens: int | None
     tool_choice: str
     output_schema: Mapping[str, Any] | None = None
+    defined_tools: tuple[str, ...] = ()
 
 
 class ScriptedModel:
@@ -215,7 +216,7 @@ class ScriptedModel:
         return Usage(input=_tokens(self._request_length(request)), output=_tokens(said) if said else 0)
 
     def _request_length(self, request: ModelRequest) -> int:
-        tools = request.tools
+        tools = request.defined_tools or request.tools
         schemas = sum([len(tool.name) + len(tool.description) + len(_wire.encode(tool.parameters)) for tool in tools])
         measured = self._lengths
         length = len(request.system_prompt) + schemas
@@ -232,6 +233,7 @@ def _snapshot(request: ModelRequest) -> RecordedRequest:
         system_prompt=request.system_prompt,
         messages=tuple(request.messages),
         tools=tuple(tool.name for tool in request.tools),
+        defined_tools=tuple(tool.name for tool in request.defined_tools),
         max_output_tokens=request.max_output_tokens,
         tool_choice=request.tool_choice,
         output_schema=request.output_schema,

@@ -196,6 +196,16 @@ class Boasts(ModelTrial):
     context_window = float("inf")
 
 
+@breaks("MODEL-14")
+class NeedsTools(ModelTrial):
+    """Takes it that there is always a tool to call."""
+
+    async def stream(self, request):
+        assert request.tools[0].name
+        async for delta in super().stream(request):
+            yield delta
+
+
 # --- estimators ---------------------------------------------------------------------------------------------------
 
 

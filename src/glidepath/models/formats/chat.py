@@ -58,7 +58,7 @@ def chat_messages(
     if system_prompt:
         sent.append({"role": "system", "content": system_prompt})
     shown: list[dict[str, Any]] = []
-    newest = max([k for k, m in enumerate(transcript) if type(m) is UserMessage and not m.internal], default=-1)
+    newest = _loop_start(transcript)
     for place, message in enumerate(transcript):
         if shown and not isinstance(message, ToolResultMessage):
             sent.append({"role": "user", "content": shown})
@@ -127,6 +127,20 @@ def _attached(message: ToolResultMessage, takes: Takes) -> list[dict[str, Any]]:
     what = "Files" if any(isinstance(block, FileBlock) for block in message.content) else "Images"
     label = f"{what} from the result of {message.tool_name} ({message.call_id}):"
     return [{"type": "text", "text": label}, *parts] if parts else []
+
+
+def _loop_start(transcript: Sequence[Message]) -> int:
+    """Where the tool loop in progress begins: at the last question that was asked while no calls were open.
+
+    What a person says in the middle of a loop does not end it, and does not change what was sent before.
+    """
+    start, between = -1, True
+    for place, message in enumerate(transcript):
+        if isinstance(message, AssistantMessage):
+            between = not message.tool_calls
+        elif between and type(message) is UserMessage and not message.internal:
+            start = place
+    return start
 
 
 def _assistant(message: AssistantMessage, quirks: Quirks, *, current: bool) -> list[dict[str, Any]]:
