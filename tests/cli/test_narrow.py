@@ -42,7 +42,7 @@ ALLOWED = {
     "max_image_bytes": LOWER,
     "max_image_bytes_per_request": LOWER,
     "max_parallel_tools": LOWER,
-    "default_execution_mode": ("parallel", "sequential"),
+    "default_execution_mode": ("auto", "sequential"),
     "output_format": FREE,
     "streaming": FREE,
 }

@@ -181,7 +181,8 @@ class Agent:
                 return ToolResult(paused_line(result, self.config.texts), is_error=True, kind="paused")
             return f"[{partial_line(result, self.config.texts)}]\n{result.text}"
 
-        return tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
+        made = tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
+        return made.overlapping()
 
     # --- one flight -------------------------------------------------------------------------------------------
 
@@ -297,7 +298,7 @@ class Agent:
             if not isinstance(limits, Limits):
                 raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
             config = replace(config, limits=limits)
-            plan = assemble(config)
+            plan = assemble(config, told=plan.told)
             snapshot = replace(snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False)
         self._check_root(cancel, parent, config.limits)
         if snapshot.on_budget and parent is None and limits is None:
@@ -420,7 +421,7 @@ class Agent:
         own = {id(constraint) for constraint in config.constraints}  # whatever they think about being equal
         constraints = [constraint for constraint in parent.custom if id(constraint) not in own]
         config = replace(config, constraints=(*config.constraints, *constraints))
-        return assemble(config, parent.lineup.inheritable())
+        return assemble(config, parent.lineup.inheritable(), self._plan.told)
 
     def _tell_of_store(self, name: str) -> None:
         """A session that has a name and no store is forgotten with its run: say so, once for this agent."""

@@ -29,6 +29,8 @@ OPTIONS = (
     "terminal",
     "idempotent",
     "read_only",
+    "consequential",
+    "untrusted",
     "polling",
     "timeout",
     "max_result_chars",
