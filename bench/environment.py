@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-class CannotInstall(Exception):
+class NotInstalledError(Exception):
     """The package index did not give us the packages."""
 
 
@@ -26,7 +26,7 @@ def python_with(name, packages):
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
-        raise CannotInstall(f"{packages[0]} cannot be installed from the package index: {last}")
+        raise NotInstalledError(f"{packages[0]} cannot be installed from the package index: {last}")
     stamp.write_text(wanted, encoding="utf-8")
     return python
 

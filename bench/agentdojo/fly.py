@@ -38,9 +38,7 @@ def tools_of(suite, environment):
 
 
 def made(function, environment):
-    given = {
-        name: dependency.extract_dep_from_env(environment) for name, dependency in function.dependencies.items()
-    }
+    given = {name: dependency.extract_dep_from_env(environment) for name, dependency in function.dependencies.items()}
     signature = inspect.signature(function.run)
     shown = [parameter for name, parameter in signature.parameters.items() if name not in given]
 

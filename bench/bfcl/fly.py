@@ -50,7 +50,7 @@ def instances(entry):
         made[name] = getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[name]), name)()
         if name not in STATELESS_CLASSES:
             scenario = copy.deepcopy(entry["initial_config"].get(name, {}))
-            made[name]._load_scenario(scenario, long_context="long_context" in entry["id"])
+            made[name]._load_scenario(scenario, long_context="long_context" in entry["id"])  # noqa: SLF001 - as BFCL does
     return made
 
 
@@ -59,7 +59,7 @@ class Flight:
 
     def __init__(self, entry, gold, seed):
         self.entry, self.gold = entry, gold
-        self.chance = random.Random(f"{seed} {entry['id']}")
+        self.chance = random.Random(f"{seed} {entry['id']}")  # noqa: S311 - the same latencies every time
         self.lock = threading.Lock()
         self.ran, self.counts = [], Counter()
         self.instances = instances(entry)

@@ -38,8 +38,9 @@ DURABILITIES = ("sync", "full", "async", "exit")
 class ExecutionMode(str, Enum):
     """Whether the calls of one reply run side by side.
 
-    AUTO: together when every one of them is `read_only`, `parallel_safe` or an agent as a tool, else one after the other
-    in the order of the reply. PARALLEL: always together. SEQUENTIAL: never. An `exclusive` tool always runs alone.
+    AUTO: together when every one of them is `read_only`, `parallel_safe` or an agent as a tool, else one after the
+    other in the order of the reply. PARALLEL: always together. SEQUENTIAL: never. An `exclusive` tool always runs
+    alone.
     """
 
     PARALLEL = "parallel"

@@ -265,13 +265,15 @@ class _Call(Record, eq=False, gc=False):
             system_prompt=plan.system_prompt,
             messages=view,
             tools=self.tools,
-            tool_choice=plan.tool_choice if self.tools else "auto",
+            tool_choice=self.run.tool_choice if self.tools else "auto",
             max_output_tokens=cap,
             temperature=plan.temperature,
             reasoning=plan.reasoning,
-            extras=plan.extras,
+            extras=self.run.extras,
             output_schema=None if plan.output is None else plan.output.schema,
             connect_timeout=plan.times.connect,
+            user=self.run.user,
+            metadata=self.run.metadata,
         )
 
     async def _note(self, booking: Booking) -> None:

@@ -376,6 +376,8 @@ async def _after(run: Run, job: Job) -> None:
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
+        user=run.user,
+        metadata=run.metadata,
         call=ToolCall(job.call.id, job.call.name, arguments),
         arguments=arguments,
         tool=job.tool,

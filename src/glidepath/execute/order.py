@@ -30,7 +30,7 @@ def width_for(plan: Plan, jobs: Sequence[Job]) -> int:
 def hint(run: Run, jobs: Sequence[Job]) -> None:
     """Say, once for each agent, which mark would let these calls run together, if waiting in line cost time."""
     told = run.plan.told
-    if "order" in told or len(jobs) < 2:
+    if "order" in told or len(jobs) == 1:
         return
     took = [job.took or 0.0 for job in jobs]
     if min(took) < WORTH_IT:

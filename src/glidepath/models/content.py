@@ -23,7 +23,7 @@ from glidepath.messages import (
     Usage,
 )
 from glidepath.models.names import ToolNames
-from glidepath.spi import ToolSpec
+from glidepath.spi import ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "count",
     "data_url",
     "kept",
+    "known_by",
     "merged",
     "parsed",
     "pieces",
@@ -113,6 +114,14 @@ def merged(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, 
         for field in [name for name, value in extras.items() if value is None]:
             del body[field]
     return body
+
+
+def known_by(request: ModelRequest, *, metadata: bool) -> dict[str, Any]:
+    """OpenAI's fields for the user and the metadata of a run, where it has them."""
+    fields: dict[str, Any] = {} if request.user is None else {"safety_identifier": request.user}
+    if metadata and request.metadata:
+        fields["metadata"] = dict(request.metadata)
+    return fields
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from glidepath.models.content import (
     count,
     data_url,
     kept,
+    known_by,
     merged,
     parsed,
     pieces,
@@ -156,6 +157,9 @@ class OpenAIChatModel:
                     "strict": closed,
                 },
             }
+        if self._official:  # another host may not know the fields
+            stored = (request.extras or {}).get("store") is True  # the endpoint refuses metadata otherwise
+            body.update(known_by(request, metadata=stored))
         return merged(body, request.extras)
 
 

@@ -24,6 +24,7 @@ from glidepath.models.content import (
     count,
     data_url,
     kept,
+    known_by,
     merged,
     parsed,
     pieces,
@@ -134,6 +135,8 @@ class OpenAIResponsesModel:
                     "strict": closed,
                 }
             }
+        if self.usage_is_billed:  # another host may not know the fields
+            body.update(known_by(request, metadata=True))
         return merged(body, request.extras)
 
 

@@ -43,6 +43,9 @@ class RecordedRequest(Value, frozen=True, kw_only=True):
     max_output_tokens: int | None
     tool_choice: str
     output_schema: Mapping[str, Any] | None = None
+    extras: Mapping[str, Any] | None = None
+    user: str | None = None
+    metadata: Mapping[str, str] | None = None
 
 
 class ScriptedModel:
@@ -235,6 +238,9 @@ def _snapshot(request: ModelRequest) -> RecordedRequest:
         max_output_tokens=request.max_output_tokens,
         tool_choice=request.tool_choice,
         output_schema=request.output_schema,
+        extras=request.extras,
+        user=request.user,
+        metadata=request.metadata,
     )
 
 

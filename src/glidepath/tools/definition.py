@@ -72,7 +72,7 @@ class Tool:
     isolation: Isolation
     """Where it runs: on the loop, on a thread, or in a process of its own."""
     overlaps: bool
-    """Its calls may run beside others under `ExecutionMode.AUTO`: `read_only`, `parallel_safe`, or an agent as a tool."""
+    """Its calls may run beside others under `ExecutionMode.AUTO`: it is `read_only`, `parallel_safe` or an agent."""
     plain: bool
     """Runs as its function's own coroutine, with nothing around it."""
     breaker: Any = None
@@ -188,7 +188,7 @@ class Tool:
         return self._run(values, context)
 
     def overlapping(self) -> Tool:
-        """The same tool, whose calls may run beside others under `ExecutionMode.AUTO`; it still uses a slot of the cap."""
+        """The same tool, which may run beside others under `ExecutionMode.AUTO` and still uses a slot of the cap."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, overlaps=True)
         return other
