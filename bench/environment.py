@@ -21,8 +21,9 @@ def python_with(name, packages):
     wanted = "\n".join(packages)
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return python
-    venv.create(folder, with_pip=True, clear=True)
-    install = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", *packages]
+    venv.create(folder, clear=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]  # ours: it needs none itself
+    install = [*pip, "install", "--quiet", "--no-deps", "--no-compile", *packages]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
