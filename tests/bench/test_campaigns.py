@@ -1,4 +1,4 @@
-"""Other people's tools and conversations: BFCL's 800 and AgentDojo's 97, a slice here, all of them in `make campaign`."""
+"""Tools and conversations of others: a slice of BFCL and AgentDojo; `make campaign` flies all of them."""
 
 import importlib.util
 import sys
