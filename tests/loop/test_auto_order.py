@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from glidepath.errors import ConfigurationError, ToolError
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.spi import Block
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, transcript_errors, virtual
+from glidepath.testing.specimens import Moment
+from glidepath.testing.specimens.order import PacksBoxesInOneReply
 
 LIMITS = Limits(max_iterations=6)
 MARKS = {
@@ -152,6 +155,21 @@ async def test_a_calls_seconds_are_its_own_and_not_those_of_the_calls_behind_it(
     bench = Bench(seconds=2)
     _, recorder = await fly(calls(call("plain"), call("plain", n=1), call("plain", n=2)), bench.tools)
     assert [event.seconds for event in recorder.of(ToolEnded)] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("mode", "packed"),
+    [(ExecutionMode.AUTO, [1, 2, 3, 4]), (ExecutionMode.SEQUENTIAL, [1, 2, 3, 4]), (ExecutionMode.PARALLEL, [])],
+)
+@virtual
+async def test_a_model_that_writes_dependent_calls_gets_its_work_done_in_order_only(mode, packed):
+    specimen = PacksBoxesInOneReply()
+    model = ScriptedModel([]).forever(
+        lambda request: specimen.reply(Moment(number=1, request=request, tools=(), chance=Random(1)))
+    )
+    agent = Agent(model=model, tools=specimen.tools(), limits=LIMITS, default_execution_mode=mode)
+    await agent.run("go")
+    assert specimen.packed == packed
 
 
 # --- the hint ---------------------------------------------------------------------------------------------------
