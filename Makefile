@@ -54,7 +54,7 @@ bench-peers: venv ## the same beside other frameworks, each in an environment of
 	$(BIN)/python bench/matrix/run.py --cache $(PEERS) --out bench/results/matrix.json
 	$(BIN)/python bench/report.py
 
-campaign: venv ## the long property and crash campaigns
+campaign: venv ## the long property and crash campaigns, BFCL and AgentDojo (needs a package index)
 	GLIDEPATH_CAMPAIGN=1 $(BIN)/python -m pytest -n 2 -m slow
 
 docs: .venv-docs/.stamp ## build the documentation site into build/site; open build/site/index.html

@@ -29,6 +29,8 @@ async def poll(run: Run, hook: str) -> bool:
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
+        user=run.user,
+        metadata=run.metadata,
         messages=to_read(run, run.messages),
     )
     voices = iter(pairs)

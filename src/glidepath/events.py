@@ -69,6 +69,8 @@ class RunStarted(Event, frozen=True, gc=False, tag=True):
     depth: int = 0
     conversation_id: str | None = None
     resumed: bool = False
+    user: str | None = None
+    metadata: Mapping[str, str] | None = None
 
 
 class RunPaused(Event, frozen=True, gc=False, tag=True):

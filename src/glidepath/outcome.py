@@ -21,6 +21,7 @@ __all__ = [
     "Charge",
     "LoopOutcome",
     "PendingCall",
+    "PerRun",
     "ResourceAction",
     "ResourceValidation",
     "RunResult",
@@ -237,6 +238,15 @@ class Charge(Value, frozen=True, kw_only=True):
     picodollars: int = 0
 
 
+class PerRun(Value, frozen=True, kw_only=True):
+    """What was passed to `run()` for this run alone; None where nothing was. Plain JSON, and part of the snapshot."""
+
+    extras: Mapping[str, Any] | None = None
+    tool_choice: str | None = None
+    metadata: Mapping[str, str] | None = None
+    user: str | None = None
+
+
 class Snapshot(Value, frozen=True, kw_only=True):
     """What a run must carry over a pause, a crash or a limit, and what its messages do not tell. Plain JSON.
 
@@ -297,6 +307,8 @@ class Snapshot(Value, frozen=True, kw_only=True):
     pending: tuple[PendingCall, ...] = ()
     abandoned: tuple[AbandonedWork, ...] = ()
     unknown_effects: tuple[ToolCall, ...] = ()
+    # what it was started with
+    per_run: PerRun | None = None
     # how it ended, if it did
     state: AgentState | None = None
     outcome: LoopOutcome | None = None

@@ -18,7 +18,7 @@ def delegating(*children, limits=ROOMY, at_once=False, child_limits=None, **more
     """A parent that gives each child a task: one call after the other, or all in one turn; then it answers."""
     results = []
 
-    @tool
+    @tool(parallel_safe=True)
     async def delegate(number: int, context: ToolContext) -> str:
         """Delegate."""
         result = await context.spawn(children[number], f"task {number}", child_limits)

@@ -694,12 +694,12 @@ def blocking_pair(start):
     """A run whose first tool call holds most of its tokens, while the second blocks the loop by `start(inner)`."""
     slow, inner, seen = slow_agent(0.2), inner_agent(max_output_tokens=4000), []
 
-    @tool
+    @tool(parallel_safe=True)
     async def holder() -> str:
         """Hold tokens."""
         return (await slow.run("go")).text
 
-    @tool
+    @tool(parallel_safe=True)
     async def blocker() -> str:
         """Block the loop."""
         await asyncio.sleep(0.05)

@@ -43,7 +43,7 @@ ALLOWED = {
     "max_image_bytes_per_request": LOWER,
     "max_parallel_tools": LOWER,
     "max_file_bytes": LOWER,
-    "default_execution_mode": ("parallel", "sequential"),
+    "default_execution_mode": ("auto", "sequential"),
     "output_format": FREE,
     "streaming": FREE,
 }

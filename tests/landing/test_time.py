@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath import Agent, AgentState, Limits, LoopOutcome, Texts, tool
+from glidepath import Agent, AgentState, ExecutionMode, Limits, LoopOutcome, Texts, tool
 from glidepath.errors import TransientError
 from glidepath.events import NoticeSent
 from glidepath.testing import ScriptedModel, call, calls, fail, hang, no_leftovers, say, virtual
@@ -67,7 +67,9 @@ async def test_a_model_that_ignores_the_notice_is_landed_after_one_turn():
 async def test_when_the_window_opens_running_tools_are_cancelled_and_answered_and_the_landing_call_is_made():
     model = ScriptedModel([calls(call("slow"), call("work", item=1)), say(ANSWER)])
     async with no_leftovers():
-        result, _ = await fly(model, Limits(timeout=40), tools=[slow, work])
+        result, _ = await fly(
+            model, Limits(timeout=40), tools=[slow, work], default_execution_mode=ExecutionMode.PARALLEL
+        )
     assert (result.state, result.outcome, result.text) == (TIMED, WRAPPED, ANSWER)
     assert (result.cause.source, result.cause.action) == ("TimeoutConstraint", "graceful_exit")
     assert result.elapsed == pytest.approx(30, abs=0.1)

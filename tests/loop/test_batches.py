@@ -42,7 +42,7 @@ class Workshop:
 
 async def fly(script, tools, **settings):
     recorder = EventRecorder()
-    settings = {"limits": LIMITS} | settings
+    settings = {"limits": LIMITS, "default_execution_mode": ExecutionMode.PARALLEL} | settings
     plugins = [*settings.pop("plugins", []), recorder.as_plugin()]
     with ScriptedModel(script) as model:
         result = await Agent(model=model, tools=tools, plugins=plugins, **settings).run("go")

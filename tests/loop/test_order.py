@@ -72,7 +72,7 @@ async def test_a_run_with_a_tool():
 
 @virtual
 async def test_results_stand_in_source_order_whatever_the_order_of_completion():
-    @tool
+    @tool(parallel_safe=True)
     async def wait(seconds: int) -> str:
         await asyncio.sleep(seconds)
         return f"waited {seconds}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome
+from glidepath import Agent, AgentState, CancelToken, ExecutionMode, Limits, LoopOutcome
 from glidepath.events import RunEnded
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, no_leftovers, transcript_errors
 
@@ -53,7 +53,7 @@ def scene(tmp_path, names, then, **settings):
     files = [tmp_path / f"{number}.pid" for number in range(len(names))]
     turn = calls(*[call(name, pid_file=str(path)) for name, path in zip(names, files, strict=True)], text="so far")
     recorder = EventRecorder()
-    settings = {"limits": LIMITS} | settings
+    settings = {"limits": LIMITS, "default_execution_mode": ExecutionMode.PARALLEL} | settings
     agent = Agent(
         model=ScriptedModel([turn, *then]), tools=TOOLS, plugins=[recorder.as_plugin()], max_retries=0, **settings
     )

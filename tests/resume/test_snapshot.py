@@ -12,6 +12,7 @@ from glidepath.outcome import (
     AbandonedWork,
     Charge,
     PendingCall,
+    PerRun,
     ResourceAction,
     ResourceValidation,
     Snapshot,
@@ -85,6 +86,14 @@ FIELDS = {
     "pending": st.tuples(st.builds(PendingCall, call=made_calls, reason=text)),
     "abandoned": st.tuples(st.builds(AbandonedWork, call_id=text, tool_name=text, kind=text, reason=text)),
     "unknown_effects": st.tuples(made_calls),
+    "per_run": st.none()
+    | st.builds(
+        PerRun,
+        extras=st.none() | st.dictionaries(text, text | st.none()),
+        tool_choice=st.none() | text,
+        metadata=st.none() | st.dictionaries(text, text),
+        user=st.none() | text,
+    ),
     "state": st.none() | st.sampled_from(AgentState),
     "outcome": st.none() | st.sampled_from(LoopOutcome),
     "cause": st.none() | causes,

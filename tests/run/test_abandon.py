@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, ToolContext, tool
+from glidepath import Agent, AgentState, CancelToken, ExecutionMode, Limits, LoopOutcome, ToolContext, tool
 from glidepath.messages import StreamEnd, TextDelta, Usage
 from glidepath.testing import (
     EventRecorder,
@@ -62,7 +62,13 @@ async def test_inline_work_is_let_go_of_after_a_second(turn):
     go_on, tools = stubborn_tools()
     token, recorder, before = CancelToken(), EventRecorder(), work()
     asyncio.get_running_loop().call_later(2, token.cancel)
-    agent = Agent(model=ScriptedModel([turn]), tools=tools, limits=LIMITS, plugins=[recorder.as_plugin()])
+    agent = Agent(
+        model=ScriptedModel([turn]),
+        tools=tools,
+        limits=LIMITS,
+        plugins=[recorder.as_plugin()],
+        default_execution_mode=ExecutionMode.PARALLEL,
+    )
     result = await agent.run("go", cancel=token)
     assert (result.outcome, result.elapsed) == (LoopOutcome.CANCELLED, 3)
     names = [made.name for made in turn.calls]

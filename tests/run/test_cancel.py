@@ -6,7 +6,18 @@ import time
 
 import pytest
 
-from glidepath import Agent, AgentState, CancelToken, GuardrailsConfig, Limits, LoopOutcome, Plugin, ToolContext, tool
+from glidepath import (
+    Agent,
+    AgentState,
+    CancelToken,
+    ExecutionMode,
+    GuardrailsConfig,
+    Limits,
+    LoopOutcome,
+    Plugin,
+    ToolContext,
+    tool,
+)
 from glidepath.errors import TransientError
 from glidepath.events import RunEnded, StreamStarted, ToolStarted
 from glidepath.spi import AfterDecision
@@ -116,6 +127,7 @@ async def test_a_cancel_in_a_batch_cancels_all_of_it_and_starts_nothing_more():
         tools=[quick, forever],
         limits=LIMITS,
         max_parallel_tools=2,
+        default_execution_mode=ExecutionMode.PARALLEL,
         plugins=[recorder.as_plugin()],
     )
     async with no_leftovers():

@@ -4,7 +4,17 @@ import asyncio
 
 import pytest
 
-from glidepath import Agent, AgentState, CancelToken, ConfigurationError, Limits, LoopOutcome, Plugin, tool
+from glidepath import (
+    Agent,
+    AgentState,
+    CancelToken,
+    ConfigurationError,
+    ExecutionMode,
+    Limits,
+    LoopOutcome,
+    Plugin,
+    tool,
+)
 from glidepath.errors import TransientError
 from glidepath.events import RunEnded
 from glidepath.testing import (
@@ -303,7 +313,8 @@ INSIDE = {"with_timeout": "timed out inside", "with_group": "broke inside", "wit
 async def test_a_tool_may_use_timeouts_and_task_groups_of_its_own(name, more):
     turn = calls(call(name), *[call("two_seconds")] * more)
     with ScriptedModel([turn, "done"]) as model:
-        agent = Agent(model=model, tools=[with_timeout, with_group, with_both, two_seconds], limits=LIMITS)
+        tools = [with_timeout, with_group, with_both, two_seconds]
+        agent = Agent(model=model, tools=tools, limits=LIMITS, default_execution_mode=ExecutionMode.PARALLEL)
         result = await agent.run("go")
     assert result.outcome is LoopOutcome.DONE
     assert next(message for message in result.messages if message.role == "tool_result").text == INSIDE[name]

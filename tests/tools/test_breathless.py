@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from glidepath import Agent, CancelToken, Limits, LoopOutcome, ToolContext, tool
+from glidepath import Agent, CancelToken, ExecutionMode, Limits, LoopOutcome, ToolContext, tool
 from glidepath.events import ToolEnded, ToolProgress, ToolStarted
 from glidepath.execute.spawn import MOST_REPORTED
 from glidepath.run import HIGH_WATER
@@ -73,6 +73,7 @@ async def test_g7_a_cancel_stops_a_tool_that_never_waits(kind, batch):
         tools=[breathless(kind, during)],
         limits=Limits(max_iterations=3),
         event_sink=recorder,
+        default_execution_mode=ExecutionMode.PARALLEL,
     )
     async with no_leftovers():
         result = await agent.run("go", cancel=token)

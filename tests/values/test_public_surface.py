@@ -162,10 +162,11 @@ def test_an_agent_has_the_methods_of_the_specification(method):
 
 def test_run_and_stream_take_the_same_keywords():
     wanted = ["self", "prompt", "session", "cancel", "parent"]
-    assert list(inspect.signature(Agent.run).parameters) == wanted
+    alone = ["extras", "tool_choice", "metadata", "user"]
+    assert list(inspect.signature(Agent.run).parameters) == [*wanted, *alone]
     again = ["decisions", "limits"]
-    assert list(inspect.signature(Agent.stream).parameters) == [*wanted, "resume", *again]
-    assert list(inspect.signature(Agent.resume).parameters) == ["self", "target", *again, "cancel", "parent"]
+    assert list(inspect.signature(Agent.stream).parameters) == [*wanted, "resume", *again, *alone]
+    assert list(inspect.signature(Agent.resume).parameters) == ["self", "target", *again, "cancel", "parent", *alone]
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,8 @@ FIELDS = {  # a telling value for every field that events have beside their enve
     "previous": "m0",
     "depth": 2,
     "conversation_id": "c",
+    "user": "u1",
+    "metadata": {"order": "A-17"},
     "resumed": True,
     "call_ids": ("c1", "c2"),
     "result": None,

@@ -26,16 +26,17 @@ from glidepath.agent.flight import (
     revived,
     watch_over,
 )
-from glidepath.agent.inside import place_of, run_inside, stream_inside
+from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.partners import warn_about_lonely
+from glidepath.agent.per_run import checked_per_run, inherited, replaced
 from glidepath.agent.prompts import as_messages, as_session
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.agent.threads import in_its_own_loop
 from glidepath.errors import ConfigurationError
 from glidepath.ledger import Meter
 from glidepath.messages import Message
-from glidepath.outcome import LoopOutcome, RunResult, Snapshot
+from glidepath.outcome import LoopOutcome, PerRun, RunResult, Snapshot
 from glidepath.plugins.lineup import Lineup
 from glidepath.run import (
     INHERIT,
@@ -87,23 +88,32 @@ class Agent:
         session: str | Session | None = None,
         cancel: CancelToken | None = None,
         parent: Budget | ToolContext | Inherit | None = INHERIT,
+        extras: Mapping[str, Any] | None = None,
+        tool_choice: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
     ) -> RunResult:
         """Run to the end and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Inside a tool or a guarding hook of another run this is a child of that run, within its limits; `parent=None`
         makes a root. When the caller's own task is cancelled, the run lands and then the cancellation goes on.
+
+        For this run alone: `extras` on top of the agent's (None takes one out), `tool_choice` instead of the agent's,
+        `metadata` and `user` for hooks, events and providers that have a field for them. Children have the last two.
         """
+        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
         if isinstance(parent, ToolContext):
             if session is not None or cancel is not None:
                 raise ConfigurationError("a child run has its parent's cancel and a session of its own: leave both out")
-            return await parent.spawn(self, prompt)
+            if per_run is None:
+                return await parent.spawn(self, prompt)
+            return await run_inside(self, call_of(parent), as_messages(prompt, self.config), None, None, per_run)
         place = place_of(parent)
         if place is None:
-            return await self._fly(prompt, session, cancel, None if parent is INHERIT else parent, None)
+            return await self._fly(prompt, session, cancel, None if parent is INHERIT else parent, per_run, None)
         home = self._home_inside(place, session, cancel)
-        return await run_inside(
-            self, place, as_messages(prompt, self.config), home, cancel, parent if parent is not INHERIT else None
-        )
+        budget = parent if parent is not INHERIT else None
+        return await run_inside(self, place, as_messages(prompt, self.config), home, cancel, per_run, budget)
 
     async def resume(
         self,
@@ -113,14 +123,20 @@ class Agent:
         limits: Limits | None = None,
         cancel: CancelToken | None = None,
         parent: Budget | None = None,
+        extras: Mapping[str, Any] | None = None,
+        tool_choice: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
     ) -> RunResult:
         """Go on with a run that was paused, cancelled, limited or failed; one that is DONE is returned as it is.
 
         `target` is its `RunResult`, or its `Session`. `decisions` say what becomes of the calls that wait for a
         person; those without one wait on, and the run pauses again. The meters go on where they stood; `limits`
-        replaces the limits. A run that spent from a `Budget` needs one again as `parent`.
+        replaces the limits. A run that spent from a `Budget` needs one again as `parent`. `extras` to `user` are
+        those that the run was started with, unless they are given here.
         """
-        return await self._fly_on(target, decisions, limits, cancel, parent, None)
+        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
+        return await self._fly_on(target, decisions, limits, cancel, parent, per_run, None)
 
     def run_sync(self, prompt: str | Sequence[Message] | Message, **keywords: Any) -> RunResult:
         """The same for code without an event loop; inside a running loop it uses a thread and a loop of its own.
@@ -143,12 +159,17 @@ class Agent:
         resume: Target | None = None,
         decisions: Mapping[str, Decision] | None = None,
         limits: Limits | None = None,
+        extras: Mapping[str, Any] | None = None,
+        tool_choice: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
     ) -> RunStream:
         """The same run with its events: `async with agent.stream(...) as stream: async for event in stream: ...`.
 
         Inside a tool or a guarding hook it is a child, as with `run()`. `resume=` instead of a prompt, with `decisions`
-        and `limits`, is `resume()` with its events.
+        and `limits`, is `resume()` with its events. `extras` to `user` are as with `run()` and `resume()`.
         """
+        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
         if resume is None:
             if decisions is not None or limits is not None:
                 raise ConfigurationError("decisions and limits belong to resume=...; a new run has those of its agent")
@@ -156,9 +177,9 @@ class Agent:
             place = place_of(parent)
             if place is None:
                 above: Any = None if parent is INHERIT else parent
-                return RunStream(partial(self._fly, messages, session, cancel, above))
+                return RunStream(partial(self._fly, messages, session, cancel, above, per_run))
             home = self._home_inside(place, session, cancel)
-            return RunStream(partial(stream_inside, self, place, messages, home, cancel))
+            return RunStream(partial(stream_inside, self, place, messages, home, cancel, per_run))
         if prompt is not None or session is not None:
             raise ConfigurationError("stream(resume=...) goes on without a new prompt and in its own session")
         if self.config.store is None:  # what is wrong is said here, not when the first event is asked for
@@ -168,7 +189,7 @@ class Agent:
             else:
                 check_decisions(decisions, found[0])
         above = None if parent is INHERIT else parent
-        return RunStream(partial(self._fly_on, resume, decisions, limits, cancel, above))
+        return RunStream(partial(self._fly_on, resume, decisions, limits, cancel, above, per_run))
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
         """A tool that hands its `task` to this agent, as a child of the run that calls it."""
@@ -181,7 +202,8 @@ class Agent:
                 return ToolResult(paused_line(result, self.config.texts), is_error=True, kind="paused")
             return f"[{partial_line(result, self.config.texts)}]\n{result.text}"
 
-        return tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
+        made = tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
+        return made.overlapping()
 
     # --- one flight -------------------------------------------------------------------------------------------
 
@@ -191,6 +213,7 @@ class Agent:
         session: str | Session | None,
         cancel: CancelToken | None,
         parent: Budget | None,
+        per_run: PerRun | None,
         stream: RunStream | None,
     ) -> RunResult:
         messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
@@ -200,17 +223,22 @@ class Agent:
             if self.config.store is None:
                 if isinstance(session, str):
                     self._tell_of_store(home.id)
-                run = self._open(messages, home, parent, cancel, stream)
+                run = self._open(messages, home, parent, cancel, per_run, stream)
                 return await finish_run(run, home, messages, cancel)
             async with claimed(self.config, home) as opening:
-                run = self._open(messages, home, parent, cancel, stream)
+                run = self._open(messages, home, parent, cancel, per_run, stream)
                 return await finish_run(run, home, messages, cancel, opening=opening)
 
     async def fly_alone(
-        self, messages: tuple[Message, ...], home: Session | None, cancel: CancelToken | None, stream: RunStream | None
+        self,
+        messages: tuple[Message, ...],
+        home: Session | None,
+        cancel: CancelToken | None,
+        per_run: PerRun | None,
+        stream: RunStream | None,
     ) -> RunResult:
         """A run that was started, or a stream that was made, inside a tool call that has ended meanwhile."""
-        return await self._fly(messages, home, cancel, None, stream)
+        return await self._fly(messages, home, cancel, None, per_run, stream)
 
     def _open(
         self,
@@ -218,6 +246,7 @@ class Agent:
         home: Session,
         parent: Budget | None,
         cancel: CancelToken | None,
+        per_run: PerRun | None,
         stream: RunStream | None,
     ) -> Run:
         """A run that is ready to fly, in the task that will fly it."""
@@ -226,7 +255,7 @@ class Agent:
         shared = parent.deadline(now) if parent is not None else inf
         meter = Meter(plan.caps, parent.meter if parent is not None else None)
         watch = watch_over(plan, now, shared)
-        run = open_run(plan, home, messages, meter, watch, None, stream)
+        run = open_run(plan, home, messages, meter, watch, None, stream, per_run=per_run)
         run.token = cancel
         return run
 
@@ -237,15 +266,17 @@ class Agent:
         limits: Limits | None,
         cancel: CancelToken | None,
         parent: Budget | None,
+        per_run: PerRun | None,
         stream: RunStream | None,
     ) -> RunResult:
         if self.config.store is not None:
-            return await self._fly_on_durably(target, decisions, limits, cancel, parent, stream)
+            return await self._fly_on_durably(target, decisions, limits, cancel, parent, per_run, stream)
         found = find(target)
         if isinstance(found, RunResult):
             nothing_to_decide(decisions)
             return found
         snapshot, home = found
+        snapshot = replace(snapshot, per_run=replaced(snapshot.per_run, per_run))
         return await self.carry_on(
             snapshot, home, check_decisions(decisions, snapshot), limits, cancel=cancel, parent=parent, stream=stream
         )
@@ -257,6 +288,7 @@ class Agent:
         limits: Limits | None,
         cancel: CancelToken | None,
         parent: Budget | None,
+        per_run: PerRun | None,
         stream: RunStream | None,
     ) -> RunResult:
         """The run as the store has it: a result or a session that was passed only says which."""
@@ -265,11 +297,11 @@ class Agent:
             if opening.result is not None:
                 return revived(self._plan, opening.result)
             if opening.snapshot is None:
-                run = self._open((), opening.home, parent, cancel, stream)
+                run = self._open((), opening.home, parent, cancel, per_run, stream)
                 with outside():
                     return await finish_run(run, opening.home, (), cancel, opening=opening)
             return await self.carry_on(
-                opening.snapshot,
+                replace(opening.snapshot, per_run=replaced(opening.snapshot.per_run, per_run)),
                 opening.home,
                 opening.decisions,
                 limits,
@@ -297,7 +329,7 @@ class Agent:
             if not isinstance(limits, Limits):
                 raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
             config = replace(config, limits=limits)
-            plan = assemble(config)
+            plan = assemble(config, told=plan.told)
             snapshot = replace(snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False)
         self._check_root(cancel, parent, config.limits)
         if snapshot.on_budget and parent is None and limits is None:
@@ -338,6 +370,7 @@ class Agent:
         home: Session | None = None,
         stream: RunStream | None = None,
         budget: Budget | None = None,
+        per_run: PerRun | None = None,
         post: Callable[[Callable[[], None]], None] | None = None,
     ) -> RunResult:
         """Run as a child of another run: on its budget, within its time, under its guards.
@@ -355,9 +388,9 @@ class Agent:
             plan = self._plan_under(parent.plan, replace(self.config, limits=limits))
         above = parent.meter if budget is None else budget.meter
         plan = priced_under(plan, self.config, above)
-        fly = partial(
-            self._fly_below, messages, plan, parent, cancel, budget=budget, stream=stream, post=post or _at_once
-        )
+        given = inherited(parent.per_run, per_run)
+        fly = partial(self._fly_below, messages, plan, parent, cancel, budget=budget, stream=stream, per_run=given)
+        fly = partial(fly, post=post or _at_once)
         if home is None and post is None and parent.journal is not None:
             async with adopted(self.config, parent, place, plan) as opening:
                 return opening.result or await fly(opening=opening)
@@ -377,6 +410,7 @@ class Agent:
         *,
         budget: Budget | None,
         stream: RunStream | None,
+        per_run: PerRun | None,
         post: Callable[[Callable[[], None]], None],
         home: Session | None = None,
         opening: Opening | None = None,
@@ -396,7 +430,7 @@ class Agent:
             home = opening.home
         home = home or Session(new_id("session", loop))
         messages = messages if resumed is None else ()
-        run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed)
+        run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, per_run=per_run)
         run.token = cancel
         refusal = meter.adopt() if resumed is None else None
         post(partial(announce_child, parent, run))
@@ -420,7 +454,7 @@ class Agent:
         own = {id(constraint) for constraint in config.constraints}  # whatever they think about being equal
         constraints = [constraint for constraint in parent.custom if id(constraint) not in own]
         config = replace(config, constraints=(*config.constraints, *constraints))
-        return assemble(config, parent.lineup.inheritable())
+        return assemble(config, parent.lineup.inheritable(), self._plan.told)
 
     def _tell_of_store(self, name: str) -> None:
         """A session that has a name and no store is forgotten with its run: say so, once for this agent."""

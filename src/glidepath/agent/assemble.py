@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from glidepath import _wire
-from glidepath.agent.config import ExecutionMode, LoopConfig, terminal_tools
+from glidepath.agent.config import LoopConfig, terminal_tools
 from glidepath.agent.prices import find_price
 from glidepath.agent.route import known_output, reply_ceiling, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
@@ -27,10 +27,11 @@ __all__ = ["assemble"]
 
 
 @readable()
-def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
+def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = (), told: set[str] | None = None) -> Plan:
     """The plan of a configuration; raises `ConfigurationError` for what only shows when all parts are together.
 
-    `inherited` are the plugins a child gets from its parent, beside its own.
+    `inherited` are the plugins a child gets from its parent, beside its own; `told` is what the agent's log has been
+    told already.
     """
     model: Any = config.model
     limits = config.limits
@@ -103,7 +104,8 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = ()) -> Plan:
         escalation=config.max_output_tokens_recovery,
         empty_outcome_budget=config.empty_outcome_retry_budget,
         max_retries=config.max_retries,
-        sequential=config.default_execution_mode is ExecutionMode.SEQUENTIAL,
+        order=config.default_execution_mode.value,
+        told=set() if told is None else told,
         max_calls_per_turn=config.max_tool_calls_per_turn,
         max_parallel=config.max_parallel_tools,
         policy=policy,

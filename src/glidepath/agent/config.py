@@ -36,10 +36,16 @@ DURABILITIES = ("sync", "full", "async", "exit")
 
 
 class ExecutionMode(str, Enum):
-    """Whether the calls of one reply run side by side."""
+    """Whether the calls of one reply run side by side.
+
+    AUTO: together when every one of them is `read_only`, `parallel_safe` or an agent as a tool, else one after the
+    other in the order of the reply. PARALLEL: always together. SEQUENTIAL: never. An `exclusive` tool always runs
+    alone.
+    """
 
     PARALLEL = "parallel"
     SEQUENTIAL = "sequential"
+    AUTO = "auto"
 
 
 class LoopConfig(Settings, frozen=True, kw_only=True):
@@ -59,7 +65,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     plugins: tuple[Plugin, ...] = ()
     store: Any = None
     event_sink: Callable[[Event], Any] | None = None
-    default_execution_mode: ExecutionMode = ExecutionMode.PARALLEL
+    default_execution_mode: ExecutionMode = ExecutionMode.AUTO
     max_tool_calls_per_turn: int | None = None
     max_parallel_tools: int = 16
     max_image_bytes: int = 5_000_000

@@ -263,6 +263,8 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
         snapshot, found = verdicts(folded, charged(snapshot, folded.reserved), tools)
         opening.decided = check_decisions(decisions, snapshot)
         opening.decisions = {**opening.decided, **found}
+    if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
+        snapshot = replace(snapshot, per_run=None)
     opening.snapshot = snapshot
     opening.home = home = folded.session
     home.metadata["guardrails"] = _wire.loads(_wire.encode(snapshot.guards))  # theirs to change

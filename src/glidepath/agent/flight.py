@@ -22,7 +22,7 @@ from glidepath.land import salvaged
 from glidepath.ledger import Amount, Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message
-from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, PerRun, RunResult, StopCause
 from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
@@ -72,10 +72,11 @@ def open_run(
     stream: RunStream | None,
     *,
     resumed: Resumption | None = None,
+    per_run: PerRun | None = None,
 ) -> Run:
     """A run with its budget, ready to start; whatever goes wrong, no timer is left behind."""
     try:
-        return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed)
+        return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed, per_run=per_run)
     except BaseException:
         watch.disarm()  # or its timer would interrupt the caller long after
         raise
@@ -91,6 +92,7 @@ def _opened(
     stream: RunStream | None,
     *,
     resumed: Resumption | None,
+    per_run: PerRun | None,
 ) -> Run:
     if home.in_flight:
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
@@ -118,6 +120,7 @@ def _opened(
         landing_reserve=reserve,
         stream=stream,
         resumed=resumed,
+        per_run=per_run,
     )
     if plan.strategy.name == "summarize":
         recall(run)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.agent.limits import Budget
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message
-from glidepath.outcome import RunResult
+from glidepath.outcome import PerRun, RunResult
 from glidepath.run import INHERIT, CancelToken, Place, RunStream
 from glidepath.run.inside import Post, apart, around, at_home, enlist, launch, linked
 from glidepath.sessions import Session
@@ -20,7 +20,7 @@ from glidepath.tools import ToolContext
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
 
-__all__ = ["place_of", "run_inside", "stream_inside"]
+__all__ = ["call_of", "place_of", "run_inside", "stream_inside"]
 
 
 def place_of(parent: Any) -> Place | None:
@@ -28,13 +28,14 @@ def place_of(parent: Any) -> Place | None:
     if parent is INHERIT:
         return around()
     if isinstance(parent, ToolContext):
-        return _call_of(parent)
+        return call_of(parent)
     if isinstance(parent, Budget):
         return parent.place
     return None
 
 
-def _call_of(context: Any) -> Place:
+def call_of(context: Any) -> Place:
+    """The call of a `ToolContext`, as a place where children are started."""
     place = getattr(context._host, "place", None)  # noqa: SLF001 - ours
     if place is None:
         raise ConfigurationError("this ToolContext has no run: stream() needs the context of a call that is running")
@@ -61,6 +62,7 @@ async def run_inside(
     messages: tuple[Message, ...],
     home: Session | None,
     cancel: CancelToken | None,
+    per_run: PerRun | None = None,
     budget: Budget | None = None,
 ) -> RunResult:
     """Run an agent as a child of the run whose call or hook this is, wherever it was started.
@@ -72,10 +74,12 @@ async def run_inside(
     def begin(token: CancelToken, name: str) -> Any:
         if place.run.journal is not None and (place.is_hook or budget is not None):
             name = named(place, messages)
-        return agent.fly_child(messages, parent=place.run, cancel=token, place=name, home=home, budget=budget)
+        return agent.fly_child(
+            messages, parent=place.run, cancel=token, place=name, home=home, budget=budget, per_run=per_run
+        )
 
-    here = partial(launch, place, begin, cancel, partial(agent.fly_alone, messages, home, cancel, None))
-    away = partial(_apart, agent, place, messages, home, cancel, budget=budget)
+    here = partial(launch, place, begin, cancel, partial(agent.fly_alone, messages, home, cancel, per_run, None))
+    away = partial(_apart, agent, place, messages, home, cancel, per_run, budget=budget)
     result: RunResult = await (here() if place.here else at_home(place, here, away))
     return result
 
@@ -86,14 +90,15 @@ async def stream_inside(
     messages: tuple[Message, ...],
     home: Session | None,
     cancel: CancelToken | None,
+    per_run: PerRun | None,
     stream: RunStream,
 ) -> RunResult:
     """The same with its events, in the task of the stream."""
     if not place.is_open:
         place.warn()
-        return await agent.fly_alone(messages, home, cancel, stream)
+        return await agent.fly_alone(messages, home, cancel, per_run, stream)
     if not place.here:
-        return await _apart(agent, place, messages, home, cancel, stream=stream)
+        return await _apart(agent, place, messages, home, cancel, per_run, stream=stream)
     token, let_go = linked(cancel)
     run = place.run
     name = f"{place.key}.{len(run.spawned.get(place.key, ())) + 1}"
@@ -101,7 +106,9 @@ async def stream_inside(
         name = named(place, messages)
     enlist(place, token, asyncio.current_task())  # type: ignore[arg-type] # a stream has a task of its own
     try:
-        return await agent.fly_child(messages, parent=run, cancel=token, place=name, home=home, stream=stream)
+        return await agent.fly_child(
+            messages, parent=run, cancel=token, place=name, home=home, stream=stream, per_run=per_run
+        )
     finally:
         let_go()
 
@@ -112,6 +119,7 @@ async def _apart(
     messages: tuple[Message, ...],
     home: Session | None,
     cancel: CancelToken | None,
+    per_run: PerRun | None,
     *,
     stream: RunStream | None = None,
     budget: Budget | None = None,
@@ -120,7 +128,9 @@ async def _apart(
     run = place.run
 
     def fly(token: CancelToken, post: Post) -> Any:
-        return agent.fly_child(messages, parent=run, cancel=token, home=home, stream=stream, budget=budget, post=post)
+        return agent.fly_child(
+            messages, parent=run, cancel=token, home=home, stream=stream, budget=budget, per_run=per_run, post=post
+        )
 
-    alone = partial(agent.fly_alone, messages, home, cancel, stream)
+    alone = partial(agent.fly_alone, messages, home, cancel, per_run, stream)
     return await apart(place, fly, cancel, alone)  # type: ignore[no-any-return]

@@ -33,7 +33,7 @@ from glidepath.messages import (
     ToolResultMessage,
     codec,
 )
-from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.outcome import LoopOutcome, PerRun, RunResult
 from glidepath.sessions import Session
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.capture import TICK, tick
@@ -167,6 +167,7 @@ class _Recorded:
         self.results: dict[str, tuple[int, ToolResultMessage]] = {}
         self.first: list[Any] = []
         self.ended: RunResult | None = None
+        self.per_run: PerRun | None = None
         self.until = ""
         folded, seen, asked, spent = Folded(), 0, False, 0
         for commit in commits:
@@ -182,6 +183,8 @@ class _Recorded:
             spent = folded.fields.get("tokens", 0)
             self.commits.append(commit)
             self.began = self.began or folded.began
+            if self.per_run is None and folded.snapshot is not None:
+                self.per_run = folded.snapshot.per_run
             fresh, seen = folded.messages[seen:], len(folded.messages)
             if commit.number == 1:
                 self.first = list(fresh)
@@ -299,7 +302,9 @@ async def replay(agent: Agent, store: SessionStore, session_id: str) -> Replayed
     copyist = _Copyist(checking, lease)
     copyist.recorded = recorded
     try:
-        result = await _fly(silent, home, tuple(recorded.first[began.first_new :]), began.run_id, copyist)
+        result = await _fly(
+            silent, home, tuple(recorded.first[began.first_new :]), began.run_id, copyist, recorded.per_run
+        )
     finally:
         await copyist.release()
     if not checking.difference and checking.head != len(recorded.commits):
@@ -314,12 +319,19 @@ async def replay(agent: Agent, store: SessionStore, session_id: str) -> Replayed
     )
 
 
-async def _fly(agent: Agent, home: Session, prompt: tuple[Message, ...], run_id: str, scribe: Scribe) -> RunResult:
+async def _fly(
+    agent: Agent,
+    home: Session,
+    prompt: tuple[Message, ...],
+    run_id: str,
+    scribe: Scribe,
+    per_run: PerRun | None,
+) -> RunResult:
     """One flight under the id of the recorded run, with a scribe of our own."""
     from glidepath.agent.flight import finish_run, open_run, watch_over
 
     plan = agent._plan  # noqa: SLF001 - the agent's own module would be too long for this
     watch = watch_over(plan, asyncio.get_running_loop().time(), inf)
-    run = open_run(plan, home, prompt, Meter(plan.caps), watch, None, None)
+    run = open_run(plan, home, prompt, Meter(plan.caps), watch, None, None, per_run=per_run)
     run.run_id = run_id
     return await finish_run(run, home, prompt, None, opening=Opening(home=home, scribe=scribe))

@@ -260,22 +260,24 @@ class _Call(Record, eq=False, gc=False):
         return view
 
     def _request(self, view: Sequence[Message], cap: int | None, *, bare: bool = False) -> ModelRequest:
-        plan = self.run.plan
+        plan, choice = self.run.plan, self.run.tool_choice
         return ModelRequest(
             system_prompt=plan.system_prompt,
             messages=view,
             tools=self.tools,
             defined_tools=() if bare else plan.specs,
-            tool_choice=plan.tool_choice if self.tools is plan.specs else choice_among(self.tools, plan.tool_choice),
+            tool_choice=choice if self.tools is plan.specs else choice_among(self.tools, choice),
             max_output_tokens=cap,
             temperature=plan.temperature,
             reasoning=plan.reasoning,
             strict_tools=plan.strict_tools,
             stop_sequences=plan.stop_sequences,
             seed=plan.seed,
-            extras=plan.extras,
+            extras=self.run.extras,
             output_schema=None if plan.output is None else plan.output.schema,
             connect_timeout=plan.times.connect,
+            user=self.run.user,
+            metadata=self.run.metadata,
         )
 
     async def _note(self, booking: Booking) -> None:

@@ -104,6 +104,8 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
+        user=run.user,
+        metadata=run.metadata,
         tools=tools,
         messages=to_read(run, run.messages),
     )

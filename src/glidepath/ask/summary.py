@@ -99,8 +99,10 @@ async def _written(run: Run, brief: Any, booking: Booking) -> str:
         messages=(UserMessage(brief.prompt),),
         max_output_tokens=brief.output,
         temperature=plan.temperature,
-        extras=plan.extras,
+        extras=run.extras,
         connect_timeout=plan.times.connect,
+        user=run.user,
+        metadata=run.metadata,
     )
     plan.health.calls += 1
     if run.listening:

@@ -54,6 +54,8 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
+        user=run.user,
+        metadata=run.metadata,
         messages=to_read(run, view),
         system_prompt=run.plan.system_prompt,
         model_id=run.plan.model_id,
@@ -84,6 +86,8 @@ async def recovered(run: Run) -> bool:
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
+        user=run.user,
+        metadata=run.metadata,
         messages=to_read(run, run.view),
         estimated_tokens=run.input_tokens(),
     )

@@ -113,7 +113,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("max_image_bytes_per_request", _C + "max_image_bytes_per_request", "int", "bytes of all pictures of a request at most", found=LOWER),
     Setting("max_file_bytes", _C + "max_file_bytes", "int", "bytes of one document, recording or video at most", found=LOWER),
     Setting("max_parallel_tools", _C + "max_parallel_tools", "int", "tool calls that run at the same time", found=LOWER),
-    Setting("default_execution_mode", _C + "default_execution_mode", "choice", "whether the calls of one reply run side by side", choices=("parallel", "sequential"), found=("parallel", "sequential")),
+    Setting("default_execution_mode", _C + "default_execution_mode", "choice", "whether the calls of one reply run side by side", choices=("auto", "parallel", "sequential"), found=("auto", "sequential")),
     Setting("prices", _C + "prices", "prices", "dollars per million tokens: {model name: [input, output]}"),
     Setting("unpriced", _C + "unpriced", "text?", "estimate:MODEL, whose price to count with when none is known"),
     Setting("unbounded", _C + "unbounded", "bool", "allow a run without any limit"),

@@ -13,6 +13,7 @@ from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import clear, decided, prepare
 from glidepath.execute.job import ALWAYS_KEPT, MOST_KEPT, Job
+from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
@@ -244,8 +245,9 @@ async def _fly(run: Run, ready: list[Job]) -> None:
         if begun is not None:
             await _end_alone(run, ready[0], *begun)
     elif ready:
-        alone = run.plan.sequential or any(job.tool.exclusive for job in ready)  # type: ignore[union-attr]
-        await run_together(run, ready, 1 if alone else run.plan.max_parallel)
+        await run_together(run, ready, width_for(run.plan, ready))
+        if run.plan.order == "auto":
+            hint(run, ready)
 
 
 def _ready(run: Run, jobs: list[Job]) -> list[Job]:
@@ -374,6 +376,8 @@ async def _after(run: Run, job: Job) -> None:
         agent_name=run.plan.agent_name,
         iteration=run.iterations,
         conversation_id=run.plan.conversation_id,
+        user=run.user,
+        metadata=run.metadata,
         call=ToolCall(job.call.id, job.call.name, arguments),
         arguments=arguments,
         tool=job.tool,

@@ -112,6 +112,7 @@ class _Batch:
             if job.task is not None and job.task.done():
                 self.flying.pop(job, None)
                 self.leaving.pop(job, None)
+                job.took = self.run.time() - job.started_at  # type: ignore[operator]
                 self._land(job)
                 if self.notes_results:
                     self.landed.append(job)

@@ -45,6 +45,8 @@ class Job(Record, eq=False):
     fatal: str | None = None
     traceback: str | None = None
     started_at: float | None = None
+    took: float | None = None
+    """Seconds it took, in a batch: the others may still be running."""
     begun: bool = False
     """Its task has taken its first step."""
     stop_asked: str | None = None
@@ -174,7 +176,9 @@ class Job(Record, eq=False):
             self.call.id, self.call.name, content, result.is_error, self.kind, result.details, result.narration
         )
         if run.listening:
-            seconds = 0.0 if self.started_at is None else run.time() - self.started_at
+            seconds = self.took
+            if seconds is None:
+                seconds = 0.0 if self.started_at is None else run.time() - self.started_at
             run.emit(ToolEnded, self.call.id, self.call.name, message, seconds, self.traceback)
         return message
 

@@ -182,6 +182,8 @@ class AnthropicModel:
             schema, closed = strict(request.output_schema)
             shape = {"type": "json_schema", "schema": schema if closed else request.output_schema}
             body["output_config"] = {**body.get("output_config", {}), "format": shape}
+        if request.user is not None and self.usage_is_billed:  # another host may not know the field
+            body["metadata"] = {"user_id": request.user}
         return merged(body, request.extras)
 
     @property

@@ -34,6 +34,7 @@ __all__ = [
     "defined",
     "held",
     "kept",
+    "known_by",
     "merged",
     "no_setting",
     "parsed",
@@ -131,6 +132,14 @@ def defined(request: ModelRequest) -> tuple[ToolSpec, ...]:
 def sent_choice(request: ModelRequest) -> str:
     """The tool choice to send: none where no tool may be called, though some are defined."""
     return request.tool_choice if request.tools else "none"
+
+
+def known_by(request: ModelRequest, *, metadata: bool) -> dict[str, Any]:
+    """OpenAI's fields for the user and the metadata of a run, where it has them."""
+    fields: dict[str, Any] = {} if request.user is None else {"safety_identifier": request.user}
+    if metadata and request.metadata:
+        fields["metadata"] = dict(request.metadata)
+    return fields
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from glidepath.models.content import (
     count,
     defined,
     kept,
+    known_by,
     merged,
     no_setting,
     parsed,
@@ -158,6 +159,9 @@ class OpenAIChatModel:
         if request.output_schema is not None:
             body.update(_format(request.output_schema, quirks))
         body.update(self._caching)
+        if self._official:  # another host may not know the fields
+            stored = (request.extras or {}).get("store") is True  # the endpoint refuses metadata otherwise
+            body.update(known_by(request, metadata=stored))
         return merged(body, request.extras)
 
     def _effort(self, body: dict[str, Any], effort: str) -> None:

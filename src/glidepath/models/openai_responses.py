@@ -13,6 +13,7 @@ from glidepath.models.content import (
     count,
     defined,
     kept,
+    known_by,
     merged,
     no_setting,
     parsed,
@@ -139,6 +140,8 @@ class OpenAIResponsesModel:
                 }
             }
         body.update(self._caching)
+        if self.usage_is_billed:  # another host may not know the fields
+            body.update(known_by(request, metadata=True))
         return merged(body, request.extras)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
+from glidepath._wire import frozen, replace
 from glidepath.events import Event
 from glidepath.ledger import Amount, Meter
 from glidepath.messages import AssistantMessage, Message, UserMessage
+from glidepath.outcome import PerRun
 from glidepath.plugins.observer import Audience, Observer
 from glidepath.run.account import Account
 from glidepath.run.plan import Plan
@@ -18,6 +21,8 @@ from glidepath.run.watch import Watch
 from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
 
 __all__ = ["open_state"]
+
+PLAIN_CHOICES = ("auto", "required", "none")
 
 
 def open_state(
@@ -33,6 +38,7 @@ def open_state(
     landing_reserve: Amount,
     stream: Any = None,
     resumed: Resumption | None = None,
+    per_run: PerRun | None = None,
 ) -> Run:
     """A run that is ready to start."""
     run = Run(
@@ -62,7 +68,31 @@ def open_state(
     _start_listeners(run, None if stream is None else stream.outbox)
     if resumed is not None:
         restore(run, resumed)
+    _take_per_run(run, run.per_run or per_run)
     return run
+
+
+def _take_per_run(run: Run, given: PerRun | None) -> None:
+    """What this run alone was given, on top of the agent's settings."""
+    plan = run.plan
+    run.extras, run.tool_choice = plan.extras, plan.tool_choice
+    if given is None:
+        return
+    run.per_run = replace(
+        given,
+        extras=None if given.extras is None else frozen(dict(given.extras)),
+        metadata=None if given.metadata is None else frozen(dict(given.metadata)),
+    )
+    if given.extras is not None:
+        run.extras = frozen(_merged(plan.extras or {}, given.extras))
+    if given.tool_choice in PLAIN_CHOICES or given.tool_choice in plan.tool_names:  # it may have been another agent's
+        run.tool_choice = given.tool_choice
+
+
+def _merged(extras: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the run on top; None takes the agent's out, or the adapter's own field where the agent has none."""
+    taken_out = {key for key, value in given.items() if value is None and key in extras}
+    return {key: value for key, value in {**extras, **given}.items() if key not in taken_out}
 
 
 def _start_guards(run: Run, metadata: dict[str, Any], *, resumed: bool) -> None:

@@ -145,7 +145,10 @@ class Plan(Value, frozen=True, kw_only=True):
     escalation: Escalation | None
     empty_outcome_budget: int | None
     max_retries: int
-    sequential: bool
+    order: str
+    """In which order the calls of one reply run: auto, parallel, sequential."""
+    told: set[str]
+    """What this agent's log has been told once and is not told again."""
     max_calls_per_turn: int | None
     max_parallel: int
     policy: ProtocolPolicy

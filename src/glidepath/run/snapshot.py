@@ -88,6 +88,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         pinned=run.pinned,
         votes=run.votes,
         guards=_guard_state(run.guard_home.get("guardrails")),
+        per_run=run.per_run,
         **told,
     )
 
@@ -150,6 +151,7 @@ def restore(run: Run, resumed: Resumption) -> None:
         "unknown_effects",
         "votes",
         "pinned",
+        "per_run",
     ):
         setattr(run, name, getattr(snapshot, name))
     run.violations = list(snapshot.violations)

@@ -41,6 +41,7 @@ from glidepath.outcome import (
     AgentState,
     LoopOutcome,
     PendingCall,
+    PerRun,
     RunResult,
     Snapshot,
     StopCause,
@@ -111,6 +112,11 @@ class Run:
     """The children of each tool call or hook that is running."""
     named: Mapping[str, int] = field(default_factory=_nothing)
     """How many children of the same name hooks have had, where there is a journal."""
+    per_run: PerRun | None = None
+    """What it was given beside its agent's settings."""
+    extras: Mapping[str, Any] | None = None
+    """The agent's, with its own on top."""
+    tool_choice: str = "auto"
     token: CancelToken | None = None
     """Who may stop it from outside."""
     journal: Any = None
@@ -255,7 +261,19 @@ class Run:
             self.meter.depth,
             plan.conversation_id,
             self.resumed is not None,
+            self.user,
+            self.metadata,
         )
+
+    @property
+    def user(self) -> str | None:
+        """For whom it runs, as the application said."""
+        return None if self.per_run is None else self.per_run.user
+
+    @property
+    def metadata(self) -> Mapping[str, str] | None:
+        """What the application said about this run."""
+        return None if self.per_run is None else self.per_run.metadata
 
     # --- what happened ----------------------------------------------------------------------------------------
 

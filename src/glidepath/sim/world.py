@@ -29,6 +29,8 @@ OPTIONS = (
     "terminal",
     "idempotent",
     "read_only",
+    "consequential",
+    "untrusted",
     "polling",
     "timeout",
     "max_result_chars",
@@ -110,7 +112,8 @@ class World:
     def copy_of(self, original: Tool, fn: Any) -> Tool:
         """A tool with the same name, schema and options that does something else."""
         kept: Any = {name: getattr(original, name) for name in ("name", "description", "parameters", *OPTIONS)}
-        return Tool(fn=fn, **kept)
+        made = Tool(fn=fn, **kept)
+        return made.overlapping() if original.overlaps else made
 
     def _delegate(self) -> Tool:
         async def delegate(task: str, context: ToolContext) -> str:
@@ -118,7 +121,8 @@ class World:
                 assert self.agent is not None  # noqa: S101 - for the type checker
                 return (await context.spawn(self.agent, task)).text
 
-        return tool(delegate, name="delegate", description="Give a part of the task to another agent.")
+        made = tool(delegate, name="delegate", description="Give a part of the task to another agent.")
+        return made.overlapping()  # as every agent that is a tool
 
     def _run(self) -> Tool:
         async def run(task: str) -> str:
@@ -126,7 +130,7 @@ class World:
                 assert self.agent is not None  # noqa: S101 - for the type checker
                 return (await self.agent.run(task)).text
 
-        return tool(run, name="run", description="Run another agent.")
+        return tool(run, name="run", description="Run another agent.").overlapping()
 
     # --- what happens from outside ----------------------------------------------------------------------------
 

@@ -37,6 +37,8 @@ class _Context(Value, frozen=True, kw_only=True):
     agent_name: str
     iteration: int
     conversation_id: str | None = None
+    user: str | None = None
+    metadata: Mapping[str, str] | None = None
 
 
 class ToolCallContext(_Context, frozen=True, kw_only=True):

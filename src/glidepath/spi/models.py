@@ -43,6 +43,10 @@ class ModelRequest(Value, frozen=True, gc=False, kw_only=True):
     output_schema: Mapping[str, Any] | None = None
     connect_timeout: float | None = None
     """Seconds that opening a connection may take, where one is opened; a `TransientError` then."""
+    user: str | None = None
+    """For whom the run is; an adapter sends it where the provider has a field for it."""
+    metadata: Mapping[str, str] | None = None
+    """What the application says about the run; sent where the provider has a field for it."""
 
 
 @experimental(reason=UNPROVEN)

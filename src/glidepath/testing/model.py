@@ -44,6 +44,9 @@ class RecordedRequest(Value, frozen=True, kw_only=True):
     tool_choice: str
     output_schema: Mapping[str, Any] | None = None
     defined_tools: tuple[str, ...] = ()
+    extras: Mapping[str, Any] | None = None
+    user: str | None = None
+    metadata: Mapping[str, str] | None = None
 
 
 class ScriptedModel:
@@ -237,6 +240,9 @@ def _snapshot(request: ModelRequest) -> RecordedRequest:
         max_output_tokens=request.max_output_tokens,
         tool_choice=request.tool_choice,
         output_schema=request.output_schema,
+        extras=request.extras,
+        user=request.user,
+        metadata=request.metadata,
     )
 
 

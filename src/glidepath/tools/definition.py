@@ -42,7 +42,7 @@ class Tool:
     exclusive: bool
     """Runs alone: makes its whole batch sequential."""
     parallel_safe: bool
-    """Uses no slot of the per-turn cap."""
+    """May run beside other calls under `ExecutionMode.AUTO`, and uses no slot of the per-turn cap."""
     counts_toward_limit: bool
     """Counts against the limits on tool calls."""
     votes_on_termination: bool
@@ -52,7 +52,11 @@ class Tool:
     idempotent: bool
     """May be repeated after a crash."""
     read_only: bool
-    """Changes nothing."""
+    """Only looks, and changes nothing: its calls may run beside other calls under `ExecutionMode.AUTO`."""
+    consequential: bool
+    """Changes the world: sends, pays, writes, deletes."""
+    untrusted: bool
+    """Its results come from outside: mail, web pages, files that others wrote."""
     polling: bool
     """Repeating the same call is its purpose."""
     timeout: float | None
@@ -67,6 +71,8 @@ class Tool:
     """What that person is told about it: a pending call's `reason`."""
     isolation: Isolation
     """Where it runs: on the loop, on a thread, or in a process of its own."""
+    overlaps: bool
+    """Its calls may run beside others under `ExecutionMode.AUTO`: it is `read_only`, `parallel_safe` or an agent."""
     plain: bool
     """Runs as its function's own coroutine, with nothing around it."""
     breaker: Any = None
@@ -121,6 +127,7 @@ class Tool:
         fields["parameters"] = schema = _wire.frozen(schema)  # every run of every agent shares it
         fields["spec"] = ToolSpec(self.name, self.description, schema)
         fields["wants_context"] = signature.context is not None
+        fields["overlaps"] = self.read_only or self.parallel_safe
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
         fields["_bind"] = binder.bind
         fields["_signature"] = signature
@@ -179,6 +186,12 @@ class Tool:
         if self._run is None:
             return self.fn(**values)  # type: ignore[no-any-return]
         return self._run(values, context)
+
+    def overlapping(self) -> Tool:
+        """The same tool, which may run beside others under `ExecutionMode.AUTO` and still uses a slot of the cap."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, overlaps=True)
+        return other
 
     def answering(self, run: Runner) -> Tool:
         """The same tool with another body, such as the answers of a recorded run."""

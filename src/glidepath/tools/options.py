@@ -30,6 +30,8 @@ class RunOptions(TypedDict, total=False):
     terminal: bool
     idempotent: bool
     read_only: bool
+    consequential: bool
+    untrusted: bool
     polling: bool
     timeout: float | None
     max_result_chars: int | None
@@ -56,6 +58,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "terminal": False,
     "idempotent": False,
     "read_only": False,
+    "consequential": False,
+    "untrusted": False,
     "polling": False,
     "timeout": None,
     "max_result_chars": None,
@@ -77,6 +81,11 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     for name, default in _DEFAULTS.items():
         if isinstance(default, bool) and not isinstance(given[name], bool):
             raise ConfigurationError(f"{name}: expected True or False, got {given[name]!r}")
+    if given["read_only"] and given["consequential"]:
+        raise ConfigurationError(
+            "read_only=True and consequential=True contradict each other: a tool only looks, or it changes the world; "
+            "keep the one that is true"
+        )
     if given["name"] is not None:
         check_name(given["name"])
     for name in ("description", "approval_reason"):

@@ -74,7 +74,7 @@ def _read(workspace: Workspace) -> Tool:
             workspace, path, 1 if first_line is None else first_line, 500 if lines is None else lines, patience
         )
 
-    return tool(read, read_only=True, idempotent=True)
+    return tool(read, read_only=True, untrusted=True, idempotent=True)
 
 
 def _list(workspace: Workspace) -> Tool:
@@ -88,7 +88,7 @@ def _list(workspace: Workspace) -> Tool:
         patience = files.Patience(lambda: context.cancelled)
         return files.list_folder(workspace, path, pattern, 1 if depth is None else depth, patience)
 
-    return tool(list_, name="list", read_only=True, idempotent=True)
+    return tool(list_, name="list", read_only=True, untrusted=True, idempotent=True)
 
 
 def _grep(workspace: Workspace) -> Tool:
@@ -114,7 +114,7 @@ def _grep(workspace: Workspace) -> Tool:
         }
         return str(await run(values, context))
 
-    return tool(grep, read_only=True, idempotent=True, timeout=_GREP_SECONDS)
+    return tool(grep, read_only=True, untrusted=True, idempotent=True, timeout=_GREP_SECONDS)
 
 
 def _write(workspace: Workspace) -> Tool:
@@ -122,7 +122,7 @@ def _write(workspace: Workspace) -> Tool:
         """Write a whole file in the workspace: a new one, or in place of the old one. Folders are made as needed."""
         return files.write_file(workspace, path, content)
 
-    return tool(write, exclusive=True, idempotent=True)
+    return tool(write, exclusive=True, consequential=True, idempotent=True)
 
 
 def _edit(workspace: Workspace) -> Tool:
@@ -135,7 +135,7 @@ def _edit(workspace: Workspace) -> Tool:
         """Replace a piece of text in a file of the workspace."""
         return files.edit_file(workspace, path, old, new, every)
 
-    return tool(edit, exclusive=True)
+    return tool(edit, exclusive=True, consequential=True)
 
 
 def _shell(
@@ -171,6 +171,8 @@ def _shell(
         shell,
         description=described(sandbox),
         exclusive=True,
+        consequential=True,
+        untrusted=True,
         requires_approval=approval,
         approval_reason=reason,
     )

@@ -12,6 +12,7 @@ from glidepath.testing.specimens import (
     honest,
     inside,
     loops,
+    order,
     overshoot,
     replies,
     result,
@@ -29,7 +30,7 @@ def _of(module: ModuleType) -> list[type[Specimen]]:
     return [getattr(module, name) for name in module.__all__]
 
 
-_MODULES = (hangs, honest, inside, loops, overshoot, replies, result, streams, tools, vandals)
+_MODULES = (hangs, honest, inside, loops, order, overshoot, replies, result, streams, tools, vandals)
 SPECIMENS: tuple[type[Specimen], ...] = tuple(
     sorted(
         [kind for module in _MODULES for kind in _of(module)],
