@@ -248,7 +248,7 @@ _ROWS = (
         quirks=Quirks(
             cap="max_completion_tokens",
             no_stop=r"grok-(4|3-mini|code)",
-            no_effort=r"grok-(4(-|$)|code)",
+            no_effort=r"grok-(4(\.1|\.20(?!-multi))?(-|$)|code)",
             files=_NO_FILES,
         ),
     ),
