@@ -26,6 +26,15 @@ PLACEHOLDERS: Mapping[str, frozenset[str]] = MappingProxyType(
         "plain_text": frozenset({"tool"}),
         "output_repair": frozenset({"problem"}),
         "denied": frozenset({"reason"}),
+        "blocked": frozenset({"reason"}),
+        "unknown_tool": frozenset({"advice"}),
+        "hidden_tool": frozenset({"advice"}),
+        "bad_arguments": frozenset({"problem"}),
+        "breaker_open": frozenset({"tool", "failures", "seconds"}),
+        "tool_gone": frozenset({"tool"}),
+        "not_started": frozenset({"reason"}),
+        "stopped": frozenset({"reason"}),
+        "not_stopped": frozenset({"reason"}),
         "calls_per_turn": frozenset({"limit"}),
         "partial_child": frozenset({"ended", "reason"}),
         "paused_child": frozenset({"waiting"}),
@@ -89,6 +98,22 @@ class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
     )
     not_decided: str = "Not executed: a person had to decide about this call, and did not."
     denied: str = "Denied by a person: {reason}"
+    blocked: str = "Blocked: {reason}"
+    guard_failed: str = "Blocked: a guard of this tool failed."
+    unknown_tool: str = "{advice}"
+    hidden_tool: str = "{advice}"
+    bad_arguments: str = "{problem}"
+    breaker_open: str = (
+        "Not executed: {tool} failed {failures} times in a row and is switched off for now. It can be tried again in "
+        "{seconds} s. Use another way, or say that it does not work."
+    )
+    policy_failed: str = "Not executed: the protocol policy of this application failed to read the call."
+    tool_gone: str = "Not executed: the tool {tool!r} no longer exists."
+    not_started: str = "Not started: {reason}."
+    not_begun: str = "Not executed: the run was interrupted before this call began."
+    stopped: str = "The tool was stopped: {reason}."
+    not_stopped: str = "The tool did not stop when asked to ({reason}); it may still be running."
+    cancelled_inside: str = "CancelledError: the tool was cancelled from inside"
     calls_per_turn: str = "Skipped: at most {limit} tool calls run in one turn. Send it again if you still need it."
     calls_spent: str = "Skipped: the limit on tool calls is reached."
     partial_child: str = "This answer is partial. The agent ended {ended} ({reason})."

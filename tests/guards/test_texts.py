@@ -1,5 +1,6 @@
 """Every sentence the runtime tells a model can be set, is checked when it is set, and reaches the model."""
 
+import asyncio
 import io
 import re
 from pathlib import Path
@@ -7,10 +8,22 @@ from pathlib import Path
 import pytest
 
 import glidepath
-from glidepath import Agent, AgentBuilder, ConfigurationError, Limits, LoopOutcome, Texts, tool
+from glidepath import (
+    Agent,
+    AgentBuilder,
+    ConfigurationError,
+    GuardrailsConfig,
+    Limits,
+    LoopOutcome,
+    Plugin,
+    Texts,
+    tool,
+)
 from glidepath.cli import main
 from glidepath.cli.world import World
 from glidepath.events import NoticeSent
+from glidepath.sessions import MemoryStore
+from glidepath.spi import Block
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, truncated, virtual
 from glidepath.texts import LONGEST_TEXT, PLACEHOLDERS
 
@@ -145,3 +158,68 @@ async def test_continuation_and_empty_answers_speak_the_words_that_were_set():
     notices, result = await told([truncated("half "), call("look"), say(" "), say("an answer")], texts)
     assert notices == ["More.", "Speak."]
     assert result.outcome is LoopOutcome.DONE
+
+
+@virtual
+async def test_what_a_call_is_answered_instead_of_a_result_speaks_the_words_that_were_set():
+    class Guard(Plugin):
+        def before_tool_call(self, context):
+            if context.call.arguments.get("n") == 1:
+                return Block("no ones")
+            if context.call.arguments.get("n") == 2:
+                raise OSError("the policy server is gone")
+            return None
+
+    @tool
+    async def count(n: int) -> str:
+        if n == 3:
+            asyncio.current_task().cancel()
+        await asyncio.sleep(100)
+        return "late"
+
+    texts = Texts(
+        unknown_tool="U: {advice}",
+        bad_arguments="B: {problem}",
+        blocked="X: {reason}",
+        guard_failed="G.",
+        stopped="S: {reason}.",
+        cancelled_inside="C.",
+    )
+    turns = [call("cuont", n=1), call("count", n="many"), *[call("count", n=n) for n in (1, 2, 3, 4)], say("done")]
+    agent = Agent(
+        model=ScriptedModel(turns),
+        tools=[count],
+        plugins=[Guard()],
+        limits=Limits(max_iterations=20),
+        guardrails=GuardrailsConfig(max_error_streak=0),
+        tool_timeout=1,
+        texts=texts,
+    )
+    result = await agent.run("go")
+    said = [message.text for message in result.messages if message.role == "tool_result"]
+    assert [text.partition(" ")[0].rstrip(".") for text in said] == ["U:", "B:", "X:", "G", "C", "S:"]
+    assert "Did you mean 'count'?" in said[0]
+    assert said[2] == "X: no ones"
+
+
+@virtual
+async def test_a_run_that_crashed_and_is_not_resumed_is_closed_with_the_words_that_were_set():
+    store = MemoryStore()
+
+    @tool
+    async def pay(n: int) -> str:
+        raise KeyboardInterrupt if n else OSError
+
+    first = Agent(model=ScriptedModel([call("pay", n=1)]), tools=[pay], store=store, limits=Limits(max_iterations=5))
+    await first.run("go", session="s")
+    commits = (await store.load("s"))[1]
+    lease = await store.claim("s", "me")
+    intent = next(number for number, commit in enumerate(commits, 1) if b'"intent"' in bytes(commit.body))
+    await store.cut(lease, intent, commits[intent - 1].hash)
+    await store.release(lease)
+    texts = Texts(unknown_effect="Nobody knows.")
+    again = Agent(
+        model=ScriptedModel([say("ok")]), tools=[pay], store=store, limits=Limits(max_iterations=5), texts=texts
+    )
+    result = await again.run("next", session="s")
+    assert "Nobody knows." in [message.text for message in result.messages if message.role == "tool_result"]

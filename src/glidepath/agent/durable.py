@@ -21,6 +21,7 @@ from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, verdicts
 from glidepath.sessions.scribe import Scribe
 from glidepath.spi.sessions import Lease
+from glidepath.texts import Texts
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
@@ -123,7 +124,7 @@ async def _claim(config: LoopConfig, opening: Opening, store: Any, parent: dict[
     scribe = Scribe(store, lease, durability=config.durability, parent=parent)
     try:
         if lease.head:
-            _move_in(home, await _folded(store, home.id), scribe, opening)
+            _move_in(home, await _folded(store, home.id), scribe, opening, config.texts)
     except BaseException:
         await scribe.release()
         raise
@@ -140,7 +141,7 @@ async def _folded(store: Any, session_id: str) -> Folded:
     return (await heard(read_journal(store, session_id))).folded
 
 
-def _move_in(home: Session, folded: Folded, scribe: Scribe, opening: Opening) -> None:
+def _move_in(home: Session, folded: Folded, scribe: Scribe, opening: Opening, texts: Texts) -> None:
     """The session as the journal has it; a run that crashed there is closed."""
     scribe.sequence = folded.sequence
     opening.written = len(folded.messages)
@@ -148,7 +149,7 @@ def _move_in(home: Session, folded: Folded, scribe: Scribe, opening: Opening) ->
         known = known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
-        ended, results, opening.unknown = abandon(folded)
+        ended, results, opening.unknown = abandon(folded, texts)
         scribe.ahead += [("message", result) for result in results]
         scribe.ahead.append(("ended", ended))
         folded.session.close_run(ended)

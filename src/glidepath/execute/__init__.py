@@ -125,7 +125,7 @@ def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     job.waits_for = "" if pending is None else pending.reason
     decision = run.resumed.decisions.get(call.id)  # type: ignore[union-attr]
     if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
-        job.refuse("unknown_tool", f"Not executed: the tool {call.name!r} no longer exists.")
+        job.refuse("unknown_tool", run.plan.texts.fill("tool_gone", tool=call.name))
     return job
 
 
@@ -276,7 +276,7 @@ def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place] | None:
     if (
         watch.interrupt is not None or watch.above is not None or watch.called_off is not None
     ) and watch.halted():  # by whoever heard of it
-        job.not_started()
+        job.not_started(run)
         return None
     inside = Place(run, job.call.id, job)
     INSIDE.set(inside)

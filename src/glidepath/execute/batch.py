@@ -73,7 +73,7 @@ class _Batch:
             chosen = await self._note(chosen)
         for job in chosen:
             if run.watch.halted():
-                job.not_started()
+                job.not_started(run)
                 continue
             timeout = job.timeout(run)
             job.announce(run)
@@ -93,7 +93,7 @@ class _Batch:
                 run.verdict = touchdown.verdict
             self._stop_all("cancelled", touchdown.verdict.cause.reason)
             for job in chosen:
-                job.refuse("cancelled", f"Not started: {touchdown.verdict.cause.reason}.")
+                job.refuse("cancelled", run.plan.texts.fill("not_started", reason=touchdown.verdict.cause.reason))
             return []
         return chosen
 
@@ -120,7 +120,7 @@ class _Batch:
     def _land(self, job: Job) -> None:
         task: Any = job.task
         if task.cancelled() and not job.begun:
-            job.not_started()
+            job.not_started(self.run)
         error = asyncio.CancelledError() if task.cancelled() else task.result()  # it may cancel itself and return
         if error is not None:
             if isinstance(error, asyncio.CancelledError):
@@ -149,7 +149,7 @@ class _Batch:
         self.stopping = True
         reason = why or "the run is being stopped"
         for job in self.queue:
-            job.refuse(kind, f"Not started: {reason}.")
+            job.refuse(kind, self.run.plan.texts.fill("not_started", reason=reason))
         self.queue.clear()
         for job in list(self.flying):
             self._stop(job, reason)
@@ -166,7 +166,7 @@ class _Batch:
 async def _contained(run: Run, job: Job) -> BaseException | None:
     """Run one call; whatever it raises, SystemExit and KeyboardInterrupt too, is returned and stays in here."""
     if run.watch.halted():  # since this task was made
-        job.not_started()
+        job.not_started(run)
         return None
     job.begun = True
     inside = Place(run, job.call.id, job)

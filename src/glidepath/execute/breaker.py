@@ -48,8 +48,12 @@ def admit(run: Run, job: Job) -> None:
         job.trial = None
         job.refuse(
             "breaker_open",
-            f"Not executed: {job.call.name} failed {breaker.failures} times in a row and is switched off for now. "
-            f"It can be tried again in {breaker.wait(now):.0f} s. Use another way, or say that it does not work.",
+            run.plan.texts.fill(
+                "breaker_open",
+                tool=job.call.name,
+                failures=breaker.failures,
+                seconds=f"{breaker.wait(now):.0f}",
+            ),
         )
 
 

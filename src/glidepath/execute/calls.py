@@ -44,7 +44,7 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
         _cap_turn(run, jobs, plan.max_calls_per_turn)
     for job in jobs:
         if job.result is None:
-            _bind(job)
+            _bind(run, job)
     return jobs
 
 
@@ -71,7 +71,7 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
             continue
         if decision.kind == "approve":
             job.waits_for = None
-            _bind(job, decision.arguments)
+            _bind(run, job, decision.arguments)
             if job.result is None and run.hooks.before_tool_call:
                 await _ask_all(run, job, replaceable=False, approved=True)
         elif decision.kind == "deny":
@@ -114,7 +114,7 @@ def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
     """The policy failed: nobody knows which tools were meant, so none runs."""
     jobs = [Job(call, run.plan.tools.get(call.name)) for call in calls]
     for job in jobs:
-        job.refuse("policy_failed", "Not executed: the protocol policy of this application failed to read the call.")
+        job.refuse("policy_failed", run.plan.texts.fill("policy_failed"))
     return jobs
 
 
@@ -123,14 +123,15 @@ def _turn_away(run: Run, job: Job) -> None:
     call, allowed = job.call, run.allowed
     if job.tool is None:
         shown = sorted(run.plan.tools if allowed is None else allowed)
-        job.refuse("unknown_tool", unknown_tool_message(call.name, shown))
+        job.refuse("unknown_tool", run.plan.texts.fill("unknown_tool", advice=unknown_tool_message(call.name, shown)))
     elif allowed is not None and call.name not in allowed:
         job.refuse(
             "withdrawn" if call.name in run.withdrawn or run.work_withdrawn else "hidden_tool",
             _hidden(run, call.name, sorted(allowed)),
         )
     else:
-        job.refuse("invalid_arguments", malformed_arguments_message(call.malformed or ""))
+        problem = malformed_arguments_message(call.malformed or "")
+        job.refuse("invalid_arguments", run.plan.texts.fill("bad_arguments", problem=problem))
 
 
 def _hidden(run: Run, name: str, shown: list[str]) -> str:
@@ -145,7 +146,7 @@ def _hidden(run: Run, name: str, shown: list[str]) -> str:
         return clean(text)
     reason = run.denials.get(name)
     message = unknown_tool_message(name, shown, hidden=True)
-    return f"{message} Reason: {reason}." if reason else message
+    return run.plan.texts.fill("hidden_tool", advice=f"{message} Reason: {reason}." if reason else message)
 
 
 def _cap_turn(run: Run, jobs: list[Job], cap: int) -> None:
@@ -186,18 +187,18 @@ def _spent(run: Run, room: int) -> Verdict | None:
     return Verdict(state=AgentState.MAX_STEPS, cause=cause)
 
 
-def _bind(job: Job, arguments: Any = None) -> None:
+def _bind(run: Run, job: Job, arguments: Any = None) -> None:
     try:
         job.bound = job.tool.bind(job.call.stored if arguments is None else arguments)  # type: ignore[union-attr]
     except ArgumentsError as error:
-        job.refuse("invalid_arguments", str(error))
+        job.refuse("invalid_arguments", run.plan.texts.fill("bad_arguments", problem=error))
 
 
 async def _judge(run: Run, job: Job) -> None:
     """Ask every before-hook; after a replacement ask them once more, about the arguments that will really be used."""
     replaced = await _ask_all(run, job, replaceable=True)
     if replaced is not None and job.result is None:
-        _bind(job, dict(replaced))
+        _bind(run, job, dict(replaced))
         if job.result is None:
             await _ask_all(run, job, replaceable=False)
 
@@ -228,7 +229,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
             _block_for(run, job, said.name, fault)
             return None
         if isinstance(decision, Block):
-            job.refuse("blocked", clean(f"Blocked: {decision.reason}"))
+            job.refuse("blocked", run.plan.texts.fill("blocked", reason=clean(decision.reason)))
             return None
         if isinstance(decision, Ask):
             if not approved:
@@ -249,7 +250,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
 
 def _block_for(run: Run, job: Job, name: str, fault: HookFault) -> None:
     report(run, "before_tool_call", name, fault, "the call is blocked")
-    job.refuse("blocked", "Blocked: a guard of this tool failed.")
+    job.refuse("blocked", run.plan.texts.fill("guard_failed"))
 
 
 def _read(arguments: Mapping[Any, Any]) -> dict[Any, Any]:

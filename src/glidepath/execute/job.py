@@ -67,9 +67,9 @@ class Job(Record, eq=False):
             self.kind = kind
             self.result = ToolResult(text, is_error=True)
 
-    def not_started(self) -> None:
+    def not_started(self, run: Run) -> None:
         """The run is being stopped, and the tool has not begun."""
-        self.refuse("cancelled", "Not started: the run is being stopped.")
+        self.refuse("cancelled", run.plan.texts.fill("not_started", reason="the run is being stopped"))
 
     def is_over(self) -> bool:
         """It has its result, whatever still runs."""
@@ -124,13 +124,13 @@ class Job(Record, eq=False):
             run.abandoned += (
                 AbandonedWork(call_id=self.call.id, tool_name=self.call.name, kind=let_go, reason=reason),
             )
-            self.refuse("not_stopped", f"The tool did not stop when asked to ({reason}); it may still be running.")
+            self.refuse("not_stopped", run.plan.texts.fill("not_stopped", reason=reason))
         elif stopped.why == "uninvited":
-            self.refuse("CancelledError", "CancelledError: the tool was cancelled from inside")
+            self.refuse("CancelledError", run.plan.texts.fill("cancelled_inside"))
         else:
             self.refuse(
                 "timeout" if stopped.why == "timeout" else "cancelled",
-                f"The tool was stopped: {self._why(run, stopped.why)}.",
+                run.plan.texts.fill("stopped", reason=self._why(run, stopped.why)),
             )
 
     def _why(self, run: Run, why: str) -> str:

@@ -16,11 +16,9 @@ from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Us
 from glidepath.outcome import AgentState, Charge, LoopOutcome, RunResult, Snapshot, StopCause, dollars
 from glidepath.run.decisions import Decision
 from glidepath.sessions.fold import Folded, Reserved
+from glidepath.texts import Texts
 
-__all__ = ["UNKNOWN", "abandon", "charged", "known_results", "open_calls", "strangers", "verdicts"]
-
-UNKNOWN = "Outcome unknown: the run was interrupted while this call was in flight. Check before you repeat it."
-NOT_BEGUN = "Not executed: the run was interrupted before this call began."
+__all__ = ["abandon", "charged", "known_results", "open_calls", "strangers", "verdicts"]
 
 
 def open_calls(folded: Folded) -> tuple[ToolCall, ...]:
@@ -94,7 +92,7 @@ def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
     return {call.id: Decision(kind="ask") for call in open_calls(folded) if call.id not in settled}
 
 
-def abandon(folded: Folded) -> tuple[RunResult, list[ToolResultMessage], tuple[ToolCall, ...]]:
+def abandon(folded: Folded, texts: Texts) -> tuple[RunResult, list[ToolResultMessage], tuple[ToolCall, ...]]:
     """Close a run that crashed and is not resumed: how it ended, the results its calls get, and the unknown effects."""
     snapshot: Any = charged(folded.snapshot, folded.reserved)  # type: ignore[arg-type]
     results, unknown = [], []
@@ -102,7 +100,9 @@ def abandon(folded: Folded) -> tuple[RunResult, list[ToolResultMessage], tuple[T
         begun = call.id in folded.intents
         if begun:
             unknown.append(call)
-        kind, text = ("unknown_effect", UNKNOWN) if begun else ("interrupted", NOT_BEGUN)
+        kind, text = (
+            ("unknown_effect", texts.fill("unknown_effect")) if begun else ("interrupted", texts.fill("not_begun"))
+        )
         results.append(ToolResultMessage(call.id, call.name, text, is_error=True, kind=kind))
     for result in results:
         folded.add(result)
