@@ -144,7 +144,9 @@ def test_demo_on_the_embedded_model(tmp_path):
         assert terminal.code() == 0
         shown = terminal.until("glidepath models")
     assert re.search(r"\u25b8 atlas Lisbon", shown), shown
-    assert re.search(r"2 turns . 1 tool call . \d+ tokens . \$0 . [01]:\d\d", shown), shown
+    assert re.search(r"2 turns . 1 tool call . \d+ tokens( \(\d+% of the input cached\))? . \$0 . [01]:\d\d", shown), (
+        shown
+    )
 
 
 def test_on_a_terminal_the_last_line_says_how_to_go_on_and_it_does(tmp_path):

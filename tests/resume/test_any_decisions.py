@@ -6,7 +6,19 @@ from itertools import cycle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glidepath import Agent, CancelToken, Limits, LoopOutcome, RunResult, Session, answer, approve, deny, tool
+from glidepath import (
+    Agent,
+    CancelToken,
+    ExecutionMode,
+    Limits,
+    LoopOutcome,
+    RunResult,
+    Session,
+    answer,
+    approve,
+    deny,
+    tool,
+)
 from glidepath._wire import decode, encode
 from glidepath.errors import FatalToolError
 from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, calls, transcript_errors
@@ -77,6 +89,7 @@ async def story(script, choose, cancel_at, way, world):
         tools=world.tools(),
         limits=Limits(max_iterations=12, timeout=1000),
         plugins=[recorder.as_plugin()],
+        default_execution_mode=ExecutionMode.PARALLEL,  # one after the other, a call counts before it starts
     )
     session = Session()
     result = await agent.run("go", session=session)

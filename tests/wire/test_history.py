@@ -110,7 +110,7 @@ def test_the_adapters_send_what_is_written_here(dialect, transcript):
     model = _model(dialect)
     body, written = model._body(ModelRequest(messages=plain)), write(plain)
     if dialect.name == "anthropic":
-        model._cache = False
+        model._mark = None
         assert model._body(ModelRequest(messages=plain))["messages"] == written["messages"]
     elif dialect.name == "google":
         for turn in body["contents"]:

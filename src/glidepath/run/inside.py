@@ -398,7 +398,7 @@ async def _followed(errand: _Errand) -> Any:
         if not outcome.done():  # it is ours: the child lands first
             errand.loop.call_soon_threadsafe(errand.stop)
             await asyncio.wait({waiting})
-        if not waiting.cancelled():
+        if waiting.done() and not waiting.cancelled():
             waiting.exception()
         raise
 

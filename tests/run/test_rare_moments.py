@@ -1,0 +1,158 @@
+"""Moments that hardly ever come: each has its answer all the same."""
+
+import asyncio
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, Session, tool
+from glidepath.agent import flight
+from glidepath.errors import RejectedError
+from glidepath.events import RunEnded
+from glidepath.messages import AssistantMessage, ToolCall
+from glidepath.run.inside import Place, _followed, launch
+from glidepath.testing import EventRecorder, ScriptedModel, call, hang, say, virtual
+
+LIMITS = Limits(max_iterations=5)
+
+
+@pytest.mark.parametrize(
+    ("kept", "left"), [({"mine": object(), "repetition": {}}, {"repetition"}), ([1], set()), (7, set())]
+)
+@virtual
+async def test_what_somebody_else_keeps_among_the_guards_does_not_spoil_a_snapshot(kept, left):
+    home = Session("s", metadata={"guardrails": kept})
+    token = CancelToken()
+    asyncio.get_running_loop().call_later(1, token.cancel)
+    result = await Agent(model=ScriptedModel([hang()]), limits=LIMITS).run("go", session=home, cancel=token)
+    assert result.outcome is LoopOutcome.CANCELLED
+    assert "mine" not in result.snapshot.guards
+    assert left <= set(result.snapshot.guards)
+
+
+@virtual
+async def test_a_step_that_no_table_has_is_refused():
+    agent = Agent(model=ScriptedModel([say("ok")]), limits=LIMITS)
+    async with agent.stream("go") as stream:
+        async for _ in stream:
+            pass
+        with pytest.raises(RuntimeError, match="illegal transition COMPLETED -> RUNNING"):
+            stream.run.enter(AgentState.RUNNING)
+
+
+def test_a_wind_down_from_another_thread_counts_once():
+    token = CancelToken()
+
+    @tool
+    def ask_twice() -> str:
+        worker = threading.Thread(target=token.wind_down, args=("enough",))
+        worker.start()
+        worker.join()
+        return "asked"
+
+    model = ScriptedModel([call("ask_twice")]).forever(say("landed"))
+
+    async def fly():
+        agent = Agent(model=model, tools=[ask_twice], limits=LIMITS)
+        async with agent.stream("go", cancel=token) as stream:
+            async for event in stream:
+                if type(event).__name__ == "ToolEnded":
+                    stream.run.hear("wind_down", "again")
+                    stream.run.hear("wind_down", "and again")
+        return stream.result
+
+    result = asyncio.run(fly())
+    assert (result.outcome, result.text) == (LoopOutcome.WRAPPED_UP, "landed")
+
+
+@pytest.mark.parametrize(
+    ("defect", "state", "outcome"),
+    [
+        (OSError("a defect"), AgentState.ERROR, LoopOutcome.FAILED),
+        (asyncio.CancelledError(), AgentState.ERROR, LoopOutcome.FAILED),
+        (KeyboardInterrupt(), AgentState.CANCELLED, LoopOutcome.CANCELLED),
+    ],
+)
+@virtual
+async def test_g1_a_loop_that_raises_still_ends_in_a_result(monkeypatch, defect, state, outcome):
+    async def broken(run, prompt):
+        run.add_prompt(prompt)
+        run.reply = AssistantMessage((ToolCall("c1", "look", {}),))  # never added: nobody's calls
+        raise defect
+
+    monkeypatch.setattr(flight, "fly", broken)
+    recorder = EventRecorder()
+    result = await Agent(model=ScriptedModel([]), limits=LIMITS, event_sink=recorder).run("go")
+    assert (result.state, result.outcome) == (state, outcome)
+    assert len(recorder.of(RunEnded)) == 1
+
+
+@virtual
+async def test_g1_a_loop_that_raises_a_cancellation_after_a_cancel_is_cancelled(monkeypatch):
+    token = CancelToken()
+
+    async def broken(run, prompt):
+        run.add_prompt(prompt)
+        token.cancel("enough")
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(flight, "fly", broken)
+    result = await Agent(model=ScriptedModel([]), limits=LIMITS).run("go", cancel=token)
+    assert (result.outcome, result.cause.reason) == (LoopOutcome.CANCELLED, "enough")
+
+
+@virtual
+async def test_an_error_of_a_provider_after_the_turn_keeps_why_the_model_stopped(monkeypatch):
+    real = flight.fly
+
+    async def late(run, prompt):
+        await real(run, prompt)
+        from glidepath.land import failed
+
+        return failed(run, RejectedError("too late"))
+
+    monkeypatch.setattr(flight, "fly", late)
+    result = await Agent(model=ScriptedModel([say("ok")]), limits=LIMITS).run("go")
+    assert (result.outcome, result.stop_reason.value) == (LoopOutcome.FAILED, "end_turn")
+
+
+class Errand:
+    """Work on another loop, as whoever waits for it sees it."""
+
+    def __init__(self):
+        self.loop = asyncio.get_running_loop()
+        self.outcome = Future()
+
+    def stop(self):
+        self.outcome.set_result("landed")
+
+
+@pytest.mark.parametrize("how", ["still flying", "just landed", "called off"])
+def test_whoever_waits_for_an_errand_and_is_cancelled_leaves_nothing_behind(how):
+    async def main():
+        errand = Errand()
+        task = asyncio.create_task(_followed(errand))
+        await asyncio.sleep(0)
+        if how == "just landed":
+            errand.outcome.set_result("landed")
+        elif how == "called off":
+            errand.outcome.cancel()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return errand.outcome
+
+    outcome = asyncio.run(main())
+    assert outcome.done()
+
+
+@virtual
+async def test_nothing_is_started_in_a_call_that_has_ended():
+    place = Place(None, "call_1", None)
+
+    async def never(token, name):
+        raise AssertionError("it must not start")
+
+    with pytest.raises(RuntimeError, match="call_1 has ended"):
+        await launch(place, never)
