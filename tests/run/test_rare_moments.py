@@ -11,7 +11,10 @@ from glidepath.agent import flight
 from glidepath.errors import RejectedError
 from glidepath.events import RunEnded
 from glidepath.messages import AssistantMessage, ToolCall
-from glidepath.run.inside import Place, _followed, launch
+from glidepath.run import Signal, Watch
+from glidepath.run.adrift import request
+from glidepath.run.inside import Place, _Errand, _followed, launch
+from glidepath.run.snapshot import _guard_state
 from glidepath.testing import EventRecorder, ScriptedModel, call, hang, say, virtual
 
 LIMITS = Limits(max_iterations=5)
@@ -156,3 +159,47 @@ async def test_nothing_is_started_in_a_call_that_has_ended():
 
     with pytest.raises(RuntimeError, match="call_1 has ended"):
         await launch(place, never)
+
+
+@pytest.mark.parametrize("kept", [[1], 7, None])
+def test_guards_that_keep_something_else_than_a_table_keep_nothing(kept):
+    assert _guard_state(kept) == {}
+
+
+@virtual
+async def test_a_watch_pokes_its_run_once_and_heeds_whoever_asks_from_around():
+    watch = Watch()
+    try:
+        watch.poked = watch.wanted = True
+        watch.poke_self()
+        assert (watch.wanted, asyncio.current_task().cancelling()) == (False, 0)
+        watch.poked = False
+        assert watch.forgive(asked=True)
+        assert not watch.forgive(asked=False)
+        asked = asyncio.CancelledError()
+        request(asked)
+        watch.delivered(asked)
+        assert watch.interrupt.signal is Signal.TASK
+    finally:
+        watch.disarm()
+
+
+@virtual
+async def test_an_errand_passes_on_what_its_work_raised_and_can_be_stopped_at_any_time():
+    errand = _Errand.__new__(_Errand)
+    errand._task = errand._worker = None
+    errand.outcome = Future()
+    errand.stop()  # before it has begun: there is nothing to stop
+
+    async def fails():
+        return None, OSError("gone")
+
+    errand._task = asyncio.ensure_future(fails())
+    await errand._task
+    errand._done(errand._task)
+    with pytest.raises(OSError, match="gone"):
+        errand.outcome.result()
+    errand._task = asyncio.ensure_future(asyncio.sleep(100))
+    errand.stop()
+    with pytest.raises(asyncio.CancelledError):
+        await errand._task
