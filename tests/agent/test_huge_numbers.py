@@ -65,4 +65,5 @@ def test_a_constraint_refuses_it(kind, value):
 
 
 def test_what_is_large_and_can_be_counted_is_accepted():
-    agent(limits=Limits(max_iterations=10**9, max_tokens=10**12, timeout=10**9), tool_timeout=10**9)
+    made = agent(limits=Limits(max_iterations=10**9, max_tokens=10**12, timeout=10**9), tool_timeout=10**9)
+    assert (made.config.limits.max_tokens, made.config.tool_timeout) == (10**12, 10**9)
