@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -14,6 +14,7 @@ from glidepath._wire import replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig, make_config
 from glidepath.agent.durable import Opening, adopted, claimed, reopened, session_of
+from glidepath.agent.equipment import Fitted, Outfit
 from glidepath.agent.flight import (
     announce_child,
     finish_run,
@@ -66,7 +67,7 @@ class Agent:
     many runs at a time as you like.
     """
 
-    __slots__ = ("_heirs", "_plan", "_told_of_store", "config")
+    __slots__ = ("_began", "_fitted", "_heirs", "_outfit", "_plan", "_told_of_store", "config")
 
     def __init__(self, config: LoopConfig | None = None, /, **fields: Any) -> None:
         if config is not None and fields:
@@ -78,6 +79,21 @@ class Agent:
         warn_about_lonely(self.config)
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
         self._told_of_store = False
+        sources = self.config.tool_sources
+        self._outfit = Outfit(sources, frozenset(one.name for one in self.config.tools)) if sources else None
+        self._fitted: Fitted | None = None
+        self._began: float | None = None
+
+    async def __aenter__(self) -> Agent:  # noqa: PYI034 - not made for subclasses
+        """Keep the servers of its tools open between runs, until the end of the `async with`."""
+        if self._outfit is not None:
+            self._outfit.enter(keep=True)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        outfit = self._outfit
+        if outfit is not None and (slow := await outfit.leave_kept()):
+            _log.warning("%s: %s", ", ".join(work.tool_name for work in slow), slow[0].reason)
 
     # --- running ----------------------------------------------------------------------------------------------
 
@@ -101,7 +117,7 @@ class Agent:
         For this run alone: `extras` on top of the agent's (None takes one out), `tool_choice` instead of the agent's,
         `metadata` and `user` for hooks, events and providers that have a field for them. Children have the last two.
         """
-        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
+        per_run = self._per_run(extras, tool_choice, metadata, user)
         if isinstance(parent, ToolContext):
             if session is not None or cancel is not None:
                 raise ConfigurationError("a child run has its parent's cancel and a session of its own: leave both out")
@@ -135,7 +151,7 @@ class Agent:
         replaces the limits. A run that spent from a `Budget` needs one again as `parent`. `extras` to `user` are
         those that the run was started with, unless they are given here.
         """
-        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
+        per_run = self._per_run(extras, tool_choice, metadata, user)
         return await self._fly_on(target, decisions, limits, cancel, parent, per_run, None)
 
     def run_sync(self, prompt: str | Sequence[Message] | Message, **keywords: Any) -> RunResult:
@@ -169,7 +185,7 @@ class Agent:
         Inside a tool or a guarding hook it is a child, as with `run()`. `resume=` instead of a prompt, with `decisions`
         and `limits`, is `resume()` with its events. `extras` to `user` are as with `run()` and `resume()`.
         """
-        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
+        per_run = self._per_run(extras, tool_choice, metadata, user)
         if resume is None:
             if decisions is not None or limits is not None:
                 raise ConfigurationError("decisions and limits belong to resume=...; a new run has those of its agent")
@@ -218,16 +234,49 @@ class Agent:
     ) -> RunResult:
         messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
         self._check_root(cancel, parent)
+        if self._outfit is not None:
+            return await self._with_sources(
+                cancel, lambda agent: agent._fly(messages, session, cancel, parent, per_run, stream)
+            )
         home = as_session(session)
         with outside():
             if self.config.store is None:
                 if isinstance(session, str):
                     self._tell_of_store(home.id)
                 run = self._open(messages, home, parent, cancel, per_run, stream)
-                return await finish_run(run, home, messages, cancel)
+                return await finish_run(run, home, messages, cancel, fitted=self._fitted)
             async with claimed(self.config, home) as opening:
                 run = self._open(messages, home, parent, cancel, per_run, stream)
-                return await finish_run(run, home, messages, cancel, opening=opening)
+                return await finish_run(run, home, messages, cancel, opening=opening, fitted=self._fitted)
+
+    async def _with_sources(
+        self, cancel: CancelToken | None, fly: Callable[[Agent], Coroutine[Any, Any, RunResult]]
+    ) -> RunResult:
+        """Fly as the agent that has the tools of its sources, and let go of the sources afterwards."""
+        outfit: Any = self._outfit
+        began = asyncio.get_running_loop().time()
+        equipment = outfit.enter()
+        try:
+            timeout = self._plan.timeout
+            fitted = await equipment.fit(cancel, None if timeout is None else timeout / 2)
+            agent = object.__new__(Agent)
+            agent.config, agent._plan, agent._heirs = outfit.equipped(fitted.tools, self._equipped)
+            agent._told_of_store, agent._outfit, agent._fitted, agent._began = True, None, fitted, began
+            result = await fly(agent)
+        except BaseException:
+            await outfit.leave(equipment)
+            raise
+        slow = await outfit.leave(equipment)
+        return replace(result, abandoned=(*result.abandoned, *slow)) if slow else result
+
+    def _equipped(self, tools: tuple[Tool, ...]) -> tuple[LoopConfig, Plan, WeakKeyDictionary[Lineup, Plan]]:
+        """This agent's configuration with the tools of its sources among its own, and the plan of it."""
+        config = replace(self.config, tools=(*self.config.tools, *tools), tool_sources=())
+        return config, assemble(config, told=self._plan.told), WeakKeyDictionary()
+
+    def _per_run(self, extras: Any, tool_choice: Any, metadata: Any, user: Any) -> PerRun | None:
+        more = self._outfit is not None
+        return checked_per_run(self.config.tools, extras, tool_choice, metadata, user, more_tools=more)
 
     async def fly_alone(
         self,
@@ -251,7 +300,7 @@ class Agent:
     ) -> Run:
         """A run that is ready to fly, in the task that will fly it."""
         plan = self._plan if parent is None else priced_under(self._plan, self.config, parent.meter)
-        now = asyncio.get_running_loop().time()
+        now = self._began or asyncio.get_running_loop().time()
         shared = parent.deadline(now) if parent is not None else inf
         meter = Meter(plan.caps, parent.meter if parent is not None else None)
         watch = watch_over(plan, now, shared)
@@ -269,6 +318,10 @@ class Agent:
         per_run: PerRun | None,
         stream: RunStream | None,
     ) -> RunResult:
+        if self._outfit is not None:
+            return await self._with_sources(
+                cancel, lambda agent: agent._fly_on(target, decisions, limits, cancel, parent, per_run, stream)
+            )
         if self.config.store is not None:
             return await self._fly_on_durably(target, decisions, limits, cancel, parent, per_run, stream)
         found = find(target)
@@ -299,7 +352,7 @@ class Agent:
             if opening.snapshot is None:
                 run = self._open((), opening.home, parent, cancel, per_run, stream)
                 with outside():
-                    return await finish_run(run, opening.home, (), cancel, opening=opening)
+                    return await finish_run(run, opening.home, (), cancel, opening=opening, fitted=self._fitted)
             return await self.carry_on(
                 replace(opening.snapshot, per_run=replaced(opening.snapshot.per_run, per_run)),
                 opening.home,
@@ -324,6 +377,13 @@ class Agent:
         opening: Opening | None = None,
     ) -> RunResult:
         """Go on with a run from its snapshot, in a session that has its messages and the state of its guards."""
+        if self._outfit is not None:
+            return await self._with_sources(
+                cancel,
+                lambda agent: agent.carry_on(
+                    snapshot, home, decisions, limits, cancel=cancel, parent=parent, stream=stream, opening=opening
+                ),
+            )
         config, plan = self.config, self._plan
         if limits is not None:
             if not isinstance(limits, Limits):
@@ -339,14 +399,14 @@ class Agent:
             )
         if parent is not None:
             plan = priced_under(plan, config, parent.meter)
-        now = asyncio.get_running_loop().time()
+        now = self._began or asyncio.get_running_loop().time()
         meter = Meter(plan.caps, parent.meter if parent is not None else None)
         restore_meter(meter, snapshot)
         watch = watch_over(plan, now, parent.deadline(now) if parent is not None else inf, max(0.0, snapshot.elapsed))
         run = open_run(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
         run.token = cancel
         with outside():
-            return await finish_run(run, home, (), cancel, opening=opening)
+            return await finish_run(run, home, (), cancel, opening=opening, fitted=self._fitted)
 
     def _home_inside(self, place: Place, session: Any, cancel: Any) -> Session | None:
         """The session of a child that is kept by itself; None for one beside its parent's."""
@@ -380,6 +440,22 @@ class Agent:
         `post` tells the parent what happened, when that lives on another loop.
         """
         messages = as_messages(prompt, self.config)
+        if self._outfit is not None:
+            return await self._with_sources(
+                cancel,
+                lambda agent: agent.fly_child(
+                    messages,
+                    parent=parent,
+                    cancel=cancel,
+                    limits=limits,
+                    place=place,
+                    home=home,
+                    stream=stream,
+                    budget=budget,
+                    per_run=per_run,
+                    post=post,
+                ),
+            )
         if limits is None:
             plan = self._heir(parent.plan)
         else:
@@ -419,7 +495,7 @@ class Agent:
         meter = Meter(plan.caps, parent.meter if budget is None else budget.meter, depth=parent.meter.depth + 1)
         resumed = None if opening is None else opening.resumption(meter)
         elapsed = 0.0 if resumed is None else resumed.snapshot.elapsed
-        now, until = loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
+        now, until = self._began or loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
         if loop is not parent.watch.loop:
             until += now - parent.time()
         if budget is not None:
@@ -436,7 +512,9 @@ class Agent:
         post(partial(announce_child, parent, run))
         try:
             with outside():
-                return await finish_run(run, home, messages, cancel, refusal=refusal, opening=opening)
+                return await finish_run(
+                    run, home, messages, cancel, refusal=refusal, opening=opening, fitted=self._fitted
+                )
         finally:
             if run.result is not None:
                 post(partial(report_child, parent, run))

@@ -21,7 +21,7 @@ from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
-from glidepath.tools import ToolContext
+from glidepath.tools import NeedsInput, ToolContext
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ async def finish_batch(run: Run) -> bool:
         if job.result is not None:
             place(run, job.message(run, limit))
             fatal = fatal or job.fatal
-    run.pending = tuple([waiting.get(job.call.id) or _pend(run, job) for job in jobs if job.result is None])
+    run.pending = tuple([_still(waiting, job) or _pend(run, job) for job in jobs if job.result is None])
     if fatal is not None:
         raise Touchdown(_fatal(fatal))
     _learn(run, Step(reply.tool_calls, run.plan.tools, run.withdrawn, run.notice is not None))
@@ -122,7 +122,11 @@ def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     if pending is not None:
         call = pending.call
     job = Job(call, run.plan.tools.get(call.name))
-    job.waits_for = "" if pending is None else pending.reason
+    if pending is not None:
+        job.waits_for = pending.reason
+        job.asks = pending if pending.form is not None else None
+    else:
+        job.waits_for = ""
     decision = run.resumed.decisions.get(call.id)  # type: ignore[union-attr]
     if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
         job.refuse("unknown_tool", run.plan.texts.fill("tool_gone", tool=call.name))
@@ -266,6 +270,8 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
                 run.meter.charge_tool_call()
             if tool.wants_context or not tool.plain:
                 job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
+                if job.continuation is not None:
+                    job.context.continuation = job.continuation
     return ready
 
 
@@ -347,10 +353,18 @@ def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
     return run.watch.interrupt is None and not any(job.fatal for job in jobs)
 
 
+def _still(waiting: Mapping[str, PendingCall], job: Job) -> PendingCall | None:
+    """What a call has waited for all the time; None when it waits for something new."""
+    return None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
+
+
 def _pend(run: Run, job: Job) -> PendingCall:
     bound: Any = job.bound  # what an observer does to its event does not change what a person decides about
-    run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "")
-    return PendingCall(call=ToolCall(job.call.id, job.call.name, bound.written()), reason=job.waits_for or "")
+    asks = job.asks
+    form = None if asks is None else asks.form
+    run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "", form)
+    call = ToolCall(job.call.id, job.call.name, bound.written())
+    return PendingCall(call=call, reason=job.waits_for or "", form=form, state="" if asks is None else asks.state)
 
 
 def _result_budget(run: Run, count: int) -> int:

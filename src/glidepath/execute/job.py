@@ -15,7 +15,7 @@ from glidepath.execute.breaker import blames_tool
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AbandonedWork
 from glidepath.run import Stopped
-from glidepath.tools import Bound, Tool, ToolContext, ToolResult, as_result, trim_result
+from glidepath.tools import Bound, Continuation, NeedsInput, Tool, ToolContext, ToolResult, as_result, trim_result
 from glidepath.tools.pictures import small_enough
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ class Job(Record, eq=False):
     """It failed, and that is the tool's own fault."""
     waits_for: str | None = None
     """Why a person must decide first."""
+    asks: Any = None
+    """A `NeedsInput` that it raised, or the `PendingCall` of one it had raised: what it waits for."""
+    continuation: Continuation | None = None
+    """What it goes on with, once a person has answered."""
 
     # --- becoming a result ------------------------------------------------------------------------------------
 
@@ -97,6 +101,9 @@ class Job(Record, eq=False):
     def raised(self, error: BaseException) -> None:
         """It raised: type and message are for the model, the traceback for people."""
         if self.result is not None:
+            return
+        if isinstance(error, NeedsInput):
+            self.waits_for, self.asks = error.reason, error
             return
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {words(error)}"

@@ -129,6 +129,7 @@ class Tool:
         fields["wants_context"] = signature.context is not None
         fields["overlaps"] = self.read_only or self.parallel_safe
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
+        fields["_binder"] = binder
         fields["_bind"] = binder.bind
         fields["_signature"] = signature
         fields["_context_name"] = signature.context
@@ -187,6 +188,22 @@ class Tool:
             return self.fn(**values)  # type: ignore[no-any-return]
         return self._run(values, context)
 
+    def renamed(self, name: str) -> Tool:
+        """The same tool under another name."""
+        check_name(name)
+        binder = self._binder.named(name)
+        other = object.__new__(type(self))
+        spec = ToolSpec(name, self.description, self.parameters)
+        other.__dict__.update(self.__dict__, name=name, spec=spec, _binder=binder, _bind=binder.bind)
+        other.__dict__.pop("breaker", None)
+        return other
+
+    def checked_by(self, binder: Binder) -> Tool:
+        """The same tool, its arguments checked by another binder."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _binder=binder, _bind=binder.bind)
+        return other
+
     def overlapping(self) -> Tool:
         """The same tool, which may run beside others under `ExecutionMode.AUTO` and still uses a slot of the cap."""
         other = object.__new__(type(self))
@@ -224,6 +241,7 @@ class Tool:
         return f"<Tool {self.name}>"
 
     # What `_fill` and `_take` keep for `bind` and `invoke`; `_run` is None where the function runs as it is.
+    _binder: Binder
     _bind: Callable[[Mapping[str, Any] | _wire.Raw], Bound]
     _signature: Signature
     _context_name: str | None

@@ -1,0 +1,176 @@
+"""The open end of a server: its tools as the agent has them, and what the server asks in the middle of a call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from glidepath.events import ToolsChanged
+from glidepath.mcp.artifacts import Artifacts
+from glidepath.mcp.elicitation import Question, combined, question_of
+from glidepath.mcp.found_tool import Found, found_tools
+from glidepath.mcp.mcp_server import ServerLink
+from glidepath.mcp.server_calls import ServerCall, call_tool
+from glidepath.mcp.server_owner import Asked, Listing, ServerOwner
+from glidepath.tools import NeedsInput, Tool, ToolContext, ToolResult
+from glidepath.tools.sources import SourceError, SuppliedRun, ToolSupply
+
+if TYPE_CHECKING:
+    from mcp.types import CreateMessageRequestParams, ElicitRequestParams
+
+__all__ = ["McpSupply"]
+
+_log = logging.getLogger("glidepath")
+
+
+class McpSupply(ToolSupply, Asked):
+    """One server in one loop. Its tools are ordinary tools; calls go through its owner."""
+
+    def __init__(self, link: ServerLink) -> None:
+        self.link = link
+        self.artifacts = Artifacts(link.artifacts, link.name)
+        self.calls: dict[str, ServerCall] = {}
+        self.held: dict[str, ServerCall] = {}
+        self._owner: ServerOwner | None = None
+        self._runs: list[SuppliedRun] = []
+        self._found: dict[str, Found] = {}
+        self._tools: tuple[Tool, ...] = ()
+        self._told: list[tuple[Any, ...]] = []  # what a run that begins has to be told
+        self._one_at_a_time = asyncio.Lock()
+        self.sampled: dict[str, Any] = {}
+
+    @property
+    def owner(self) -> ServerOwner:
+        """The task that holds the connection."""
+        if self._owner is None:
+            self._owner = ServerOwner(self.link, self, self._look)
+        return self._owner
+
+    # --- as a supply of tools ---------------------------------------------------------------------------------
+
+    async def tools(self) -> Sequence[Tool]:
+        """The server's tools, once it is connected; raises `SourceError`."""
+        await self.owner.connected()
+        return self._tools
+
+    def attach(self, run: SuppliedRun) -> None:
+        """A run begins: it is told what is different from what was pinned."""
+        self._runs.append(run)
+        for fields in self._told:
+            run.emit(ToolsChanged, *fields)
+
+    def detach(self, run: SuppliedRun) -> None:
+        """It has ended."""
+        self._runs = [other for other in self._runs if other is not run]
+        self.sampled.pop(getattr(run, "run_id", ""), None)
+
+    async def close(self) -> None:
+        """End the server and whatever it holds."""
+        self.held.clear()
+        if self._owner is not None:
+            await self._owner.close()
+
+    def _look(self, listing: Listing) -> None:
+        """The server has said which tools it has, for the first time or once more."""
+        first = not self._found
+        found, problems = found_tools(self, listing)
+        for problem in problems:
+            _log.warning("%s", problem)
+        if first:
+            self._found = found
+            self._tools = tuple([one.tool for one in found.values()])
+        else:
+            self._compare(found)
+
+    def _compare(self, found: Mapping[str, Found]) -> None:
+        """The list is here again: what changed meanwhile is withdrawn."""
+        changed = []
+        for name, old in self._found.items():
+            new = found.get(name)
+            if new is not None and new.digest != old.digest and old.withdrawn is None:
+                changed.append(name)
+                old.withdrawn = "its definition was changed by the server in the middle of the run"
+        removed = [name for name in self._found if name not in found]
+        added = [name for name in found if name not in self._found]
+        for name in removed:
+            self._found[name].withdrawn = "the server does not offer it any more"
+        for name in found:
+            old = self._found.get(name)
+            if old is not None and found[name].digest == old.digest and name not in removed:
+                old.withdrawn = old.withdrawn if old.blocked else None
+        if changed or removed or added:
+            fields = (self.link.name, tuple(added), tuple(changed), tuple(removed), "withdrawn", "the server's list changed")
+            for run in self._runs:
+                run.emit(ToolsChanged, *fields)
+
+    # --- calls ------------------------------------------------------------------------------------------------
+
+    async def call(self, found: Found, values: Mapping[str, Any], context: ToolContext | None) -> ToolResult:
+        """One call of one of its tools."""
+        if found.withdrawn is not None:
+            why = f"{found.tool.name} of MCP server {self.link.name!r} is withdrawn: {found.withdrawn}"
+            return ToolResult(why, is_error=True, kind="withdrawn")
+        return await call_tool(self, found.wire_name, values, context, idempotent=found.tool.idempotent)
+
+    @asynccontextmanager
+    async def turn(self, call: ServerCall) -> AsyncIterator[None]:
+        """While a server of the older protocol may ask back, one call at a time: a question names no call."""
+        listing = await self.owner.connected()
+        if listing.modern or (self.link.sampling is None and not self.link.elicitation):
+            yield
+            return
+        if self.held:
+            raise SourceError(f"MCP server {self.link.name!r} waits for a person's answer to an earlier call")
+        async with self._one_at_a_time:
+            self.calls[call.key] = call
+            try:
+                yield
+            finally:
+                self.calls.pop(call.key, None)
+
+    # --- what a server of the older protocol asks -------------------------------------------------------------
+
+    def _asking(self) -> ServerCall | None:
+        return next(iter(self.calls.values()), None)
+
+    async def sample(self, params: CreateMessageRequestParams, call: ServerCall | None = None) -> Any:
+        """A model's reply for the server, charged to the run whose call is in flight."""
+        from mcp.types import ErrorData
+
+        from glidepath.mcp.sampling import sampled
+
+        call = call or self._asking()
+        if call is None or call.run is None or self.link.sampling is None:
+            return ErrorData(code=-32603, message="no call of this server is in flight that could be charged")
+        if call.idle is not None:
+            call.idle.renew()
+        return await sampled(self, call, params)
+
+    async def elicit(self, params: ElicitRequestParams) -> Any:
+        """A person's answer for the server: the run pauses, and the call is held open until then."""
+        from mcp.types import ElicitResult
+
+        call = self._asking()
+        question = question_of(params)
+        if call is None:
+            return ElicitResult(action="cancel")
+        if not isinstance(question, Question):
+            self.told_off(call, question)
+            return ElicitResult(action="decline")
+        if not self.kept or not call.key:
+            self.told_off(call, "nobody can answer after the run has ended; run inside `async with agent:`")
+            return ElicitResult(action="cancel")
+        reason, form = combined(self.link.name, call.name, {"": question})
+        call.answer = asyncio.get_running_loop().create_future()
+        self.held[call.key] = call
+        call.interrupt(NeedsInput(reason, form=form, state='{"held":true}'))
+        return await call.answer
+
+    def told_off(self, call: ServerCall, why: str) -> None:
+        """A question was not asked: the run's events say so."""
+        _log.warning("MCP server %r: the question of %s was declined: %s", self.link.name, call.name, why)
+        if call.context is not None:
+            call.context.report({"declined": why})
