@@ -39,6 +39,13 @@ class ServerCall(Interruptible):
         self.request: Request[Any] | None = None
         self.answer: asyncio.Future[Any] | None = None
         self.idle: Idle | None = None
+        self.side_calls: set[asyncio.Task[Any]] = set()
+        """Model calls that the server has asked for; they end with the call."""
+
+    def end(self) -> None:
+        """It has its answer, or was cancelled."""
+        for task in self.side_calls:
+            task.cancel()
 
     @property
     def run(self) -> Any:

@@ -218,6 +218,8 @@ class ServerOwner:
         task = self._task
         if task is None:
             return
+        if self._client is None:
+            task.cancel()  # it is still trying to connect
         try:
             await _following(task, self._loop)
         except asyncio.CancelledError:

@@ -130,6 +130,7 @@ class McpSupply(ToolSupply, Asked):
                 yield
             finally:
                 self.calls.pop(call.key, None)
+                call.end()
 
     # --- what a server of the older protocol asks -------------------------------------------------------------
 

@@ -1,0 +1,23 @@
+"""Async tests run in real time, on a loop of their own: the servers are real processes."""
+
+import asyncio
+import inspect
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a coroutine function to its end; nothing of it may be left on its loop."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+
+    async def flown():
+        await asyncio.wait_for(pyfuncitem.obj(**given), 60)
+        await asyncio.sleep(0)
+        left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        assert left == [], f"tasks are left: {left}"
+
+    asyncio.run(flown())
+    return True
