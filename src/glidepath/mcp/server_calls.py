@@ -95,7 +95,7 @@ async def _rounds(supply: McpSupply, call: ServerCall, values: Mapping[str, Any]
         else:
             state["responses"] = {}
             await asyncio.sleep(pause)
-            pause = min(1.0, pause * 2)
+            pause = min(0.25, pause * 2)
 
 
 async def _sent(supply: McpSupply, call: ServerCall, values: Mapping[str, Any], state: dict[str, Any]) -> Any:

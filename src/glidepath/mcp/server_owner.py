@@ -327,9 +327,7 @@ class ServerOwner:
 
     def _failed(self, error: BaseException) -> None:
         if self._lost is None:
-            noise = getattr(getattr(self._transport, "noise", None), "told", str)()
-            why = _reason(error, self.link)
-            self._lost = f"{why}; {noise}" if noise and noise not in why else why
+            self._lost = _reason(error, self.link)
 
     def _end(self, up: asyncio.Future[None] | None, began: float) -> None:
         """The connection is gone: whoever waits is told, and the next use makes another."""
@@ -339,6 +337,9 @@ class ServerOwner:
             why: str | None = None
         else:
             why = self._lost or "the connection ended"
+            noise = getattr(getattr(self._transport, "noise", None), "told", str)()
+            if noise and self.listing is None:
+                why = f"{why}; {noise}"
             held = self._loop.time() - began > SETTLED and up is not None and up.done()
             self.retreat.failed(why, self._loop.time(), fresh=held)
             _log.warning("MCP server %r (%s): %s", self.link.name, self.link.where, why)
@@ -468,5 +469,10 @@ def _reason(error: BaseException, link: ServerLink) -> str:
     return told(error)
 
 
-def _first_line(error: BaseException) -> str:
-    return " ".join(words(error).split("\n")[:3])[:300]
+def _first_line(error: Any) -> str:
+    """The first thing pydantic complains about, and where."""
+    try:
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
+    except Exception:
+        return " ".join(words(error).split("\n")[:3])[:300]

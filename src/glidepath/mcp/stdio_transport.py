@@ -36,6 +36,7 @@ MOST_UNWRITTEN = 8 << 20  # bytes that the server has not read
 STDERR_KEPT = 4_096
 MESSAGES_A_SECOND = 1_000  # that are let through; beyond it notifications are dropped
 REST = 0.01  # seconds between two reads while a flood is dropped
+LAST_WORDS = 0.02
 POLITE = 0.6  # seconds a server has to end after its stdin was closed
 FIRM = 0.3  # and after SIGTERM
 
@@ -79,6 +80,7 @@ class StdioTransport:
         self._reader: asyncio.Task[None] | None = None
         self._pipes: list[asyncio.BaseTransport] = []
         self._stdin: asyncio.WriteTransport | None = None
+        self._drain: _Drain | None = None
         self._inbox: _Inbox | None = None
         self._leaving = False
 
@@ -111,7 +113,7 @@ class StdioTransport:
     async def _connect(self, process: subprocess.Popen[bytes]) -> tuple[Any, Any]:
         loop = asyncio.get_running_loop()
         stdout = asyncio.StreamReader(limit=READ, loop=loop)
-        drain = _Drain(loop)
+        self._drain = drain = _Drain(loop)
         pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout, loop=loop), process.stdout)
         self._pipes.append(pipe)
         pipe, _ = await loop.connect_read_pipe(lambda: _Tail(self.noise), process.stderr)
@@ -160,7 +162,7 @@ class StdioTransport:
     async def _release(self) -> None:
         for pipe in self._pipes:
             pipe.close()
-        if self._stdin is not None:
+        if self._stdin is not None and self._drain is not None and not self._drain.closed:
             self._stdin.abort()
         reader = self._reader
         if reader is not None:
@@ -182,6 +184,7 @@ class StdioTransport:
         except Exception as error:  # whatever happens to a pipe ends the connection
             why = f"its output could not be read: {error}"
         if not self._leaving:
+            await asyncio.sleep(LAST_WORDS)  # what it says on stderr may come a moment later
             self._lost(why)  # first, so that whoever hears of the end can say why
         inbox.end()
 
