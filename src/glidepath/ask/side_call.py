@@ -100,7 +100,7 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
             raise SideRefused("the run is being stopped")
         if run.listening:
             money = booking.reservation.money if plan.price is not None else None
-            run.emit(BudgetReserved, booking.reservation.tokens, money, booking.cap)
+            _tell(run, BudgetReserved, booking.reservation.tokens, money, booking.cap)
         plan.health.calls += 1
         free = False
         await _streamed(run, request, attempt, booking)
@@ -182,8 +182,15 @@ def _settle(run: Run, attempt: Attempt, booking: Booking, request: ModelRequest,
     run.money += money
     if run.listening and run.result is None:
         refunded = max(0, reservation.tokens - usage.total)
-        run.emit(BudgetSettled, usage, money if plan.price is not None else None, refunded)
+        _tell(run, BudgetSettled, usage, money if plan.price is not None else None, refunded)
     return usage
+
+
+def _tell(run: Run, *event: Any) -> None:
+    """Say what happened beside the run's own task, and wake whoever listens."""
+    run.emit(*event)
+    if run.watch.ring is not None:
+        run.watch.ring()
 
 
 class _NoWatch:

@@ -51,6 +51,8 @@ class Host:
             run.emit(ToolProgress, call_id, tool_name, _brief(progress), self.dropped)
             if run.ring is not None:
                 run.ring()
+            elif run.watch.ring is not None:  # it may have come from a task beside the run's own
+                run.watch.ring()
 
     def unknown(self, call_id: str) -> None:
         """Nobody knows what this call has done: its result says so, and so does the run's."""

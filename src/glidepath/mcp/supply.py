@@ -104,7 +104,7 @@ class McpSupply(ToolSupply, Asked):
         if changed or removed or added:
             fields = (self.link.name, tuple(added), tuple(changed), tuple(removed), "withdrawn", "the server's list changed")
             for run in self._runs:
-                run.emit(ToolsChanged, *fields)
+                _tell(run, *fields)
 
     # --- calls ------------------------------------------------------------------------------------------------
 
@@ -175,3 +175,11 @@ class McpSupply(ToolSupply, Asked):
         _log.warning("MCP server %r: the question of %s was declined: %s", self.link.name, call.name, why)
         if call.context is not None:
             call.context.report({"declined": why})
+
+
+def _tell(run: Any, *fields: Any) -> None:
+    """Say it beside the run's own task, and wake whoever listens."""
+    run.emit(ToolsChanged, *fields)
+    ring = getattr(getattr(run, "watch", None), "ring", None)
+    if ring is not None:
+        ring()
