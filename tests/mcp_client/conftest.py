@@ -15,8 +15,11 @@ def pytest_pyfunc_call(pyfuncitem):
 
     async def flown():
         await asyncio.wait_for(pyfuncitem.obj(**given), 60)
-        await asyncio.sleep(0)
-        left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for _ in range(20):  # servers of the SDK in this process need a moment
+            left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            if not left:
+                break
+            await asyncio.sleep(0.02)
         assert left == [], f"tasks are left: {left}"
 
     asyncio.run(flown())

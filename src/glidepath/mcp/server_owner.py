@@ -303,8 +303,8 @@ class ServerOwner:
 
     async def _listed(self, client: Client) -> Listing:
         """All pages of the server's tools, within bounds."""
-        if client.server_capabilities.tools is None:
-            return Listing((), client)
+        if client.server_capabilities.tools is None and self.link.mode in ("auto", "legacy"):
+            return Listing((), client)  # with a version given by hand, nobody has asked for its capabilities
         tools: list[Definition] = []
         cursor: str | None = None
         async with asyncio.timeout(self.link.connect_timeout):
