@@ -6,6 +6,9 @@ import inspect
 import pytest
 
 
+OF_SERVERS = ("_shutdown_watcher",)  # what a server of the SDK in this process leaves behind
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
     """Run a coroutine function to its end; nothing of it may be left on its loop."""
@@ -15,11 +18,8 @@ def pytest_pyfunc_call(pyfuncitem):
 
     async def flown():
         await asyncio.wait_for(pyfuncitem.obj(**given), 60)
-        for _ in range(20):  # servers of the SDK in this process need a moment
-            left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            if not left:
-                break
-            await asyncio.sleep(0.02)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        left = [task.get_name() for task in others if task.get_coro().__qualname__ not in OF_SERVERS]
         assert left == [], f"tasks are left: {left}"
 
     asyncio.run(flown())

@@ -44,7 +44,7 @@ class Fitted:
 
     __slots__ = ("_supplies", "failed", "missing", "tools")
 
-    def __init__(self, supplies: Sequence[ToolSupply]) -> None:
+    def __init__(self, supplies: Sequence[tuple[str, ToolSupply]]) -> None:
         self._supplies = tuple(supplies)
         self.tools: list[Tool] = []
         self.missing: list[tuple[str, str]] = []
@@ -53,9 +53,11 @@ class Fitted:
 
     def attend(self, run: Run) -> Ending | None:
         """The run begins: it is told what is missing; how it ends at once, when that was required."""
+        if run.journal is not None:
+            run.journal.pins = {name: pins for name, supply in self._supplies if (pins := supply.pins())}
         for name, why in self.missing:
             run.emit(ToolsChanged, name, (), (), (), "unavailable", why)
-        for supply in self._supplies:
+        for _, supply in self._supplies:
             with suppress(Exception):  # what a source does with its run is no reason to fail it
                 supply.attach(run)
         if self.failed is None:
@@ -68,7 +70,7 @@ class Fitted:
 
     def leave(self, run: Run) -> None:
         """The run has ended."""
-        for supply in self._supplies:
+        for _, supply in self._supplies:
             with suppress(Exception):
                 supply.detach(run)
 
@@ -97,13 +99,14 @@ class Equipment:
                 supply = self._supplies[source.origin] = source.open()
                 supply.kept = self.keepers > 0
         found = await self._gathered(cancel, seconds)
-        fitted = Fitted(tuple(self._supplies.values()))
-        names = set(self._taken)
+        names = {source.origin: source.name for source in self._sources}
+        fitted = Fitted([(names[origin], supply) for origin, supply in self._supplies.items()])
+        taken = set(self._taken)
         for source in self._sources:
             tools, why = found[source.origin]
             if why is None:
                 try:
-                    self._take(fitted, source, tools, names)
+                    self._take(fitted, source, tools, taken)
                     continue
                 except SourceError as error:
                     why = words(error)

@@ -28,13 +28,13 @@ def make_client(link: ServerLink, owner: ServerOwner, asked: Asked) -> tuple[Cli
     """A client that is not connected yet, and its transport."""
     transport: Any = HttpTransport(link) if link.url is not None else StdioTransport(link, owner.lost)
 
-    async def sample(_context: Any, params: types.CreateMessageRequestParams) -> Any:
+    async def answering(context: Any, params: types.CreateMessageRequestParams) -> Any:  # noqa: ARG001 - named by the SDK
         return await asked.sample(params)
 
-    async def elicit(_context: Any, params: types.ElicitRequestParams) -> Any:
+    async def asking(context: Any, params: types.ElicitRequestParams) -> Any:  # noqa: ARG001
         return await asked.elicit(params)
 
-    async def roots(_context: Any) -> types.ListRootsResult:
+    async def rooted(context: Any) -> types.ListRootsResult:  # noqa: ARG001
         return types.ListRootsResult(roots=[types.Root(uri=uri) for uri in link.roots])  # type: ignore[arg-type]
 
     async def hear(message: Any) -> None:
@@ -45,9 +45,9 @@ def make_client(link: ServerLink, owner: ServerOwner, asked: Asked) -> tuple[Cli
         transport,
         mode=link.mode,
         read_timeout_seconds=link.connect_timeout,
-        sampling_callback=sample if link.sampling is not None else None,
-        elicitation_callback=elicit if link.elicitation else None,
-        list_roots_callback=roots if link.roots else None,
+        sampling_callback=answering if link.sampling is not None else None,
+        elicitation_callback=asking if link.elicitation else None,
+        list_roots_callback=rooted if link.roots else None,
         message_handler=hear,
         client_info=types.Implementation(name="glidepath", version=_version()),
         cache=None,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from glidepath.mcp.server_owner import Listing
     from glidepath.mcp.supply import McpSupply
 
-__all__ = ["Found", "found_tools"]
+__all__ = ["Found", "asking", "found_tools"]
 
 
 class Found(Record, eq=False):
@@ -27,8 +27,6 @@ class Found(Record, eq=False):
     definition: dict[str, Any]
     withdrawn: str | None = None
     """Why it may not be called now."""
-    blocked: bool = False
-    """It is not what was pinned."""
 
 
 def found_tools(supply: McpSupply, listing: Listing) -> tuple[dict[str, Found], list[str]]:
@@ -50,6 +48,13 @@ def found_tools(supply: McpSupply, listing: Listing) -> tuple[dict[str, Found], 
         one.tool = _made(supply, one, name, schema, definition)
         found[name] = one
     return found, problems
+
+
+def asking(tool: Tool, reason: str) -> Tool:
+    """The same tool, about every call of which a person is asked."""
+    other = object.__new__(Tool)
+    other.__dict__.update(tool.__dict__, requires_approval=True, approval_reason=reason)
+    return other
 
 
 async def _placeholder(**_: object) -> None:

@@ -8,7 +8,8 @@ server's own to check.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from glidepath.tools.binding import SchemaBinder
@@ -26,6 +27,14 @@ _TYPES: Mapping[str, Any] = {
     "null": type(None),
     "boolean": bool,
 }
+
+
+_BOUNDS: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
+    ("minimum", operator.ge),
+    ("maximum", operator.le),
+    ("exclusiveMinimum", operator.gt),
+    ("exclusiveMaximum", operator.lt),
+)
 
 
 class ServerBinder(SchemaBinder):
@@ -182,12 +191,7 @@ def _plain_problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterat
             if type(bound) is int and wrong(len(value), bound):
                 yield f"{word} is {bound}, got {len(value)} characters - at `{where}`"
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        for word, fits in (
-            ("minimum", lambda a, b: a >= b),
-            ("maximum", lambda a, b: a <= b),
-            ("exclusiveMinimum", lambda a, b: a > b),
-            ("exclusiveMaximum", lambda a, b: a < b),
-        ):
+        for word, fits in _BOUNDS:
             bound = schema.get(word)
             if isinstance(bound, (int, float)) and not isinstance(bound, bool) and not fits(value, bound):
                 yield f"{word} is {bound}, got {value} - at `{where}`"

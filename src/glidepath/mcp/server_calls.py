@@ -83,14 +83,14 @@ async def _rounds(supply: McpSupply, call: ServerCall, values: Mapping[str, Any]
     while True:
         answer = await _sent(supply, call, values, state)
         if getattr(answer, "result_type", None) != "input_required":
-            return as_tool_result(answer, supply.artifacts)  # type: ignore[arg-type]
+            return as_tool_result(answer, supply.artifacts)
         state["rounds"] = state.get("rounds", 0) + 1
         if state["rounds"] > MOST_ROUNDS:
             raise SourceError(
                 f"MCP server {supply.link.name!r}: {call.name} asked for input more than {MOST_ROUNDS} times in one call"
             )
         state["request_state"] = answer.request_state
-        if answer.input_requests:  # type: ignore[union-attr]
+        if answer.input_requests:
             state["responses"] = await _answered(supply, call, answer, state)
         else:
             state["responses"] = {}
@@ -142,7 +142,7 @@ def _responses(dumped: Mapping[str, Any] | None) -> Any:
         return None
     import mcp.types as types
 
-    kinds = {"action": types.ElicitResult, "roots": types.ListRootsResult, "role": types.CreateMessageResult}
+    kinds: dict[str, Any] = {"action": types.ElicitResult, "roots": types.ListRootsResult, "role": types.CreateMessageResult}
     return {
         key: next(kind for mark, kind in kinds.items() if mark in one).model_validate(one)
         for key, one in dumped.items()

@@ -156,11 +156,11 @@ class ServerOwner:
         finally:
             if idle is not None:
                 idle.stop()
-        value, error = task.result()
-        if error is None:
+        value, failed = task.result()
+        if failed is None:
             self.retreat.succeeded()
-            return value  # type: ignore[no-any-return]
-        raise self._as_error(error)
+            return value  # type: ignore[return-value]
+        raise self._as_error(failed)
 
     def _as_error(self, error: BaseException) -> BaseException:
         """What a request raised, as one of ours."""

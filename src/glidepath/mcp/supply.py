@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from glidepath.events import ToolsChanged
 from glidepath.mcp.artifacts import Artifacts
 from glidepath.mcp.elicitation import Question, combined, question_of
-from glidepath.mcp.found_tool import Found, found_tools
+from glidepath.mcp.found_tool import Found, asking, found_tools
 from glidepath.mcp.mcp_server import ServerLink
+from glidepath.mcp.pins import Verdicts, judge_pins, lock_path
 from glidepath.mcp.server_calls import ServerCall, call_tool
 from glidepath.mcp.server_owner import Asked, Listing, ServerOwner
 from glidepath.tools import NeedsInput, Tool, ToolContext, ToolResult
@@ -37,6 +38,7 @@ class McpSupply(ToolSupply, Asked):
         self._owner: ServerOwner | None = None
         self._runs: list[SuppliedRun] = []
         self._found: dict[str, Found] = {}
+        self._known: dict[tuple[str, str], Found] = {}
         self._tools: tuple[Tool, ...] = ()
         self._told: list[tuple[Any, ...]] = []  # what a run that begins has to be told
         self._one_at_a_time = asyncio.Lock()
@@ -75,36 +77,58 @@ class McpSupply(ToolSupply, Asked):
 
     def _look(self, listing: Listing) -> None:
         """The server has said which tools it has, for the first time or once more."""
-        first = not self._found
         found, problems = found_tools(self, listing)
         for problem in problems:
             _log.warning("%s", problem)
-        if first:
-            self._found = found
-            self._tools = tuple([one.tool for one in found.values()])
-        else:
-            self._compare(found)
+        verdicts = judge_pins(self.link, {one.wire_name: one.definition for one in found.values()})
+        before, self._found = self._found, {}
+        for name, one in found.items():
+            kept = self._known.setdefault((name, one.digest), one)  # the same object, when it is as it was
+            kept.withdrawn = None
+            reason = verdicts.reasons.get(kept.wire_name)
+            if reason is not None and verdicts.effect == "blocked":
+                kept.withdrawn = f"{reason}; approve it with `glidepath mcp approve {self.link.name}`"
+            elif reason is not None and verdicts.effect == "ask":
+                kept.tool = asking(kept.tool, f"MCP server {self.link.name!r}: {kept.wire_name}: {reason}")
+            self._found[name] = kept
+        self._tools = tuple([one.tool for one in self._found.values() if one.withdrawn is None])
+        self._tell_of_pins(verdicts)
+        if before:
+            self._withdraw(before)
 
-    def _compare(self, found: Mapping[str, Found]) -> None:
-        """The list is here again: what changed meanwhile is withdrawn."""
-        changed = []
-        for name, old in self._found.items():
-            new = found.get(name)
-            if new is not None and new.digest != old.digest and old.withdrawn is None:
-                changed.append(name)
-                old.withdrawn = "its definition was changed by the server in the middle of the run"
-        removed = [name for name in self._found if name not in found]
-        added = [name for name in found if name not in self._found]
-        for name in removed:
-            self._found[name].withdrawn = "the server does not offer it any more"
-        for name in found:
-            old = self._found.get(name)
-            if old is not None and found[name].digest == old.digest and name not in removed:
-                old.withdrawn = old.withdrawn if old.blocked else None
+    def _tell_of_pins(self, verdicts: Verdicts) -> None:
+        """What is not as it was pinned is told to every run that begins."""
+        self._told = []
+        if verdicts.differs:
+            effect, parts = verdicts.effect, (verdicts.added, verdicts.changed, verdicts.removed)
+            why = f"not what was pinned in {lock_path(self.link)}"
+            self._told.append((self.link.name, *parts, effect, why))
+            _log.warning(
+                "MCP server %r: %s: new %s, changed %s, gone %s (%s)", self.link.name, why, *map(_named, parts), effect
+            )
+
+    def _withdraw(self, before: Mapping[str, Found]) -> None:
+        """The list is here again: what runs have and is not there as it was, they may not call any more."""
+        changed, removed = [], []
+        for name, old in before.items():
+            new = self._found.get(name)
+            if new is old:
+                continue
+            (changed if new is not None else removed).append(name)
+            old.withdrawn = (
+                "the server does not offer it any more"
+                if new is None
+                else "the server has changed its definition in the middle of the run; a new run sees the new one"
+            )
+        added = [name for name in self._found if name not in before]
         if changed or removed or added:
             fields = (self.link.name, tuple(added), tuple(changed), tuple(removed), "withdrawn", "the server's list changed")
             for run in self._runs:
                 _tell(run, *fields)
+
+    def pins(self) -> Mapping[str, str]:
+        """The digest of every tool it has offered, by name."""
+        return {name: one.digest for name, one in self._found.items() if one.withdrawn is None}
 
     # --- calls ------------------------------------------------------------------------------------------------
 
@@ -175,6 +199,10 @@ class McpSupply(ToolSupply, Asked):
         _log.warning("MCP server %r: the question of %s was declined: %s", self.link.name, call.name, why)
         if call.context is not None:
             call.context.report({"declined": why})
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _tell(run: Any, *fields: Any) -> None:

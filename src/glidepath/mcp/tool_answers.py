@@ -60,7 +60,8 @@ def _within(blocks: list[ResultBlock], artifacts: Artifacts, limit: int) -> str 
     total = sum(map(len, texts))
     if total > limit:
         note = artifacts.keep("\n".join(texts).encode(), "txt", f"the whole text, {total} characters")
-        room, cut = max(0, limit - len(note) - 2), []
+        room = max(0, limit - len(note) - 2)
+        cut: list[ResultBlock] = []
         for block in blocks:
             if not isinstance(block, TextBlock):
                 cut.append(block)

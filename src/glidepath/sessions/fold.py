@@ -37,7 +37,10 @@ class Opened(Value, frozen=True, kw_only=True):
 
 
 class Began(Value, frozen=True, kw_only=True):
-    """A run began, or went on (`resumed`) with what a person had decided."""
+    """A run began, or went on (`resumed`) with what a person had decided.
+
+    `pins`: the digest of every tool that a server has offered it, by server and name.
+    """
 
     run_id: str
     agent: str = ""
@@ -45,6 +48,7 @@ class Began(Value, frozen=True, kw_only=True):
     resumed: bool = False
     first_new: int = 0
     decisions: Mapping[str, Decision] = {}
+    pins: Mapping[str, Mapping[str, str]] = {}
 
 
 class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):

@@ -62,6 +62,8 @@ class Scribe:
         self.written = 0  # messages of the transcript that are in the journal
         self.tail: frozenset[str] = frozenset()  # results among them to which others of their batch may be added
         self.decisions: dict[str, Any] = {}
+        self.pins: dict[str, Any] = {}
+        """The digests of the tools that servers offer, by server."""
         self.broken: StoreError | None = None
         self.ahead: Items = []  # records that wait for the first commit
         self.held: list[tuple[Commit, Any]] = []  # commits that wait for the end, with durability "exit"
@@ -96,6 +98,7 @@ class Scribe:
             resumed=run.resumed is not None,
             first_new=run.first_new,
             decisions=self.decisions,
+            pins=self.pins,
         )
         items = [*self.ahead, ("began", began)]
         self.ahead = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from glidepath.errors import ToolError
@@ -46,6 +46,10 @@ class ToolSupply:
 
     def attach(self, run: SuppliedRun) -> None:
         """A run that has these tools begins. What has to be said about them is emitted as its events."""
+
+    def pins(self) -> Mapping[str, str]:
+        """A digest of every tool it offers, by name, for the journal."""
+        return {}
 
     def detach(self, run: SuppliedRun) -> None:
         """That run has ended."""
