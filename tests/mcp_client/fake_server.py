@@ -1,6 +1,6 @@
 """A server on stdio that does as it is told, in both eras of the protocol. It starts in a moment: no SDK.
 
-    python fake_server.py '{"era": "modern", "tools": ["echo", "die"]}'
+python fake_server.py '{"era": "modern", "tools": ["echo", "die"]}'
 """
 
 import json
@@ -171,7 +171,9 @@ def called(request):  # noqa: C901, PLR0911, PLR0912, PLR0915 - one line for eac
     if name == "big":
         return text(request, "y" * int(given.get("size", 1 << 20)))
     if name == "flood":
-        line = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
+        line = json.dumps(
+            {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
+        )
         sys.stdout.write((line + "\n") * int(given.get("count", 20000)))
         return text(request, "flooded")
     if name == "noise":
@@ -187,7 +189,9 @@ def called(request):  # noqa: C901, PLR0911, PLR0912, PLR0915 - one line for eac
     if name == "tool_error":
         return text(request, "it failed", isError=True)
     if name == "parts":
-        return answer(request, {"content": PARTS, **({"structuredContent": {"n": 1}} if given.get("structured") else {})})
+        return answer(
+            request, {"content": PARTS, **({"structuredContent": {"n": 1}} if given.get("structured") else {})}
+        )
     if name == "env":
         return text(request, json.dumps(dict(os.environ)))
     if name == "change":
@@ -204,7 +208,9 @@ def called(request):  # noqa: C901, PLR0911, PLR0912, PLR0915 - one line for eac
     if name == "ask_for_ever":
         return needs(request, {"who": {"method": "elicitation/create", "params": question(given)}}, "again")
     if name == "state_for_ever":
-        return send({"jsonrpc": "2.0", "id": request["id"], "result": {"resultType": "input_required", "requestState": "x"}})
+        return send(
+            {"jsonrpc": "2.0", "id": request["id"], "result": {"resultType": "input_required", "requestState": "x"}}
+        )
     if name == "sample":
         return sample(request, given, responses)
     return fail(request, -32601, f"no tool {name}")
@@ -224,7 +230,10 @@ def sample(request, given, responses):
     if MODERN:
         if len(responses) < 1:
             requests = {
-                f"m{number}": {"method": "sampling/createMessage", "params": sampling(tokens=int(given.get("tokens", 50)))}
+                f"m{number}": {
+                    "method": "sampling/createMessage",
+                    "params": sampling(tokens=int(given.get("tokens", 50))),
+                }
                 for number in range(times)
             }
             return needs(request, requests)

@@ -38,7 +38,9 @@ async def test_a_server_stands_beside_functions():
 async def test_only_narrows_and_prefixed_renames_one_server(tmp_path):
     count = tmp_path / "starts"
     server = fake(setup={"count": str(count)})
-    agent = agent_with([call("echo", text="a"), call("t_add", a=1, b=1), say("ok")], server.only("echo"), server.prefixed("t_"))
+    agent = agent_with(
+        [call("echo", text="a"), call("t_add", a=1, b=1), say("ok")], server.only("echo"), server.prefixed("t_")
+    )
     result = await agent.run("go")
     assert [one.text for one in results(result)] == ["a", "2"]
     assert count.read_bytes() == b"x", "both views share one process"
@@ -127,7 +129,13 @@ async def test_text_pictures_links_and_resources_are_mapped(tmp_path):
     assert isinstance(content, tuple)
     assert any(isinstance(block, ImageBlock) and block.media_type == "image/png" for block in content)
     said = results(result)[0].text
-    for part in ("hello", "[link to file:///a.txt, a.txt, text/plain, 3 bytes]", "inside", '{"n":1}', "kept as an artifact"):
+    for part in (
+        "hello",
+        "[link to file:///a.txt, a.txt, text/plain, 3 bytes]",
+        "inside",
+        '{"n":1}',
+        "kept as an artifact",
+    ):
         assert part in said
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"\0\1\2"]
 

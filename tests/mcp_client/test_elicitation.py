@@ -141,7 +141,12 @@ async def test_g13_a_person_can_answer_in_another_process(tmp_path):
     paused = await agent.run("go")
     assert paused.outcome is LoopOutcome.PAUSED
     code = OTHER.format(
-        folder=str(tmp_path), fake=FAKE, setup=setup, store=str(store), session=paused.session_id, call=paused.pending[0].call.id
+        folder=str(tmp_path),
+        fake=FAKE,
+        setup=setup,
+        store=str(store),
+        session=paused.session_id,
+        call=paused.pending[0].call.id,
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr

@@ -52,7 +52,11 @@ async def test_a_server_that_has_forgotten_its_session_gets_a_new_one():
             error = {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "Method not found"}}
             return response("200 OK", json.dumps(error))
         if name == "initialize":
-            info = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+            info = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "x", "version": "1"},
+            }
             return response("200 OK", rpc(body, info), **{"mcp-session-id": f"s{len(forgotten)}"})
         if name == "tools/list":
             return response("200 OK", rpc(body, {"tools": [{"name": "go", "inputSchema": {"type": "object"}}]}))
@@ -81,12 +85,19 @@ def modern(answer_call):
         seen.append((asked.get("method"), headers))
         more = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         if asked.get("method") == "server/discover":
-            return response("200 OK", rpc(body, {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **more}))
+            return response(
+                "200 OK", rpc(body, {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **more})
+            )
         if asked.get("method") == "tools/list":
-            tools = [{"name": "go", "inputSchema": {"type": "object"}}, {"name": "ok", "inputSchema": {"type": "object"}}]
+            tools = [
+                {"name": "go", "inputSchema": {"type": "object"}},
+                {"name": "ok", "inputSchema": {"type": "object"}},
+            ]
             return response("200 OK", rpc(body, {"tools": tools, **more}))
         if asked["params"]["name"] == "ok":
-            return response("200 OK", rpc(body, {"resultType": "complete", "content": [{"type": "text", "text": "fine"}]}))
+            return response(
+                "200 OK", rpc(body, {"resultType": "complete", "content": [{"type": "text", "text": "fine"}]})
+            )
         return answer_call(body)
 
     seen = answer.seen = []

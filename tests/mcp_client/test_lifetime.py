@@ -14,7 +14,9 @@ pytestmark = pytest.mark.process
 
 
 def forever(**settings):
-    model = ScriptedModel([]).forever(lambda request: call("echo", text="x") if len(request.messages) == 1 else say("ok"))
+    model = ScriptedModel([]).forever(
+        lambda request: call("echo", text="x") if len(request.messages) == 1 else say("ok")
+    )
     return Agent(model=model, limits=Limits(max_iterations=5), **settings)
 
 

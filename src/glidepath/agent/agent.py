@@ -29,6 +29,7 @@ from glidepath.agent.flight import (
 )
 from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.many_tools import doors, too_many
 from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.per_run import checked_per_run, inherited, replaced
 from glidepath.agent.prompts import as_messages, as_session
@@ -67,7 +68,7 @@ class Agent:
     many runs at a time as you like.
     """
 
-    __slots__ = ("_began", "_fitted", "_heirs", "_outfit", "_plan", "_told_of_store", "config")
+    __slots__ = ("_began", "_behind", "_fitted", "_heirs", "_outfit", "_plan", "_told_of_store", "config")
 
     def __init__(self, config: LoopConfig | None = None, /, **fields: Any) -> None:
         if config is not None and fields:
@@ -83,6 +84,7 @@ class Agent:
         self._outfit = Outfit(sources, frozenset(one.name for one in self.config.tools)) if sources else None
         self._fitted: Fitted | None = None
         self._began: float | None = None
+        self._behind: tuple[Tool, ...] = ()
 
     async def __aenter__(self) -> Agent:  # noqa: PYI034 - not made for subclasses
         """Keep the servers of its tools open between runs, until the end of the `async with`."""
@@ -260,7 +262,7 @@ class Agent:
             timeout = self._plan.timeout
             fitted = await equipment.fit(cancel, None if timeout is None else timeout / 2)
             agent = object.__new__(Agent)
-            agent.config, agent._plan, agent._heirs = outfit.equipped(fitted.tools, self._equipped)
+            agent.config, agent._plan, agent._heirs, agent._behind = outfit.equipped(fitted.tools, self._equipped)
             agent._told_of_store, agent._outfit, agent._fitted, agent._began = True, None, fitted, began
             result = await fly(agent)
         except BaseException:
@@ -269,10 +271,13 @@ class Agent:
         slow = await outfit.leave(equipment)
         return replace(result, abandoned=(*result.abandoned, *slow)) if slow else result
 
-    def _equipped(self, tools: tuple[Tool, ...]) -> tuple[LoopConfig, Plan, WeakKeyDictionary[Lineup, Plan]]:
-        """This agent's configuration with the tools of its sources among its own, and the plan of it."""
+    def _equipped(self, tools: tuple[Tool, ...]) -> tuple[Any, ...]:
+        """This agent's configuration with the tools of its sources among its own, or behind two of them; its plan."""
+        behind: tuple[Tool, ...] = ()
+        if too_many(tools, self._plan.context_window, self._plan.estimator.estimate):
+            behind, tools = tools, doors(tools)
         config = replace(self.config, tools=(*self.config.tools, *tools), tool_sources=())
-        return config, assemble(config, told=self._plan.told), WeakKeyDictionary()
+        return config, assemble(config, told=self._plan.told, behind=behind), WeakKeyDictionary(), behind
 
     def _per_run(self, extras: Any, tool_choice: Any, metadata: Any, user: Any) -> PerRun | None:
         more = self._outfit is not None
@@ -389,7 +394,7 @@ class Agent:
             if not isinstance(limits, Limits):
                 raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
             config = replace(config, limits=limits)
-            plan = assemble(config, told=plan.told)
+            plan = assemble(config, told=plan.told, behind=self._behind)
             snapshot = replace(snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False)
         self._check_root(cancel, parent, config.limits)
         if snapshot.on_budget and parent is None and limits is None:
@@ -532,7 +537,7 @@ class Agent:
         own = {id(constraint) for constraint in config.constraints}  # whatever they think about being equal
         constraints = [constraint for constraint in parent.custom if id(constraint) not in own]
         config = replace(config, constraints=(*config.constraints, *constraints))
-        return assemble(config, parent.lineup.inheritable(), self._plan.told)
+        return assemble(config, parent.lineup.inheritable(), self._plan.told, self._behind)
 
     def _tell_of_store(self, name: str) -> None:
         """A session that has a name and no store is forgotten with its run: say so, once for this agent."""

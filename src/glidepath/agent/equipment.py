@@ -177,7 +177,9 @@ class Equipment:
         loop = asyncio.get_running_loop()
         names = {source.origin: source.name for source in self._sources}
         tasks = {
-            loop.create_task(_closed(supply), name="glidepath-source-close", context=contextvars.Context()): names[origin]
+            loop.create_task(_closed(supply), name="glidepath-source-close", context=contextvars.Context()): names[
+                origin
+            ]
             for origin, supply in supplies.items()
         }
         if not tasks:
@@ -207,8 +209,6 @@ async def _closed(supply: ToolSupply) -> None:
         await supply.close()
     except Exception as error:
         _log.warning("A source of tools failed while it was closed: %s", told(error))
-
-
 
 
 class Outfit:

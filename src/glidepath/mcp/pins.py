@@ -88,7 +88,9 @@ def read_lock(path: Path) -> Lock | None:
             shape = isinstance(entry, dict) and isinstance(entry.get("definition"), dict)
             if not shape or entry.get("digest") != digest_of(entry["definition"]):
                 raise _damaged(path, f"the digest of {name}/{tool} is not that of its definition")
-    return Lock({name: {tool: entry["definition"] for tool, entry in tools.items()} for name, tools in data["servers"].items()})
+    return Lock(
+        {name: {tool: entry["definition"] for tool, entry in tools.items()} for name, tools in data["servers"].items()}
+    )
 
 
 def _damaged(path: Path, why: str) -> ConfigurationError:
@@ -102,7 +104,8 @@ def write_lock(path: Path, lock: Lock) -> None:
     """Write the lock file: as a whole or not at all."""
     servers = {
         name: {
-            tool: {"digest": digest_of(definition), "definition": definition} for tool, definition in sorted(tools.items())
+            tool: {"digest": digest_of(definition), "definition": definition}
+            for tool, definition in sorted(tools.items())
         }
         for name, tools in sorted(lock.servers.items())
     }
@@ -140,7 +143,10 @@ def judge_pins(link: ServerLink, definitions: Mapping[str, Any]) -> Verdicts:
     removed = tuple(name for name in pinned if name not in definitions)
     reasons = {
         **dict.fromkeys(added, f"it is not pinned in {path}; look at it with `glidepath mcp diff {link.name}`"),
-        **{name: f"it is not what was pinned in {path}:\n{differences(pinned[name], definitions[name])}" for name in changed},
+        **{
+            name: f"it is not what was pinned in {path}:\n{differences(pinned[name], definitions[name])}"
+            for name in changed
+        },
     }
     effect = policy if added or changed or removed else ""
     return Verdicts(effect=effect, added=added, changed=changed, removed=removed, reasons=reasons)

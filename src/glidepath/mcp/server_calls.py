@@ -24,9 +24,7 @@ __all__ = ["ServerCall", "call_tool"]
 MOST_ROUNDS = 10  # answers that one call may ask for
 FOREVER = 1e7  # seconds: a call's own times are kept by `Idle` and by its run
 URL_REQUIRED = -32042
-_UNKNOWN = (
-    "{why}. The call was in flight, so nobody knows whether it took effect: check before you repeat it."
-)
+_UNKNOWN = "{why}. The call was in flight, so nobody knows whether it took effect: check before you repeat it."
 
 
 class ServerCall(Interruptible):
@@ -142,7 +140,11 @@ def _responses(dumped: Mapping[str, Any] | None) -> Any:
         return None
     import mcp.types as types
 
-    kinds: dict[str, Any] = {"action": types.ElicitResult, "roots": types.ListRootsResult, "role": types.CreateMessageResult}
+    kinds: dict[str, Any] = {
+        "action": types.ElicitResult,
+        "roots": types.ListRootsResult,
+        "role": types.CreateMessageResult,
+    }
     return {
         key: next(kind for mark, kind in kinds.items() if mark in one).model_validate(one)
         for key, one in dumped.items()
@@ -203,7 +205,9 @@ def _visits(supply: McpSupply, call: ServerCall, refused: ServerRefused) -> Base
         wanted = ElicitationRequiredErrorData.model_validate(refused.data).elicitations[:5]
     except ValueError:
         return refused
-    questions = {str(number): question for number, one in enumerate(wanted) if not isinstance(question := question_of(one), str)}
+    questions = {
+        str(number): question for number, one in enumerate(wanted) if not isinstance(question := question_of(one), str)
+    }
     if not questions:
         return refused
     reason, _ = combined(supply.link.name, call.name, questions)

@@ -129,8 +129,7 @@ class ServerOwner:
         return await self.finish(await self.begin(send), idle)
 
     async def begin(self, send: Callable[[Client], Awaitable[T]]) -> Request[T]:
-        """Have a task of the owner's send this; raises `SourceError` when there is no connection, and nothing is sent.
-        """
+        """Have a task of the owner's send this; raises `SourceError` when there is no connection, and nothing is sent."""
         await self.connected()
         client = self._client
         if client is None:

@@ -109,7 +109,8 @@ class McpSupply(ToolSupply, Asked):
 
     def _withdraw(self, before: Mapping[str, Found]) -> None:
         """The list is here again: what runs have and is not there as it was, they may not call any more."""
-        changed, removed = [], []
+        changed: list[str] = []
+        removed: list[str] = []
         for name, old in before.items():
             new = self._found.get(name)
             if new is old:
@@ -122,7 +123,14 @@ class McpSupply(ToolSupply, Asked):
             )
         added = [name for name in self._found if name not in before]
         if changed or removed or added:
-            fields = (self.link.name, tuple(added), tuple(changed), tuple(removed), "withdrawn", "the server's list changed")
+            fields = (
+                self.link.name,
+                tuple(added),
+                tuple(changed),
+                tuple(removed),
+                "withdrawn",
+                "the server's list changed",
+            )
             for run in self._runs:
                 _tell(run, *fields)
 

@@ -61,6 +61,8 @@ class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
     key: str
     arguments: dict[str, Any] | None = None
     idempotent: bool = False
+    tool: str = ""
+    """Its tool, where the model has called it by another (`call_found_tool`)."""
 
 
 class Imported(Value, frozen=True, kw_only=True):

@@ -144,6 +144,7 @@ class Scribe:
                 key=f"{run.run_id}:{call.id}",
                 arguments=None if used == call.arguments else used,
                 idempotent=job.tool.idempotent,
+                tool=call.name if run.plan.behind and call.name in run.plan.behind else "",
             )
             items.append(("intent", intent))
         await self._write([], items, guards=False)
