@@ -232,7 +232,7 @@ def test_every_method_is_documented_and_typed(name):
 
 @pytest.mark.parametrize("kind", [LoopConfig, Limits, GuardrailsConfig], ids=lambda kind: kind.__name__)
 def test_a_method_takes_the_type_of_its_field(kind):
-    wider = {"tools", "constraints", "plugins", "fallback_models", "reserve_cost_fraction", "stop_sequences"}
+    wider = {"tools", "tool_sources", "constraints", "plugins", "fallback_models", "reserve_cost_fraction", "stop_sequences"}
     for field in kind.__struct_fields__:
         if field not in wider:
             [parameter] = list(inspect.signature(getattr(Knobs, field)).parameters.values())[1:]

@@ -14,6 +14,7 @@ from glidepath.mcp.elicitation import Question, combined, question_of
 from glidepath.mcp.found_tool import Found, asking, found_tools
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.pins import Verdicts, judge_pins, lock_path
+from glidepath.mcp.resource_tools import resource_tools
 from glidepath.mcp.server_calls import ServerCall, call_tool
 from glidepath.mcp.server_owner import Asked, Listing, ServerOwner
 from glidepath.tools import NeedsInput, Tool, ToolContext, ToolResult
@@ -40,6 +41,7 @@ class McpSupply(ToolSupply, Asked):
         self._found: dict[str, Found] = {}
         self._known: dict[tuple[str, str], Found] = {}
         self._tools: tuple[Tool, ...] = ()
+        self._resource_tools: tuple[Tool, ...] = ()
         self._told: list[tuple[Any, ...]] = []  # what a run that begins has to be told
         self._one_at_a_time = asyncio.Lock()
         self.sampled: dict[str, Any] = {}
@@ -91,7 +93,11 @@ class McpSupply(ToolSupply, Asked):
             elif reason is not None and verdicts.effect == "ask":
                 kept.tool = asking(kept.tool, f"MCP server {self.link.name!r}: {kept.wire_name}: {reason}")
             self._found[name] = kept
-        self._tools = tuple([one.tool for one in self._found.values() if one.withdrawn is None])
+        if listing.resources and self.link.resources and not self._resource_tools:
+            self._resource_tools = resource_tools(self)
+        named = {one.tool.name for one in self._found.values()}
+        more = [tool for tool in self._resource_tools if tool.name not in named] if listing.resources else []
+        self._tools = (*[one.tool for one in self._found.values() if one.withdrawn is None], *more)
         self._tell_of_pins(verdicts)
         if before:
             self._withdraw(before)
@@ -133,6 +139,10 @@ class McpSupply(ToolSupply, Asked):
             )
             for run in self._runs:
                 _tell(run, *fields)
+
+    def definitions(self) -> dict[str, Any]:
+        """What the server says about each of its tools, by the server's names."""
+        return {one.wire_name: one.definition for one in self._found.values()}
 
     def pins(self) -> Mapping[str, str]:
         """The digest of every tool it has offered, by name."""

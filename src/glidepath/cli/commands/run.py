@@ -129,7 +129,8 @@ async def fly(
                 stream = agent.stream(task, session=session, cancel=token)
             else:
                 stream = agent.stream(resume=resume, limits=limits, cancel=token)
-            result = await _fly_on(agent, stream, screen, settings, world, token, caught)
+            async with agent:  # servers of tools stay while a person decides
+                result = await _fly_on(agent, stream, screen, settings, world, token, caught)
             screen.finish(result)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
             if result.outcome is LoopOutcome.PAUSED and session is None and caught.number is None:
