@@ -20,6 +20,7 @@ _SECRET = re.compile(
     r"|credit ?card|card ?number|social ?security|\botp\b|one ?time",
     re.IGNORECASE,
 )
+_WARNING = re.compile(r"\b(not|never|no|without|don't|avoid)\b[^.]*$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+")
 MOST_FIELDS = 50
 
@@ -58,10 +59,18 @@ def asks_for_secret(schema: Mapping[str, Any]) -> str | None:
         if isinstance(shown, Mapping):
             if shown.get("format") == "password" or shown.get("writeOnly") is True:
                 return clean_text(str(name), 60)
-            said += [str(shown.get(key, "")) for key in ("title", "description")]
+            said.append(str(shown.get("title", "")))
+            if _asks(clean_text(str(shown.get("description", "")), 500)):
+                return clean_text(str(name), 60)
         if any(_SECRET.search(clean_text(text, 500)) for text in said):
             return clean_text(str(name), 60)
     return None
+
+
+def _asks(description: str) -> bool:
+    """True when a description asks for a secret, and does not warn against giving one."""
+    found = _SECRET.search(description)
+    return found is not None and _WARNING.search(description[: found.start()]) is None
 
 
 def combined(server: str, tool: str, questions: Mapping[str, Question]) -> tuple[str, dict[str, Any]]:

@@ -75,6 +75,10 @@ class Asked:
         return ErrorData(code=-32603, message="elicitation is not allowed")
 
 
+    def distrust(self, why: str) -> None:
+        """The server says that its tools have changed, and what they are now cannot be read."""
+
+
 class ServerOwner:
     """The connection to one server in one event loop: made on first use, made again after a failure, closed once."""
 
@@ -263,29 +267,39 @@ class ServerOwner:
     async def _attend(self, client: Client) -> None:
         """Hold the connection until it breaks or is closed; look at the tools again when they have changed."""
         listening = self._listen(client)
+        listed_at = self._loop.time() - RELIST_PAUSE
         try:
             while not self._closing and self._lost is None:
-                if self._stale:
-                    self._stale = False
-                    self.listing = await self._listed(client)
-                    self._changed(self.listing)
-                    self._bell = self._loop.create_future()
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(RELIST_PAUSE):
-                            await self._quiet()
+                if self._stale and self._loop.time() >= listed_at + RELIST_PAUSE:
+                    self._stale, listed_at = False, self._loop.time()
+                    await self._look_again(client)
                     continue
-                await self._bell
-                self._bell = self._loop.create_future()
+                # Not awaited itself: whoever cancels such an await cancels the bell with it.
+                await asyncio.wait([self._bell])
+                if self._bell.done():
+                    self._bell = self._loop.create_future()
+                    if self._stale:
+                        await self._pause_after(listed_at)
         finally:
             if listening is not None:
                 listening.cancel()
                 await asyncio.wait([listening])
 
-    async def _quiet(self) -> None:
-        """Return only when the owner has something else to do than look at the list again."""
-        while not self._closing and self._lost is None:
-            await self._bell
-            self._bell = self._loop.create_future()
+    async def _look_again(self, client: Client) -> None:
+        """The tools as they are now; when they cannot be read, nobody knows what they are, and none may be called."""
+        try:
+            self.listing = await self._listed(client)
+            self._changed(self.listing)
+        except Exception as error:
+            self._asked.distrust(_reason(error, self.link))
+
+    async def _pause_after(self, listed_at: float) -> None:
+        """A list that keeps changing is looked at once a second; the end of the connection is heard at once."""
+        until = listed_at + RELIST_PAUSE
+        while not self._closing and self._lost is None and (left := until - self._loop.time()) > 0:
+            await asyncio.wait([self._bell], timeout=left)
+            if self._bell.done():
+                self._bell = self._loop.create_future()
 
     def _listen(self, client: Client) -> asyncio.Task[None] | None:
         """With the newer protocol, changes of the list have a stream of their own."""

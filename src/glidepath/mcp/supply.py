@@ -140,6 +140,14 @@ class McpSupply(ToolSupply, Asked):
             for run in self._runs:
                 _tell(run, *fields)
 
+    def distrust(self, why: str) -> None:
+        """Its tools have changed, and cannot be read: none may be called until they can."""
+        for one in self._found.values():
+            one.withdrawn = f"the server changed its tools, and the new list cannot be trusted: {why}"
+        fields = (self.link.name, (), (), tuple(self._found), "withdrawn", why)
+        for run in self._runs:
+            _tell(run, *fields)
+
     def definitions(self) -> dict[str, Any]:
         """What the server says about each of its tools, by the server's names."""
         return {one.wire_name: one.definition for one in self._found.values()}
