@@ -4,7 +4,7 @@ import pytest
 
 from glidepath.conformance import CONTRACTS, clauses_of
 
-from .broken import coordinators, evaluators, hooks, kernel, reviews, shaping, stores
+from .broken import coordinators, evaluators, hooks, kernel, reviews, shaping, sources, stores
 from .examine import BROKEN, failures
 
 WHOLE = (
@@ -28,6 +28,7 @@ WHOLE = (
     shaping.GuardTrial,
     shaping.StopTrial,
     shaping.StrategyTrial,
+    sources.SourceTrial,
     stores.Trial,
 )
 

@@ -34,6 +34,7 @@ pytest.register_assert_rewrite(
             "plugin",
             "policies",
             "sim",
+            "sources",
             "stores",
             "voices",
         )
@@ -60,6 +61,7 @@ from glidepath.conformance.hooks import (  # noqa: E402
 )
 from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
+from glidepath.conformance.sources import ToolSourceContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
 from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
 
@@ -87,6 +89,7 @@ __all__ = [
     "TeamCoordinatorContract",
     "TokenEstimatorContract",
     "ToolGateContract",
+    "ToolSourceContract",
     "clauses_of",
 ]
 
@@ -110,6 +113,7 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "follow_up": (FollowUpContract,),
         "tool_gate": (ToolGateContract,),
         "context_overflow_recovery": (ContextOverflowRecoveryContract,),
+        "tool_source": (ToolSourceContract,),
     }
 )
 """The contracts of each extension point, by its name in `glidepath.spi.EXTENSION_POINTS`; the first is for all."""
