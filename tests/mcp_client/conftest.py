@@ -5,7 +5,6 @@ import inspect
 
 import pytest
 
-
 OF_SERVERS = ("_shutdown_watcher",)  # what a server of the SDK in this process leaves behind
 
 

@@ -137,7 +137,7 @@ def progress(request, done, total, said):
         told("notifications/progress", {"progressToken": token, "progress": done, "total": total, "message": said})
 
 
-def called(request):  # noqa: C901, PLR0911, PLR0912, PLR0915 - one line for each thing a server can do
+def called(request):  # noqa: C901, PLR0912 - one line for each thing a server can do
     params = request["params"]
     name, given = params["name"], params.get("arguments") or {}
     note(f"call {name} {json.dumps(given, sort_keys=True)}")

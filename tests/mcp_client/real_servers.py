@@ -2,7 +2,6 @@
 
 import fcntl
 import hashlib
-
 import shutil
 import subprocess
 import sys
@@ -69,7 +68,9 @@ def python_server(module, *args, **settings):
     """One of PyPI, by its module."""
     home = from_pypi()
     env = {"PYTHONPATH": str(home), **settings.pop("env", {})}
-    return McpServer(module.removeprefix("mcp_server_"), command=sys.executable, args=["-m", module, *args], env=env, **settings)
+    return McpServer(
+        module.removeprefix("mcp_server_"), command=sys.executable, args=["-m", module, *args], env=env, **settings
+    )
 
 
 def node_program(name):

@@ -53,11 +53,10 @@ async def test_g17_without_async_with_the_server_ends_with_the_last_run(tmp_path
 async def test_g17_async_with_keeps_the_server_until_its_end(tmp_path):
     count = tmp_path / "starts"
     agent = forever(tools=[fake(setup={"count": str(count)})])
-    async with no_leftovers():
-        async with agent:
-            await agent.run("one")
-            await agent.run("two")
-            assert starts(count) == 1
+    async with no_leftovers(), agent:
+        await agent.run("one")
+        await agent.run("two")
+        assert starts(count) == 1
 
 
 async def test_the_plan_is_made_once_for_the_same_tools():
@@ -106,11 +105,10 @@ async def test_cancelling_while_it_connects_leaves_nothing_behind():
 
 async def test_a_stream_that_is_left_early_closes_the_server():
     agent = agent_with([call("silent")], fake(setup={"tools": ["silent"]}))
-    async with no_leftovers():
-        async with agent.stream("go") as stream:
-            async for event in stream:
-                if type(event).__name__ == "ToolStarted":
-                    break
+    async with no_leftovers(), agent.stream("go") as stream:
+        async for event in stream:
+            if type(event).__name__ == "ToolStarted":
+                break
 
 
 async def test_a_tool_may_be_chosen_by_name_although_it_is_known_only_later():

@@ -19,6 +19,7 @@ from .http_servers import free_port, raw_server, response
 from .real_servers import from_npm, from_pypi, node_program, node_server, python_server
 from .servers import agent_with, collect, results
 
+
 @pytest.fixture(scope="module", autouse=True)
 def installed():
     """Everything is there before the first test begins: installing takes longer than a test may."""
@@ -108,7 +109,9 @@ async def test_everything_samples_within_its_share():
 
 
 async def test_everything_asks_a_person():
-    agent = agent_with([call("trigger-elicitation-request"), say("ok")], node_server("everything", "stdio", elicitation=True))
+    agent = agent_with(
+        [call("trigger-elicitation-request"), say("ok")], node_server("everything", "stdio", elicitation=True)
+    )
     async with agent:
         paused = await agent.run("go")
         assert paused.outcome is LoopOutcome.PAUSED
@@ -129,7 +132,12 @@ def _example(shape):
         return [one["const"] for one in items.get("anyOf", items.get("oneOf", []))][:2] or items.get("enum", ["x"])[:2]
     if options:
         return options[0]
-    formats = {"email": "a@example.com", "uri": "https://example.com", "date": "2026-01-01", "date-time": "2026-01-01T00:00:00Z"}
+    formats = {
+        "email": "a@example.com",
+        "uri": "https://example.com",
+        "date": "2026-01-01",
+        "date-time": "2026-01-01T00:00:00Z",
+    }
     kinds = {"integer": shape.get("minimum", 1), "number": shape.get("minimum", 1), "boolean": True}
     return kinds.get(shape.get("type"), formats.get(shape.get("format"), "Ada Lovelace"))
 

@@ -125,7 +125,11 @@ def test_the_command_says_what_is_wrong(tmp_path):
     import subprocess
 
     (tmp_path / "my_agents.py").write_text(AGENTS)
-    for name, said in (("my_agents:free", "needs limits of its own"), ("my_agents:none", "none"), ("nowhere", "expected")):
+    for name, said in (
+        ("my_agents:free", "needs limits of its own"),
+        ("my_agents:none", "none"),
+        ("nowhere", "expected"),
+    ):
         command = [sys.executable, "-m", "glidepath", "mcp", "serve", "--agent", name]
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
         assert ran.returncode == 2

@@ -238,7 +238,8 @@ class Agent:
         self._check_root(cancel, parent)
         if self._outfit is not None:
             return await self._with_sources(
-                cancel, lambda agent: agent._fly(messages, session, cancel, parent, per_run, stream)
+                cancel,
+                lambda agent: agent._fly(messages, session, cancel, parent, per_run, stream),  # noqa: SLF001
             )
         home = as_session(session)
         with outside():
@@ -325,7 +326,8 @@ class Agent:
     ) -> RunResult:
         if self._outfit is not None:
             return await self._with_sources(
-                cancel, lambda agent: agent._fly_on(target, decisions, limits, cancel, parent, per_run, stream)
+                cancel,
+                lambda agent: agent._fly_on(target, decisions, limits, cancel, parent, per_run, stream),  # noqa: SLF001
             )
         if self.config.store is not None:
             return await self._fly_on_durably(target, decisions, limits, cancel, parent, per_run, stream)

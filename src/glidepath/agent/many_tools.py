@@ -21,6 +21,7 @@ __all__ = ["CALL", "FIND", "SHARE", "FoundToolsPolicy", "doors", "too_many"]
 SHARE = 0.10  # of the context window
 FIND, CALL = "find_tools", "call_found_tool"
 MOST_FOUND = 20
+LONG_WORD = 4  # letters, from which on a beginning counts
 MOST_SHOWN = 12_000  # characters of one answer
 _WORD = re.compile(r"[a-z0-9]+")
 
@@ -48,8 +49,8 @@ def doors(behind: Sequence[Tool]) -> tuple[Tool, Tool]:
     finder = Tool(
         name=FIND,
         description=(
-            f"Find tools by what they do. There are {len(known)} more tools than are listed here; this returns the names, "
-            f"descriptions and parameters of those that fit the query. Call one with {CALL}."
+            f"Find tools by what they do. There are {len(known)} more tools than are listed here; this returns the "
+            f"names, descriptions and parameters of those that fit the query. Call one with {CALL}."
         ),
         parameters={
             "type": "object",
@@ -117,9 +118,8 @@ def _score(tool: Tool, query: str, wanted: set[str]) -> int:
 
 
 def _near(word: str, words: set[str]) -> int:
-    return int(
-        len(word) > 3 and any(other.startswith(word) or word.startswith(other) for other in words if len(other) > 3)
-    )
+    long = [other for other in words if len(other) >= LONG_WORD]
+    return int(len(word) >= LONG_WORD and any(other.startswith(word) or word.startswith(other) for other in long))
 
 
 class FoundToolsPolicy(ProtocolPolicy):

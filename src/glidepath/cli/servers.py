@@ -66,7 +66,7 @@ def _check(table: Any, origin: str) -> None:
     for key in table:
         if key not in _SERVERS_KEYS:
             raise ConfigurationError(
-                f"{origin}: mcp has no key {key!r:.80}; servers stand in [mcp.servers.NAME], and there are pins and lock"
+                f"{origin}: mcp has no key {key!r:.80}; it has servers ([mcp.servers.NAME]), pins and lock"
             )
     from glidepath.mcp.mcp_server import PIN_POLICIES
 
@@ -88,7 +88,9 @@ def _shared(settings: Settings, world: World, *, ask: bool) -> bytes | None:
     if SHARED not in folder.files:
         return None
     if not is_trusted(folder):
-        stream = somebody(world) if ask and not folder.unread and settings.get("output_format") in (None, "text") else None
+        stream = (
+            somebody(world) if ask and not folder.unread and settings.get("output_format") in (None, "text") else None
+        )
         if stream is None:
             world.note_once(
                 f"glidepath: this folder is not trusted, so {SHARED} is ignored. To allow it, run `glidepath trust` or "

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
+LAST_PORT = 65_535
+
 
 def serve(options: argparse.Namespace, world: World) -> int:
     """Serve until the client goes away or the process is stopped."""
@@ -25,8 +27,8 @@ def serve(options: argparse.Namespace, world: World) -> int:
         if label in agents:
             raise ConfigurationError(f"--agent {said}: there is another agent named {label!r}; set agent_name")
         agents[label] = found
-    if not 0 < options.port < 65536:
-        raise ConfigurationError(f"--port must be between 1 and 65535, not {options.port}")
+    if not 0 < options.port <= LAST_PORT:
+        raise ConfigurationError(f"--port must be between 1 and {LAST_PORT}, not {options.port}")
     server = agent_server(agents, name=options.name)
     names = ", ".join(agents)
     try:

@@ -27,7 +27,7 @@ class Artifacts:
             folder = self._made()
             self._count += 1
             path = folder / f"{self._server}-{os.getpid()}-{self._count}.{suffix}"
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(data)
         except OSError as error:
             return f"[{what}; it could not be kept as a file: {error}]"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import mcp.types as types
-from mcp import Client
+from mcp import Client, types
 from pydantic import TypeAdapter
 
 from glidepath.mcp.http_transport import HttpTransport

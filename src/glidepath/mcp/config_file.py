@@ -1,4 +1,4 @@
-"""Servers from a file: `[mcp.servers.NAME]` of our own configuration, or the `mcpServers` JSON that many programs share."""
+"""Servers from a file: `[mcp.servers.NAME]` of our own, or the `mcpServers` JSON that many programs share."""
 
 from __future__ import annotations
 

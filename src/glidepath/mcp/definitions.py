@@ -72,33 +72,45 @@ def offered_name(name: str) -> str:
 
 def offered_schema(schema: Any) -> tuple[dict[str, Any], str | None]:
     """The schema for the model, and what makes it unusable, if anything does."""
-    if not isinstance(schema, Mapping):
-        return {}, f"its input schema is not an object but {type(schema).__name__}"
     try:
-        if len(_wire.encode(dict(schema))) > LARGEST_SCHEMA:
-            return {}, f"its input schema is larger than {LARGEST_SCHEMA} bytes"
-        shown = _offered(schema, 0)
-    except _TooDeep:
-        return {}, f"its input schema is nested more than {DEEPEST_SCHEMA} levels deep"
-    except Exception as error:
-        return {}, f"its input schema cannot be written as JSON ({error})"
-    if shown.get("type", "object") != "object":
-        return {}, f"its input schema has type {shown['type']!r} and not 'object'"
+        shown = _checked(schema)
+    except _Unusable as error:
+        return {}, str(error)
     shown["type"] = "object"
     for word in _COMBINATORS:  # at the top no vendor takes them; arguments are checked against them all the same
         shown.pop(word, None)
     if isinstance(reference := shown.pop("$ref", None), str):
         shown = {**_followed(shown, reference), **shown, "type": "object"}
-    properties = shown.get("properties", {})
+    return shown, _unusable_names(shown)
+
+
+def _checked(schema: Any) -> dict[str, Any]:
+    """The schema without what providers refuse; raises `_Unusable`."""
+    if not isinstance(schema, Mapping):
+        raise _Unusable(f"its input schema is not an object but {type(schema).__name__}")
+    try:
+        size = len(_wire.encode(dict(schema)))
+    except Exception as error:
+        raise _Unusable(f"its input schema cannot be written as JSON ({error})") from None
+    if size > LARGEST_SCHEMA:
+        raise _Unusable(f"its input schema is larger than {LARGEST_SCHEMA} bytes")
+    shown: dict[str, Any] = _offered(schema, 0)
+    if shown.get("type", "object") != "object":
+        raise _Unusable(f"its input schema has type {shown['type']!r} and not 'object'")
+    return shown
+
+
+def _unusable_names(shown: Mapping[str, Any]) -> str | None:
+    """What is wrong with the names of the parameters; None when nothing is."""
+    properties, required = shown.get("properties", {}), shown.get("required", [])
     if not isinstance(properties, dict):
-        return {}, "its input schema has properties that are not an object"
+        return "its input schema has properties that are not an object"
     for key in properties:
         if not _KEY.fullmatch(key):
-            return {}, f"its parameter {key[:80]!r} has a name that providers refuse (letters, digits, _ . - only)"
-    required = shown.get("required", [])
+            return f"its parameter {key[:80]!r} has a name that providers refuse (letters, digits, _ . - only)"
     if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
-        return {}, "its input schema has a 'required' that is not a list of names"
-    return shown, None
+        return "its input schema has a 'required' that is not a list of names"
+    return None
 
 
 def _followed(schema: Mapping[str, Any], reference: str) -> dict[str, Any]:
@@ -108,14 +120,14 @@ def _followed(schema: Mapping[str, Any], reference: str) -> dict[str, Any]:
     return dict(node) if isinstance(node, Mapping) else {}
 
 
-class _TooDeep(Exception):  # noqa: N818 - never leaves this module
-    """Nested deeper than anybody reads."""
+class _Unusable(Exception):  # noqa: N818 - never leaves this module
+    """No model can be given this schema."""
 
 
 def _offered(node: Any, depth: int, *, names: bool = False) -> Any:
     """A copy without what providers refuse. `names`: the keys are names of properties, not words of a schema."""
     if depth > DEEPEST_SCHEMA:
-        raise _TooDeep
+        raise _Unusable(f"its input schema is nested more than {DEEPEST_SCHEMA} levels deep")
     if isinstance(node, list):
         return [_offered(item, depth + 1) for item in node]
     if not isinstance(node, Mapping):

@@ -66,7 +66,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
         except httpx2.TransportError as error:
             return _failed(request, 502, f"the server cannot be reached: {_why(error)}")
         kind = response.headers.get("content-type", "").lower()
-        if response.status_code < 400 and kind.startswith("text/event-stream"):
+        if not response.is_error and kind.startswith("text/event-stream"):
             return response
         try:
             body = await self._body(response)
@@ -74,10 +74,11 @@ class _Bounded(httpx2.AsyncBaseTransport):
             return _failed(request, 502, _why(error))
         finally:
             await response.aclose()
-        if response.status_code >= 400 and response.status_code != 404 and not kind.startswith("application/json"):
+        gone = response.status_code == httpx2.codes.NOT_FOUND  # which the SDK reads as the end of the session
+        if response.is_error and not gone and not kind.startswith("application/json"):
             said = f"HTTP {response.status_code} {response.reason_phrase}".strip()
             return _failed(request, response.status_code, said, response.headers)
-        headers = [pair for pair in response.headers.raw if pair[0].lower() not in (b"transfer-encoding",)]
+        headers = [pair for pair in response.headers.raw if pair[0].lower() != b"transfer-encoding"]
         return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
     async def _body(self, response: httpx2.Response) -> bytes:

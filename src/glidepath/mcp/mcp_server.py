@@ -24,6 +24,7 @@ PinPolicy = Literal["auto", "block", "ask", "warn", "off"]
 PIN_POLICIES = ("auto", "block", "ask", "warn", "off")
 MODES = ("auto", "legacy", "2026-07-28")
 LONGEST_NAME = 64
+FOREVER = 1e9  # seconds
 LOCK = "glidepath.mcp.lock"
 
 
@@ -136,22 +137,14 @@ class McpServer(ToolSource):
         _check_server_name(name)
         wrong = f"MCP server {name!r}"
         flags = {"required": required, "trusted": trusted, "elicitation": elicitation, "resources": resources}
-        for field, flag in flags.items():
-            if not isinstance(flag, bool):
-                raise ConfigurationError(f"{wrong}: {field} must be True or False, not {shown(flag, 80)}")
-        if sampling is not None and not isinstance(sampling, Sampling):
-            raise ConfigurationError(f"{wrong}: sampling must be a Sampling(...) or None, not {shown(sampling, 80)}")
-        if mode not in MODES:
-            raise ConfigurationError(f"{wrong}: mode must be one of {', '.join(MODES)}; got {shown(mode, 80)}")
-        if pins not in PIN_POLICIES:
-            raise ConfigurationError(f"{wrong}: pins must be one of {', '.join(PIN_POLICIES)}; got {shown(pins, 80)}")
+        _check_words(wrong, flags, {"mode": (mode, MODES), "pins": (pins, PIN_POLICIES)}, sampling)
         link = ServerLink(
             name=name,
-            command=None if command is None else _text(wrong, "command", command),
+            command=_optional(wrong, "command", command),
             args=_texts(wrong, "args", args),
             env=_pairs(wrong, "env", env),
-            cwd=None if cwd is None else _text(wrong, "cwd", cwd),
-            url=None if url is None else _text(wrong, "url", url),
+            cwd=_optional(wrong, "cwd", cwd),
+            url=_optional(wrong, "url", url),
             headers=_pairs(wrong, "headers", headers),
             auth=auth,
             mode=mode,
@@ -164,8 +157,8 @@ class McpServer(ToolSource):
             call_timeout=_seconds(wrong, "call_timeout", call_timeout),
             max_message_bytes=_size(wrong, max_message_bytes),
             pins=pins,
-            lock=None if lock is None else _text(wrong, "lock", lock),
-            artifacts=None if artifacts is None else _text(wrong, "artifacts", artifacts),
+            lock=_optional(wrong, "lock", lock),
+            artifacts=_optional(wrong, "artifacts", artifacts),
             resources=resources,
         )
         _check_reach(wrong, link)
@@ -252,6 +245,17 @@ def _check_server_name(name: Any) -> None:
         raise ConfigurationError(f"MCP server name {name!r:.80}: use letters, digits, _ - and . only")
 
 
+def _check_words(wrong: str, flags: Mapping[str, Any], words: Mapping[str, Any], sampling: Any) -> None:
+    for field, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise ConfigurationError(f"{wrong}: {field} must be True or False, not {shown(flag, 80)}")
+    for field, (word, allowed) in words.items():
+        if word not in allowed:
+            raise ConfigurationError(f"{wrong}: {field} must be one of {', '.join(allowed)}; got {shown(word, 80)}")
+    if sampling is not None and not isinstance(sampling, Sampling):
+        raise ConfigurationError(f"{wrong}: sampling must be a Sampling(...) or None, not {shown(sampling, 80)}")
+
+
 def _check_reach(wrong: str, link: ServerLink) -> None:
     if (link.command is None) == (link.url is None):
         raise ConfigurationError(f"{wrong}: give either command=... or url=..., and not both")
@@ -277,6 +281,10 @@ def _text(wrong: str, field: str, value: Any) -> str:
     return str(text)
 
 
+def _optional(wrong: str, field: str, value: Any) -> str | None:
+    return None if value is None else _text(wrong, field, value)
+
+
 def _texts(wrong: str, field: str, values: Any) -> tuple[str, ...]:
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise ConfigurationError(f"{wrong}: {field} must be a list of str, not {shown(values, 80)}")
@@ -295,7 +303,7 @@ def _seconds(wrong: str, field: str, value: Any) -> float | None:
     if value is None:
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < 1e9:
+    if not number or not 0 < value < FOREVER:
         raise ConfigurationError(f"{wrong}: {field} must be a number of seconds above 0, not {shown(value, 80)}")
     return float(value)
 

@@ -85,7 +85,9 @@ async def _listed(supply: McpSupply) -> str:
 
     resources, templates = await supply.owner.request(send)
     lines = [_line(one.uri, one) for one in resources[:MOST_LISTED]]
-    lines += [f"{_line(one.uri_template, one)} (a template: fill in what is in braces)" for one in templates[:MOST_LISTED]]
+    lines += [
+        f"{_line(one.uri_template, one)} (a template: fill in what is in braces)" for one in templates[:MOST_LISTED]
+    ]
     return "\n".join(lines) or "This server has no resources."
 
 

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["sampled"]
 
 MOST_MESSAGES = 200
+HOTTEST = 2.0
 MOST_TEXT = 200_000  # characters
 _STOPS = {StopReason.END_TURN: "endTurn", StopReason.MAX_TOKENS: "maxTokens"}
 
 
 async def sampled(supply: McpSupply, call: ServerCall, params: CreateMessageRequestParams) -> Any:
     """The model's reply to a server's request, or an `ErrorData` that says why there is none."""
-    import mcp.types as types
+    from mcp import types
 
     run, sampling = call.run, supply.link.sampling
     if sampling is None:
@@ -79,7 +80,7 @@ def _question(params: CreateMessageRequestParams, most: int) -> SideQuestion:
         messages=messages,
         max_output_tokens=max(1, min(params.max_tokens, most)),
         system_prompt=clean_text(system_prompt, MOST_TEXT),
-        temperature=params.temperature if params.temperature is not None and 0 <= params.temperature <= 2 else None,
+        temperature=None if params.temperature is None else min(max(0.0, params.temperature), HOTTEST),
         stop_sequences=tuple(word for word in params.stop_sequences or () if word)[:4],
     )
 

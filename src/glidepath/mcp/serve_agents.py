@@ -86,18 +86,16 @@ def _add(server: MCPServer, name: str, agent: Agent, running: set[asyncio.Task[A
     from mcp.server.mcpserver import Context
     from mcp.types import CallToolResult, TextContent, ToolAnnotations
 
-    limits = agent.config.limits
-
     async def run_agent(
         task: str,
         ctx: Context,
         max_turns: int | None = None,
         max_tokens: int | None = None,
         max_cost: str | None = None,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - what a caller sees
     ) -> Annotated[CallToolResult, AgentAnswer]:
         try:
-            budget = _lowered(limits, max_turns, max_tokens, max_cost, timeout)
+            budget = _lowered(max_turns, max_tokens, max_cost, timeout)
         except ConfigurationError as error:
             return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
         try:
@@ -139,12 +137,12 @@ def _description(agent: Agent) -> str:
     ]
     return (
         f"Give a task to the agent {agent.config.agent_name!r}. {first}".strip()
-        + f" It always answers within its limits ({', '.join(held)}); max_turns, max_tokens, max_cost and timeout lower "
-        "them for one call."
+        + f" It always answers within its limits ({', '.join(held)}); max_turns, max_tokens, max_cost and timeout "
+        "lower them for one call."
     )
 
 
-def _lowered(limits: Limits, turns: Any, tokens: Any, cost: Any, timeout: Any) -> Budget | None:
+def _lowered(turns: Any, tokens: Any, cost: Any, timeout: Any) -> Budget | None:
     """What a caller wants less of, as a budget around the run; asking for more changes nothing."""
     if turns is None and tokens is None and cost is None and timeout is None:
         return None

@@ -85,7 +85,7 @@ async def _rounds(supply: McpSupply, call: ServerCall, values: Mapping[str, Any]
         state["rounds"] = state.get("rounds", 0) + 1
         if state["rounds"] > MOST_ROUNDS:
             raise SourceError(
-                f"MCP server {supply.link.name!r}: {call.name} asked for input more than {MOST_ROUNDS} times in one call"
+                f"MCP server {supply.link.name!r}: {call.name} asked for input more than {MOST_ROUNDS} times"
             )
         state["request_state"] = answer.request_state
         if answer.input_requests:
@@ -98,7 +98,7 @@ async def _rounds(supply: McpSupply, call: ServerCall, values: Mapping[str, Any]
 
 async def _sent(supply: McpSupply, call: ServerCall, values: Mapping[str, Any], state: dict[str, Any]) -> Any:
     """The server's answer to one `tools/call`."""
-    import mcp.types as types
+    from mcp import types
 
     from glidepath.mcp.client_maker import CALL_RESULT
 
@@ -138,7 +138,7 @@ def _responses(dumped: Mapping[str, Any] | None) -> Any:
     """Answers from the state, as the SDK's own types."""
     if not dumped:
         return None
-    import mcp.types as types
+    from mcp import types
 
     kinds: dict[str, Any] = {
         "action": types.ElicitResult,
@@ -159,7 +159,7 @@ async def _answered(
     supply: McpSupply, call: ServerCall, answer: InputRequiredResult, state: dict[str, Any]
 ) -> dict[str, Any]:
     """What the server asked for: models and roots are answered here; for a person the run pauses."""
-    import mcp.types as types
+    from mcp import types
 
     responses: dict[str, Any] = {}
     questions: dict[str, Question] = {}
@@ -192,8 +192,8 @@ async def _answered(
 
 def _not_allowed(supply: McpSupply, call: ServerCall, what: str, how: str) -> str:
     return (
-        f"MCP server {supply.link.name!r}: {call.name} asks for {what} in the middle of the call, which is not allowed; "
-        f"allow it with {how}"
+        f"MCP server {supply.link.name!r}: {call.name} asks for {what} in the middle of the call, which is not "
+        f"allowed; allow it with {how}"
     )
 
 

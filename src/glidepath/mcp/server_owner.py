@@ -36,7 +36,7 @@ FAREWELL = 0.1  # seconds that cancelled calls have to tell the server
 SETTLED = 5.0  # seconds a connection must hold before a failure counts as a new one
 
 
-class ServerLost(SourceError):
+class ServerLost(SourceError):  # noqa: N818 - what happened
     """The server went away while a call was in flight: nobody knows what the call has done."""
 
 
@@ -62,18 +62,17 @@ class Listing:
 class Asked:
     """What a server asks for in the middle of a call is answered by this; both answer an `ErrorData` to refuse."""
 
-    async def sample(self, params: Any) -> Any:
+    async def sample(self, params: Any) -> Any:  # noqa: ARG002 - part of the port
         """A `sampling/createMessage` request."""
         from mcp.types import ErrorData
 
         return ErrorData(code=-32603, message="sampling is not allowed")
 
-    async def elicit(self, params: Any) -> Any:
+    async def elicit(self, params: Any) -> Any:  # noqa: ARG002 - part of the port
         """An `elicitation/create` request."""
         from mcp.types import ErrorData
 
         return ErrorData(code=-32603, message="elicitation is not allowed")
-
 
     def distrust(self, why: str) -> None:
         """The server says that its tools have changed, and what they are now cannot be read."""
@@ -133,7 +132,7 @@ class ServerOwner:
         return await self.finish(await self.begin(send), idle)
 
     async def begin(self, send: Callable[[Client], Awaitable[T]]) -> Request[T]:
-        """Have a task of the owner's send this; raises `SourceError` when there is no connection, and nothing is sent."""
+        """Have a task of the owner's send this; raises `SourceError` when there is no connection: nothing is sent."""
         await self.connected()
         client = self._client
         if client is None:
@@ -172,23 +171,27 @@ class ServerOwner:
 
         name = self.link.name
         if isinstance(error, MCPError):
-            if error.code == CONNECTION_CLOSED:
-                self.lost(self._lost or "the connection was closed")
-                return ServerLost(self._unavailable(self._lost or "the connection was closed"))
-            if error.message == "Session terminated":
-                self.lost("the server ended the session")
-                return ServerLost(f"MCP server {name!r} ended the session; the next call starts a new one")
-            if error.code == _http_failed():
-                self.retreat.failed(error.message, self._loop.time())
-                return SourceError(f"MCP server {name!r}: {error.message}")
-            return ServerRefused(f"MCP server {name!r} answered with an error: {error.message}", error.code, error.data)
+            return self._refused(error, closed=error.code == CONNECTION_CLOSED)
         if isinstance(error, asyncio.CancelledError):
             return ServerLost(self._unavailable(self._lost or "the connection was closed"))
         if type(error).__name__ == "ValidationError":
-            return SourceError(
-                f"MCP server {name!r} sent an answer that protocol {self._version()} does not allow: {_first_line(error)}"
-            )
+            wrong = f"sent an answer that protocol {self._version()} does not allow: {_first_line(error)}"
+            return SourceError(f"MCP server {name!r} {wrong}")
         return SourceError(f"MCP server {name!r}: {told(error)}")
+
+    def _refused(self, error: Any, *, closed: bool) -> SourceError:
+        """What an error of the protocol means: the end of the connection, of the session, of HTTP, or just a no."""
+        name = self.link.name
+        if closed:
+            self.lost(self._lost or "the connection was closed")
+            return ServerLost(self._unavailable(self._lost or "the connection was closed"))
+        if error.message == "Session terminated":
+            self.lost("the server ended the session")
+            return ServerLost(f"MCP server {name!r} ended the session; the next call starts a new one")
+        if error.code == _http_failed():
+            self.retreat.failed(error.message, self._loop.time())
+            return SourceError(f"MCP server {name!r}: {error.message}")
+        return ServerRefused(f"MCP server {name!r} answered with an error: {error.message}", error.code, error.data)
 
     def _version(self) -> str:
         return "?" if self.listing is None else self.listing.version
@@ -259,7 +262,7 @@ class ServerOwner:
             from glidepath.mcp.client_maker import make_client
         except ImportError as error:
             raise SourceError(
-                f"MCP server {self.link.name!r}: the extra is missing ({error}); install it: pip install 'glidepath[mcp]'"
+                f"MCP server {self.link.name!r}: the extra is missing ({error}): pip install 'glidepath[mcp]'"
             ) from None
         client, self._transport = make_client(self.link, self, self._asked)
         return client
@@ -377,7 +380,7 @@ class Interruptible:
             self.done.set_exception(error)
 
 
-class ServerRefused(SourceError):
+class ServerRefused(SourceError):  # noqa: N818 - what happened
     """The server answered a request with a protocol error."""
 
     def __init__(self, message: str, code: int, data: object) -> None:
@@ -423,8 +426,8 @@ class Idle:
             return
         self._done.set_exception(
             SourceError(
-                f"MCP server {self._name!r} has not answered and reported no progress for {self._seconds:g} s; the call "
-                "was cancelled (idle_timeout)"
+                f"MCP server {self._name!r} has not answered and reported no progress for {self._seconds:g} s; the "
+                "call was cancelled (idle_timeout)"
             )
         )
 

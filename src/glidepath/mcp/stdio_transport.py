@@ -14,13 +14,13 @@ import subprocess
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
-from typing_extensions import Self
 
 from glidepath.errors import shown
 from glidepath.mcp.mcp_server import ServerLink
@@ -39,6 +39,10 @@ REST = 0.01  # seconds between two reads while a flood is dropped
 LAST_WORDS = 0.02
 POLITE = 0.6  # seconds a server has to end after its stdin was closed
 FIRM = 0.3  # and after SIGTERM
+
+
+def _no_folder(path: str | None) -> bool:
+    return path is not None and not Path(path).is_dir()
 
 
 def inherited_environment() -> dict[str, str]:
@@ -98,7 +102,7 @@ class StdioTransport:
                 bufsize=0,
             )
         except FileNotFoundError:
-            what = f"folder {link.cwd!r}" if link.cwd and not os.path.isdir(link.cwd) else f"command {link.command!r}"
+            what = f"folder {link.cwd!r}" if _no_folder(link.cwd) else f"command {link.command!r}"
             raise OSError(f"there is no {what}; install it, or correct the path") from None
         except (OSError, ValueError) as error:
             raise OSError(f"{link.command!r} cannot be started: {error}") from None

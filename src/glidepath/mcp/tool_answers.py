@@ -47,7 +47,7 @@ def _says(blocks: list[ResultBlock], structured: Any) -> bool:
                 said = _wire.loads(block.text.encode())
             except Exception:  # noqa: S112 - it is plain text
                 continue
-            if said == structured or {"result": said} == structured:
+            if structured in (said, {"result": said}):
                 return True
         elif isinstance(block, TextBlock) and isinstance(structured, dict) and structured == {"result": block.text}:
             return True
@@ -98,9 +98,7 @@ def resource_blocks(resource: Any, artifacts: Artifacts) -> list[ResultBlock]:
 
 def _link(content: Any) -> str:
     said = [clean_text(str(content.uri), 500)]
-    for part in (content.title or content.name, content.mime_type):
-        if part:
-            said.append(clean_text(str(part), 200))
+    said += [clean_text(str(part), 200) for part in (content.title or content.name, content.mime_type) if part]
     if content.size is not None:
         said.append(f"{content.size} bytes")
     about = f": {clean_text(content.description, 500)}" if content.description else ""

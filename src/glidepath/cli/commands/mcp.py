@@ -49,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--mcp-config", metavar="FILE", help="a JSON file with mcpServers")
         add_config_flags(sub)
     serve = actions.add_parser("serve", help="offer agents as tools of an MCP server")
-    serve.add_argument("--agent", action="append", required=True, metavar="MODULE:NAME", help="an Agent; may be repeated")
+    serve.add_argument(
+        "--agent", action="append", required=True, metavar="MODULE:NAME", help="an Agent; may be repeated"
+    )
     serve.add_argument("--http", action="store_true", help="streamable HTTP instead of stdio")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8000, help="which port (default: 8000)")
@@ -73,7 +75,9 @@ def execute(options: argparse.Namespace, world: World) -> int:
     if options.action == "list":
         return _list(chosen, world)
     if not chosen:
-        world.complain("no MCP server is configured: write [mcp.servers.NAME] into glidepath.toml, or pass --mcp-config")
+        world.complain(
+            "no MCP server is configured: write [mcp.servers.NAME] into glidepath.toml, or pass --mcp-config"
+        )
         return 2
     servers = [server for server, _ in chosen]
     work = {"test": _test, "pin": _pin, "diff": _diff, "approve": _approve}[options.action]
