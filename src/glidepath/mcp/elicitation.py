@@ -13,7 +13,7 @@ from glidepath.mcp.definitions import clean_text, offered_schema
 if TYPE_CHECKING:
     from mcp.types import ElicitResult
 
-__all__ = ["Question", "answers_of", "asks_for_secret", "combined", "question_of"]
+__all__ = ["Question", "answers_of", "asks_for_secret", "combined", "question_of", "with_defaults"]
 
 _SECRET = re.compile(
     r"pass ?(word|wd|phrase|code)|secret|\btokens?\b|api ?key|credential|private ?key|\bpin\b|\bcvv\b|\bcvc\b|\bssn\b"
@@ -87,7 +87,15 @@ def combined(server: str, tool: str, questions: Mapping[str, Question]) -> tuple
     return reason, {"type": "object", "properties": parts, "required": required}
 
 
-def answers_of(kinds: Mapping[str, str], answer: Mapping[str, Any]) -> dict[str, ElicitResult]:
+def with_defaults(form: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer with the form's own default for every field that was left out."""
+    properties = form.get("properties")
+    shapes = properties if isinstance(properties, Mapping) else {}
+    defaults = {name: shape["default"] for name, shape in shapes.items() if isinstance(shape, Mapping) and "default" in shape}
+    return {**defaults, **answer}
+
+
+def answers_of(kinds: Mapping[str, str], answer: Mapping[str, Any], forms: Mapping[str, Any]) -> dict[str, ElicitResult]:
     """What a person answered, question by question, as the server wants it."""
     from mcp.types import ElicitResult
 
@@ -97,5 +105,6 @@ def answers_of(kinds: Mapping[str, str], answer: Mapping[str, Any]) -> dict[str,
         if kind == "url":
             found[name] = ElicitResult(action="accept")
         else:
-            found[name] = ElicitResult(action="accept", content=_wire.loads(_wire.encode(dict(content))))
+            given = with_defaults(forms.get(name) or {}, content)
+            found[name] = ElicitResult(action="accept", content=_wire.loads(_wire.encode(given)))
     return found

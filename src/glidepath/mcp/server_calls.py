@@ -36,6 +36,8 @@ class ServerCall(Interruptible):
         self.key = "" if context is None else context.idempotency_key
         self.request: Request[Any] | None = None
         self.answer: asyncio.Future[Any] | None = None
+        self.kind = "form"
+        self.form: Mapping[str, Any] = {}
         self.idle: Idle | None = None
         self.side_calls: set[asyncio.Task[Any]] = set()
         """Model calls that the server has asked for; they end with the call."""
@@ -64,7 +66,7 @@ async def call_tool(
     if continuation is not None and state.get("held"):
         return await _go_on(supply, call, continuation.answer)
     if continuation is not None:
-        given = answers_of(state["kinds"], continuation.answer)
+        given = answers_of(state["kinds"], continuation.answer, state.get("forms", {}))
         state["responses"] = {**state.get("responses", {}), **{key: _dumped(one) for key, one in given.items()}}
     for last in (False, True):
         try:
@@ -185,7 +187,8 @@ async def _answered(
     if questions:
         reason, form = combined(supply.link.name, call.name, questions)
         kinds = {key: "url" if question.url else "form" for key, question in questions.items()}
-        kept = {**state, "responses": responses, "kinds": kinds}
+        forms = {key: question.form for key, question in questions.items()}
+        kept = {**state, "responses": responses, "kinds": kinds, "forms": forms}
         raise NeedsInput(reason, form=form, state=_wire.encode(kept).decode())
     return responses
 
@@ -223,7 +226,7 @@ async def _go_on(supply: McpSupply, call: ServerCall, answer: Mapping[str, Any])
         return _unknown(call, SourceError(why))
     held.context = call.context
     held.done = held.interrupted_by = None
-    held.answer.set_result(answers_of({"": "form"}, answer)[""])
+    held.answer.set_result(answers_of({"": held.kind}, answer, {"": held.form})[""])
     try:
         if held.idle is not None:
             held.idle = Idle(supply.link.idle_timeout, supply.link.name)

@@ -216,6 +216,7 @@ class McpSupply(ToolSupply, Asked):
             return ElicitResult(action="cancel")
         reason, form = combined(self.link.name, call.name, {"": question})
         call.answer = asyncio.get_running_loop().create_future()
+        call.kind, call.form = "url" if question.url else "form", question.form
         self.held[call.key] = call
         call.interrupt(NeedsInput(reason, form=form, state='{"held":true}'))
         return await call.answer
