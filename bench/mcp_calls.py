@@ -110,9 +110,7 @@ async def line():
                 beside = asyncio.create_task(neighbor(stop))
     stop.set()
     cpu, wall = await beside
-    print(
-        f"a line of 32 MiB came in: a neighbor waited at most {cpu * 1e3:.1f} ms (CPU), {wall * 1e3:.1f} ms (wall)"
-    )
+    print(f"a line of 32 MiB came in: a neighbor waited at most {cpu * 1e3:.1f} ms (CPU), {wall * 1e3:.1f} ms (wall)")
     return cpu
 
 

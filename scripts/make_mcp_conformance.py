@@ -61,12 +61,12 @@ agent_server({{"test_simple_text": helper}}).run("streamable-http", port={port})
 """
 HEAD = f"""# MCP conformance
 <!-- made by scripts/make_mcp_conformance.py -->
-The results of the official conformance scenarios (`@modelcontextprotocol/conformance` {SCENARIOS}), run by
+The results of the official scenarios (`@modelcontextprotocol/conformance` {SCENARIOS}), run by
 `python scripts/make_mcp_conformance.py`. The client is an agent with [an MCP server](mcp.md) among its tools; the
-server is `glidepath mcp serve` with one agent. The {{auth}} scenarios about OAuth are not run: authorization is the SDK's
-own client, which has its own results. The scenarios cover protocol versions up to 2025-11-25; the newer protocol is
-covered by our own tests against servers that speak it. `tools-call-simple-text` and `tools-call-error` look only at the
-shape of an answer: the agent's tool answers such a call, which has no task, with an error.
+server is `glidepath mcp serve` with one agent. The {{auth}} scenarios about OAuth are not run: authorization is the
+SDK's own client, which has its own results. The scenarios cover protocol versions up to 2025-11-25; the newer protocol
+is covered by our own tests against servers that speak it. `tools-call-simple-text` and `tools-call-error` look only at
+the shape of an answer: the agent's tool answers such a call, which has no task, with an error.
 """
 
 

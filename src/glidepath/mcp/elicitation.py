@@ -91,11 +91,13 @@ def with_defaults(form: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[st
     """An answer with the form's own default for every field that was left out."""
     properties = form.get("properties")
     shapes = properties if isinstance(properties, Mapping) else {}
-    defaults = {name: shape["default"] for name, shape in shapes.items() if isinstance(shape, Mapping) and "default" in shape}
-    return {**defaults, **answer}
+    known = {name: shape for name, shape in shapes.items() if isinstance(shape, Mapping) and "default" in shape}
+    return {**{name: shape["default"] for name, shape in known.items()}, **answer}
 
 
-def answers_of(kinds: Mapping[str, str], answer: Mapping[str, Any], forms: Mapping[str, Any]) -> dict[str, ElicitResult]:
+def answers_of(
+    kinds: Mapping[str, str], answer: Mapping[str, Any], forms: Mapping[str, Any]
+) -> dict[str, ElicitResult]:
     """What a person answered, question by question, as the server wants it."""
     from mcp.types import ElicitResult
 

@@ -65,6 +65,9 @@ class ToolSource:
     A source is a value: immutable, shared by any number of agents and loops. Subclasses set `name` and implement
     `open`. Sources with the same `origin` share one supply; `choose` says which of its tools this source offers, and
     under which names.
+
+    Contract: what `open` raises is a mistake in the configuration; what the supply raises never reaches the model, and
+    costs a run these tools or, when `required`, the run.
     """
 
     name: str
