@@ -9,11 +9,15 @@ import asyncio
 import os
 import sys
 
+import httpx2
+
 from glidepath import Agent, Limits, answer
 from glidepath.mcp import McpServer
+from glidepath.mcp.oauth_login import Login
 from glidepath.outcome import LoopOutcome
 from glidepath.testing import ScriptedModel, call, say
 
+AUTH = (call("test-tool"),)
 CALLS = {
     "initialize": (),
     "tools_call": (call("add_numbers", a=5, b=3),),
@@ -23,9 +27,22 @@ CALLS = {
 
 
 async def main(url: str) -> int:
-    """One run against the test server; a question is answered with nothing, so that the form's defaults hold."""
-    turns = CALLS[os.environ["MCP_CONFORMANCE_SCENARIO"]]
-    server = McpServer("conformance", url=url, mode="legacy", elicitation=True, required=True)
+    """One run against the test server."""
+    turns = CALLS.get(os.environ["MCP_CONFORMANCE_SCENARIO"], AUTH)
+    async with Login(visit) as login:
+        auth = login if turns is AUTH else None
+        server = McpServer("conformance", url=url, mode="legacy", elicitation=True, required=True, auth=auth)
+        return await flown(server, turns)
+
+
+async def visit(address: str) -> None:
+    """Go where a person would go, and come back with the browser's redirect."""
+    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        await browser.get(address)
+
+
+async def flown(server: McpServer, turns: tuple[object, ...]) -> int:
+    """One run; a question is answered with nothing, so that the form's defaults hold."""
     agent = Agent(model=ScriptedModel([*turns, say("done")]), tools=[server], limits=Limits(max_iterations=9))
     async with agent:
         result = await agent.run("go")

@@ -21,7 +21,7 @@ TYPES = st.sampled_from(["string", "integer", "number", "boolean", "null", "arra
 
 def schemas(inner):
     """Schemas with the words we check."""
-    words = st.fixed_dictionaries(
+    return st.fixed_dictionaries(
         {},
         optional={
             "type": st.one_of(TYPES, st.lists(TYPES, min_size=1, max_size=3, unique=True)),
@@ -37,7 +37,6 @@ def schemas(inner):
             "allOf": st.lists(inner, min_size=1, max_size=2),
         },
     )
-    return words
 
 
 SCHEMAS = st.recursive(st.fixed_dictionaries({"type": TYPES}), schemas, max_leaves=6)

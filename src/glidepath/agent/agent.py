@@ -29,7 +29,7 @@ from glidepath.agent.flight import (
 )
 from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.many_tools import doors, too_many
+from glidepath.agent.many_tools import CALL, FIND, doors, too_many
 from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.per_run import checked_per_run, inherited, replaced
 from glidepath.agent.prompts import as_messages, as_session
@@ -81,7 +81,8 @@ class Agent:
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
         self._told_of_store = False
         sources = self.config.tool_sources
-        self._outfit = Outfit(sources, frozenset(one.name for one in self.config.tools)) if sources else None
+        taken = frozenset({FIND, CALL, *[one.name for one in self.config.tools]}) if sources else frozenset()
+        self._outfit = Outfit(sources, taken) if sources else None
         self._fitted: Fitted | None = None
         self._began: float | None = None
         self._behind: tuple[Tool, ...] = ()

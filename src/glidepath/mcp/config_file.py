@@ -15,7 +15,7 @@ from glidepath.tools.advice import closest
 __all__ = ["read_server_file", "read_servers"]
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_TEXTS = ("command", "url", "cwd", "mode", "pins")
+_TEXTS = ("command", "url", "cwd", "mode", "pins", "auth")
 _PLAIN = (
     "required",
     "trusted",

@@ -11,6 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from glidepath import _wire
 from glidepath.mcp.mcp_server import ServerLink
+from glidepath.mcp.oauth_login import provider_for
 
 __all__ = ["HTTP_FAILED", "HttpTransport"]
 
@@ -32,7 +33,7 @@ class HttpTransport:
             transport=_Bounded(httpx2.AsyncHTTPTransport(), link.max_message_bytes),
             headers={**link.headers, "accept-encoding": "identity"},
             timeout=timeout,
-            auth=link.auth,
+            auth=provider_for(link),
         )
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(client)

@@ -98,8 +98,9 @@ class McpServer(ToolSource):
 
     `env` is added to PATH, HOME and a few others; nothing else of this process's environment reaches the program.
     `trusted=True` believes the server's own hints (read-only, idempotent, destructive). `required=True` makes a run
-    fail when the server cannot be reached; otherwise the run goes on without its tools. `sampling=Sampling(...)` and
-    `elicitation=True` allow what is refused otherwise.
+    fail when the server cannot be reached; otherwise the run goes on without its tools. `auth="oauth"` uses the tokens
+    of `glidepath mcp login`; any `httpx2.Auth` is used as it is. `sampling=Sampling(...)` and `elicitation=True` allow
+    what is refused otherwise.
     """
 
     __slots__ = ("chosen", "link", "name", "prefix", "required")
@@ -263,12 +264,14 @@ def _check_reach(wrong: str, link: ServerLink) -> None:
         parts = urlsplit(link.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(f"{wrong}: url must begin with http:// or https://, not {link.url!r:.100}")
+        if isinstance(link.auth, str) and link.auth != "oauth":
+            raise ConfigurationError(f"{wrong}: auth must be 'oauth' or an httpx2.Auth; a token belongs into headers")
         for field in ("args", "env", "cwd"):
             if getattr(link, field):
                 raise ConfigurationError(f"{wrong}: {field} belongs to a command, and this server has a url")
     elif link.headers or link.auth is not None:
         raise ConfigurationError(f"{wrong}: headers and auth belong to a url, and this server is a command")
-    elif not (link.command or "").strip():
+    elif link.command is not None and not link.command.strip():
         raise ConfigurationError(f"{wrong}: command is empty; name the program that starts the server")
 
 

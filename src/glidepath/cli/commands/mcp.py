@@ -28,6 +28,7 @@ examples:
   glidepath mcp pin                          remember the tools of all servers in glidepath.mcp.lock
   glidepath mcp diff                         what has changed since (exit code 1 when something has)
   glidepath mcp approve time                 look at the changes and accept them
+  glidepath mcp login tickets                log in to a server with auth = "oauth"
   glidepath mcp serve --agent my_package.agents:helper
 """
 
@@ -44,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     approved = actions.add_parser("approve", help="look at what changed and pin it")
     approved.add_argument("--tool", action="append", default=[], help="only this tool; may be repeated")
     approved.add_argument("--yes", action="store_true", help="do not ask; for scripts")
-    for sub in (listed, tested, pinned, differs, approved):
+    login = actions.add_parser("login", help='log in to servers with auth = "oauth", in the browser')
+    login.add_argument("--forget", action="store_true", help="delete the tokens instead")
+    for sub in (listed, tested, pinned, differs, approved, login):
         sub.add_argument("names", nargs="*", metavar="NAME", help="which servers (default: all)")
         sub.add_argument("--mcp-config", metavar="FILE", help="a JSON file with mcpServers")
         add_config_flags(sub)
@@ -80,7 +83,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         )
         return 2
     servers = [server for server, _ in chosen]
-    work = {"test": _test, "pin": _pin, "diff": _diff, "approve": _approve}[options.action]
+    work = {"test": _test, "pin": _pin, "diff": _diff, "approve": _approve, "login": _login}[options.action]
     return asyncio.run(work(servers, options, world))
 
 
@@ -123,6 +126,32 @@ def _lock(path: Path, world: World) -> Lock | None:
     except ConfigurationError as error:
         world.complain(str(error))
         return None
+
+
+async def _login(servers: list[McpServer], options: Any, world: World) -> int:
+    import webbrowser
+
+    from glidepath.mcp.oauth_login import Login, forget_login
+
+    async def visit(address: str) -> None:
+        world.note(f"Log in here: {address}")
+        webbrowser.open(address)
+
+    code = 0
+    for server in [one for one in servers if one.link.auth == "oauth"]:
+        if options.forget:
+            world.write(f"{server.name}: {'forgotten' if forget_login(server.link) else 'there was no login'}\n")
+            continue
+        async with Login(visit) as login:
+            supply = await _opened(server.configured(auth=login, connect_timeout=300.0), world)
+        if supply is None:
+            code = 1
+            continue
+        await supply.close()
+        world.write(f"{server.name}: logged in\n")
+    if not any(server.link.auth == "oauth" for server in servers):
+        world.note('No such server has auth = "oauth".')
+    return code
 
 
 async def _opened(server: McpServer, world: World) -> McpSupply | None:
