@@ -343,7 +343,9 @@ class Agent:
         meter = Meter(plan.caps, parent.meter if parent is not None else None)
         restore_meter(meter, snapshot)
         watch = watch_over(plan, now, parent.deadline(now) if parent is not None else inf, max(0.0, snapshot.elapsed))
-        run = open_run(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
+        counted = frozenset[str]() if opening is None else opening.counted
+        resumed = Resumption(snapshot, decisions, counted=counted)
+        run = open_run(plan, home, (), meter, watch, None, stream, resumed=resumed)
         run.token = cancel
         with outside():
             return await finish_run(run, home, (), cancel, opening=opening)

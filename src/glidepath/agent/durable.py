@@ -50,7 +50,7 @@ class Opening(Record, kw_only=True):
     error: StoreError | None = None
     written: int = 0
     base: Snapshot | None = None
-    tail: frozenset[str] = frozenset()
+    tail: frozenset[str] | None = None
     unknown: tuple[ToolCall, ...] = ()
     result: RunResult | None = None
     """The run is done already."""
@@ -60,13 +60,15 @@ class Opening(Record, kw_only=True):
     decisions: Mapping[str, Decision] = {}
     decided: Mapping[str, Decision] = {}
     """Those of a person, which the journal keeps."""
+    counted: frozenset[str] = frozenset()
+    """Calls that had not begun and are counted already."""
 
     def resumption(self, meter: Meter) -> Resumption | None:
         """What a child that had begun goes on from; its meter goes on, too. What is above it has been charged."""
         if self.snapshot is None:
             return None
         restore_meter(meter, self.snapshot)
-        return Resumption(self.snapshot, self.decisions)
+        return Resumption(self.snapshot, self.decisions, counted=self.counted)
 
     def attend(self, run: Run) -> Ending | None:
         """Give the run its scribe; how it ends at once, when the store has failed."""
@@ -261,9 +263,10 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
         known = known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
-        snapshot, found = verdicts(folded, charged(snapshot, folded.reserved), tools)
+        snapshot = charged(snapshot, folded.reserved)
         opening.decided = check_decisions(decisions, snapshot)
-        opening.decisions = {**opening.decided, **found}
+        opening.decisions = {**opening.decided, **verdicts(folded, snapshot, tools)}
+        opening.counted = frozenset(folded.queued)
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
         snapshot = replace(snapshot, per_run=None)
     opening.snapshot = snapshot
@@ -315,12 +318,12 @@ async def used_in(store: Any, session_id: str) -> Snapshot | None:
     return await _with_children(store, folded, charged(folded.snapshot, folded.reserved), {})
 
 
-def _tail(folded: Folded) -> frozenset[str]:
+def _tail(folded: Folded) -> frozenset[str] | None:
     """The results of the last batch, when some of its calls have none: those will be put between them."""
     from glidepath.messages import ToolResultMessage
 
     if not open_calls(folded):
-        return frozenset()
+        return None
     tail = []
     for message in reversed(folded.messages):
         if type(message) is not ToolResultMessage:

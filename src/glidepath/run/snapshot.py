@@ -25,12 +25,14 @@ __all__ = ["Resumption", "place", "restore", "restore_meter", "snapshot_of", "ta
 class Resumption(Record):
     """From where a run goes on, and what was decided about its calls that wait, by call id.
 
-    `landing_paid` is False when too little is left for a landing call.
+    `landing_paid` is False when too little is left for a landing call. `counted` are the calls that were counted
+    before the process died and had not begun.
     """
 
     snapshot: Snapshot
     decisions: Mapping[str, Any] = {}
     landing_paid: bool = True
+    counted: frozenset[str] = frozenset()
 
 
 _TOLD = ("violations", "children", "pending", "abandoned", "unknown_effects")

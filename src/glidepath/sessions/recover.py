@@ -56,32 +56,22 @@ def charged(snapshot: Snapshot, reserved: Reserved | None) -> Snapshot:
     )
 
 
-def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> tuple[Snapshot, dict[str, Decision]]:
-    """What becomes of the calls without a result, and the state without those that will be counted again."""
+def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> dict[str, Decision]:
+    """What becomes of the calls without a result.
+
+    Nothing is counted here: the journal has counted every call that had begun and every one that was queued.
+    """
     decisions: dict[str, Decision] = strangers(folded, snapshot)
-    again = metered = 0
     for call in open_calls(folded):
         intent, tool = folded.intents.get(call.id), tools.get(call.name)
         if intent is None:
-            counted = call.id in folded.queued
             if call.id in folded.decisions:
                 decisions[call.id] = folded.decisions[call.id]
+        elif intent.idempotent and tool is not None and tool.idempotent:
+            decisions[call.id] = Decision(kind="repeat", arguments=intent.arguments or call.arguments)
         else:
-            counted = intent.idempotent and tool is not None and bool(tool.idempotent)
-            decisions[call.id] = (
-                Decision(kind="approve", arguments=intent.arguments or call.arguments)
-                if counted
-                else Decision(kind="unknown")
-            )
-        again += counted
-        metered += counted and (tool is None or bool(tool.counts_toward_limit))
-    if again:
-        snapshot = replace(
-            snapshot,
-            tool_calls=max(0, snapshot.tool_calls - again),
-            metered_tool_calls=max(0, snapshot.metered_tool_calls - metered),
-        )
-    return snapshot, decisions
+            decisions[call.id] = Decision(kind="unknown")
+    return decisions
 
 
 def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:

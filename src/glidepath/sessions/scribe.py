@@ -60,7 +60,7 @@ class Scribe:
         """Some of the journal was taken in from a file."""
         self.capture = Capture()
         self.written = 0  # messages of the transcript that are in the journal
-        self.tail: frozenset[str] = frozenset()  # results among them to which others of their batch may be added
+        self.tail: frozenset[str] | None = None  # results among them, when others of their batch may join in between
         self.decisions: dict[str, Any] = {}
         self.broken: StoreError | None = None
         self.ahead: Items = []  # records that wait for the first commit
@@ -73,7 +73,7 @@ class Scribe:
     # --- the beginning ----------------------------------------------------------------------------------------
 
     def attend(
-        self, run: Run, *, written: int, base: Snapshot | None = None, tail: frozenset[str] = frozenset()
+        self, run: Run, *, written: int, base: Snapshot | None = None, tail: frozenset[str] | None = None
     ) -> None:
         """Follow this run. `written` messages and the state `base` are in the journal already."""
         self._run = run
@@ -295,13 +295,13 @@ class Scribe:
 
     def _new_messages(self) -> Items:
         messages = self._run.messages
-        if self.tail:
+        if self.tail is not None:
             recent = messages[self.written - len(self.tail) :]
             fresh = [one for one in recent if type(one) is not ToolResultMessage or one.call_id not in self.tail]
             if len(recent) - len(fresh) != len(self.tail):
                 raise StoreError("the transcript was changed while its run was in flight", kind="conflict")
             results = [one.call_id for one in fresh if type(one) is ToolResultMessage]
-            self.tail = self.tail.union(results) if len(results) == len(fresh) else frozenset()
+            self.tail = self.tail.union(results) if len(results) == len(fresh) else None
         else:
             fresh = messages[self.written :]
         filed = self._filed
