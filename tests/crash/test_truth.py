@@ -164,7 +164,8 @@ def test_g13_a_call_that_had_begun_is_its_result_or_unknown(tmp_path, way, idemp
         journal = await read_journal(store, "s")
         assert tuple(journal.folded.messages) == result.messages, "what the next prompt reads is something else"
         if result.outcome.name not in ("DONE", "WRAPPED_UP"):
-            check(await Agent(model=Payer(), tools=[pay], limits=LIMITS, **common).resume("s", limits=LIMITS), paid, begun)
+            again = Agent(model=Payer(), tools=[pay], limits=LIMITS, **common)
+            check(await again.resume("s", limits=LIMITS), paid, begun)
         await store.close()
 
     asyncio.run(fly())

@@ -285,6 +285,7 @@ def report_child(parent: Run, child: Run) -> None:
     result: Any = child.result
     parent.children += (result,)
     parent.abandoned += result.abandoned
+    parent.unknown_effects += result.unknown_effects
     parent.charge_child(child.plan.agent_name, child.usage, child.money)
     parent.emit(
         ChildEnded,

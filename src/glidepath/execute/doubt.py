@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.messages import ToolCall
@@ -35,12 +35,12 @@ def settle(run: Run) -> None:
             keep(run, job)
 
 
-def _takes(job: Job, arguments: object) -> bool:
+def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:
     """Whether the tool of today takes the arguments that the call had begun with."""
     if job.tool is None:
         return False
     try:
-        job.tool.bind(arguments)
+        job.tool.bind(job.call.stored if arguments is None else arguments)
     except ArgumentsError:
         return False
     return True
@@ -57,7 +57,18 @@ def job_for(run: Run, call: ToolCall) -> Job:
 
 
 def keep(run: Run, job: Job, limit: Callable[[], int] | None = None) -> None:
-    """The result of a call joins the transcript where it belongs; one that nobody knows is listed."""
+    """The result of a call joins the transcript where it belongs; one that nobody knows is listed, and its children."""
     if job.doubt is not None and job.kind == UNKNOWN:
-        run.unknown_effects += (job.call,)
+        if job.call not in run.unknown_effects:
+            run.unknown_effects += (job.call,)
+        _close_accounts(run, job.call.id)
     place(run, job.message(run, limit))
+
+
+def _close_accounts(run: Run, call_id: str) -> None:
+    """The children of this call do not go on: what they have cost is charged, and what is unknown of them is listed."""
+    told = {child.run_id for child in run.children}
+    for child in run.resumed.offspring.get(call_id, ()):  # type: ignore[union-attr]
+        if child.run_id not in told:
+            run.unknown_effects += child.unknown
+            run.charge_child(child.agent, child.usage, child.picodollars)

@@ -15,6 +15,7 @@ from glidepath.execute.breaker import blames_tool
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AbandonedWork
 from glidepath.run import Stopped
+from glidepath.run.inside import LostChild
 from glidepath.tools import Bound, Tool, ToolContext, ToolResult, as_result, trim_result
 from glidepath.tools.pictures import small_enough
 
@@ -104,6 +105,9 @@ class Job(Record, eq=False):
     def raised(self, error: BaseException) -> None:
         """It raised: type and message are for the model, the traceback for people."""
         if self.result is not None:
+            return
+        if isinstance(error, LostChild):
+            self.kind, self.result = UNKNOWN, ToolResult(words(error), is_error=True)
             return
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {words(error)}"

@@ -16,8 +16,8 @@ class Decision(Value, frozen=True, kw_only=True):
     """A decision about one call; made by `approve`, `deny` and `answer`.
 
     Three are no person's. `unknown`: a call that had begun when the process died, and may have taken effect. `repeat`:
-    one that had begun and is idempotent; it runs again under the same key, and where that is not possible it is unknown.
-    `ask`: a call from an imported journal, about which a person must be asked whatever its tool says.
+    one that had begun and is idempotent; it runs again under the same key, and is unknown where it may not. `ask`: a
+    call from an imported journal, about which a person must be asked whatever its tool says.
     """
 
     kind: Literal["approve", "deny", "answer", "unknown", "repeat", "ask"]

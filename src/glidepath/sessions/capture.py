@@ -15,7 +15,7 @@ from glidepath.messages import AssistantMessage
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Run
 from glidepath.run.account import Account
-from glidepath.run.snapshot import configured, take_snapshot
+from glidepath.run.snapshot import configured, fallbacks_spent, take_snapshot
 from glidepath.sessions.changes import diff
 
 __all__ = ["Capture", "bare", "tick", "untick"]
@@ -46,9 +46,18 @@ class Capture:
         changed: dict[str, Any] = {}
         if run.text is not self._known["text"]:
             self._text(run, run.text, changed)
+        if run.other_accounts:
+            self._look_at_fallbacks(run, changed)
         if guards:
             self._look_at_guards(run, changed)
         return changed or None
+
+    def _look_at_fallbacks(self, run: Run, changed: dict[str, Any]) -> None:
+        """What models other than the configured one have cost: it grows while one of them is in use."""
+        spent = fallbacks_spent(run)
+        if spent != self._known["fallbacks_spent"]:
+            changed["fallbacks_spent"] = diff(self._known["fallbacks_spent"], spent)
+            self._known["fallbacks_spent"] = spent
 
     def _text(self, run: Run, text: str, changed: dict[str, Any]) -> None:
         """The best text so far is nearly always the last reply, which is in the journal already."""

@@ -21,10 +21,10 @@ from glidepath.sessions.changes import apply
 from glidepath.sessions.session import Session
 from glidepath.spi.sessions import Commit
 
-__all__ = ["HOOK", "Began", "Child", "Folded", "Imported", "Intent", "Opened", "Reserved", "fold"]
+__all__ = ["HOOK", "Began", "Child", "Folded", "Imported", "Intent", "Opened", "Reserved", "Used", "fold"]
 
 HOOK = "hook:"  # what the name of a hook begins with, where a child has the id of its call otherwise
-_BESIDE = frozenset({"child", "state", "tick"})  # what is written while a hook is asked
+_BESIDE = frozenset({"charged", "child", "state", "tick"})  # what is written while a hook is asked
 
 
 class Opened(Value, frozen=True, kw_only=True):
@@ -65,13 +65,14 @@ class Imported(Value, frozen=True, kw_only=True):
     session_id: str
 
 
-class Reserved(Value, frozen=True, kw_only=True):
-    """A model call is about to start: what it may use at worst."""
+class Reserved(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """A model call is about to start: what it may use at worst. `model` is set when it is not the configured one."""
 
     input: int
     output: int
     tokens: int
     money: int = 0
+    model: str = ""
 
 
 class Child(Value, frozen=True, kw_only=True):
@@ -85,6 +86,16 @@ class Child(Value, frozen=True, kw_only=True):
     def of_hook(self) -> bool:
         """True for the child of a hook."""
         return self.call_id.startswith(HOOK)
+
+
+class Used(Value, frozen=True, array_like=True):
+    """What a child has used of its parent's limits, its own children and itself included."""
+
+    tokens: int = 0
+    picodollars: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    descendants: int = 0
 
 
 class Folded:
@@ -108,6 +119,8 @@ class Folded:
         """Calls of the last batch that were counted and had not started."""
         self.decisions: dict[str, Decision] = {}
         self.children: list[Child] = []
+        self.charged: dict[str, Used] = {}
+        """What of each child of the last batch is in the figures of the run."""
         self.imported = False
         """Some of it was taken in from a file."""
         self.foreign = False
@@ -166,7 +179,7 @@ class Folded:
         self.decisions.update(began.decisions)
 
     def _new_batch(self) -> None:
-        self.intents, self.results, self.queued, self.foreign = {}, {}, (), False
+        self.intents, self.results, self.queued, self.foreign, self.charged = {}, {}, (), False, {}
 
     def on_message(self, data: bytes) -> None:
         """The transcript grows."""
@@ -229,6 +242,10 @@ class Folded:
         """A call has a child."""
         self.children.append(_wire.decode(data, Child))
 
+    def on_charge(self, data: bytes) -> None:
+        """What of each child in flight is in the figures of this commit."""
+        self.charged = _wire.decode(data, dict[str, Used])
+
     def on_import(self, data: bytes) -> None:
         """Nothing before this may act: decisions are void, and what had begun is not repeated, idempotent or not."""
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
@@ -241,6 +258,11 @@ class Folded:
             for child in self.children
             if child.session_id.startswith(mine)
         ]
+        self.charged = {
+            f"{self.session.id}/{name[len(mine) :]}": used
+            for name, used in self.charged.items()
+            if name.startswith(mine)
+        }
 
     def on_end(self, data: bytes) -> None:
         """The run is over."""
@@ -264,6 +286,7 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "tick": Folded.on_tick,
     "reserved": Folded.on_reserve,
     "child": Folded.on_spawn,
+    "charged": Folded.on_charge,
     "ended": Folded.on_end,
     "imported": Folded.on_import,
 }

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Raw, replace
 from glidepath.errors import StoreError, told
 from glidepath.events import SessionSaved
-from glidepath.messages import Message, ToolResultMessage, UnknownMessage
+from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Signal, Touchdown, Verdict
+from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
-from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved
+from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
 from glidepath.spi.sessions import Commit, Lease, SessionStore
 
 if TYPE_CHECKING:
+    from glidepath.ledger import Meter
     from glidepath.run import Run
 
 __all__ = ["BEAT", "Scribe"]
@@ -63,6 +65,9 @@ class Scribe:
         self.tail: frozenset[str] | None = None  # results among them, when others of their batch may join in between
         self.decisions: dict[str, Any] = {}
         self.broken: StoreError | None = None
+        self.kin: dict[str, Meter | Used] = {}  # the children of the calls in flight: our figures have their spend
+        self.born: set[str] = set()  # the sessions of all children that this run is known to have started
+        self._charged: dict[str, Used] = {}
         self.ahead: Items = []  # records that wait for the first commit
         self.held: list[tuple[Commit, Any]] = []  # commits that wait for the end, with durability "exit"
         self._filed: dict[str, ToolResultMessage] = {}
@@ -105,12 +110,13 @@ class Scribe:
 
     async def asking(self, booking: Any) -> None:
         """A model call is about to start."""
-        reservation = booking.reservation
+        run, reservation = self._run, booking.reservation
         reserved = Reserved(
             input=booking.input,
             output=max(0, reservation.tokens - booking.input),
             tokens=reservation.tokens,
             money=reservation.money,
+            model=run.plan.model_name if run.other_accounts and run.plan.model_name != configured(run) else "",
         )
         await self._write([], [("reserved", reserved)])
         self._stop_if_asked()
@@ -150,6 +156,11 @@ class Scribe:
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with a journal of its own."""
         await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
+        self.born.add(session_id)
+
+    def follow(self, session_id: str, meter: Meter) -> None:
+        """A child flies: what it spends is in the figures of this run from now on."""
+        self.kin[session_id] = meter
 
     def _stop_if_asked(self) -> None:
         """While the commit was written the run may have been stopped: then nothing new begins."""
@@ -219,6 +230,8 @@ class Scribe:
             if changed is not None:
                 items.append(("state", changed))
             items.append(("tick", self._tick()))
+            if self.kin:
+                self._charge(items)
             items += last_items
             commit = _linked(self.hash, self.number + 1, self.sequence + 1, self._now(), items)
             later = self._append(commit, summary, last=last)
@@ -238,6 +251,16 @@ class Scribe:
             raise _down(self.broken)
         if run.listening and not last and self.durability in ON_DISK:
             run.emit(SessionSaved, run.session_id, self.sequence)
+
+    def _charge(self, items: Items) -> None:
+        """Say what of each child is in the figures of this commit, so that a resume adds only what came after it."""
+        if any(kind == "message" and type(message) is AssistantMessage for kind, message in items):
+            self.kin, self._charged = {}, {}  # their calls have ended
+            return
+        charged = {name: one if type(one) is Used else _used(one) for name, one in self.kin.items()}
+        if charged != self._charged:
+            self._charged = charged
+            items.append(("charged", charged))
 
     def _now(self) -> float:
         return round(self._run.now(), 3)  # type: ignore[no-any-return]
@@ -361,6 +384,10 @@ def _linked(before: bytes, number: int, first: int, now: float, items: Items) ->
     except Exception as error:
         what = f"the run has something that cannot be written: {told(error)}"
         raise StoreError(what, kind="unavailable") from error
+
+
+def _used(meter: Any) -> Used:
+    return Used(meter.tokens, meter.money, meter.turns, meter.tool_calls, meter.descendants + 1)
 
 
 def _writable(message: Message) -> Any:
