@@ -15,7 +15,7 @@ from glidepath.testing import VirtualClock
 
 from .frail import Frail
 
-PRICES = {name: ("3", "15") for name in ("pilot", "kid", "backup")}
+PRICES = dict.fromkeys(("pilot", "kid", "backup"), ("3", "15"))
 LIMITS = Limits(max_iterations=60, max_tokens=200_000, max_cost="1", max_tool_calls=60)
 SEEDS = 100
 

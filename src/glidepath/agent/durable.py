@@ -236,20 +236,21 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
     if folded.opened is not None:
         scribe.parent = folded.opened.parent
     if result is not None and result.outcome is LoopOutcome.DONE:
-        nothing_to_decide(decisions)
+        nothing_to_decide(decisions, folded.decisions)
         opening.result = result
         return
     if result is not None:
         snapshot = snapshot_of(result)
-        opening.decided = check_decisions(decisions, snapshot)
+        opening.decided = check_decisions(decisions, snapshot, folded.decisions)
         opening.decisions = {**strangers(folded, snapshot), **opening.decided}
     else:
         known = known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
         snapshot = charged(snapshot, folded.reserved)
-        opening.decided = check_decisions(decisions, snapshot)
-        opening.decisions = {**opening.decided, **verdicts(folded, snapshot, tools)}
+        begun = folded.intents.keys() | {*known}
+        opening.decided = check_decisions(decisions, snapshot, folded.decisions, begun)
+        opening.decisions = {**verdicts(folded, snapshot, tools), **opening.decided}
         opening.counted = frozenset(folded.queued)
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
         snapshot = replace(snapshot, per_run=None)

@@ -370,7 +370,9 @@ class Scribe:
             try:
                 for sign in await heard(called(self.store.beat, [self.lease], renew=beats % RENEW == RENEW - 1)):
                     if sign.lost:
-                        watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", "another owner has taken the session"))
+                        lost = _down(StoreError("another owner has taken the session", kind="fenced"))
+                        reason = lost.verdict.cause.reason
+                        watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
                     elif sign.stop is not None:
                         reason = sign.stop or "a stop was asked for in the store"
                         watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
