@@ -330,7 +330,7 @@ async def test_g13_the_seniors_run_that_waits_when_the_process_dies_waits_on():
 @virtual
 async def test_g13_a_decision_that_was_obeyed_before_the_process_died_can_be_passed_again(coordinator):
     store, done = Sudden(), []
-    asked = request(step("a", member="clerk"), step("b", member="slow", depends_on=("a",)))
+    asked = request(step("a", member="clerk"), step("b", "a", member="slow"))
 
     def crew(*turns):
         return team(charging(done), agent(*turns, name="slow"), store=store)
