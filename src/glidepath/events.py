@@ -12,7 +12,7 @@ from typing import Any
 
 from glidepath._wire import Codec, Value
 from glidepath.messages import AssistantMessage, Message, ToolResultMessage, Usage
-from glidepath.outcome import ResourceAction, RunResult, dollars
+from glidepath.outcome import ConfigurationChange, ResourceAction, RunResult, dollars
 
 __all__ = [
     "EVENTS",
@@ -23,6 +23,7 @@ __all__ = [
     "BudgetSettled",
     "ChildEnded",
     "ChildStarted",
+    "ConfigurationChanged",
     "ConstraintViolated",
     "ContextShaped",
     "Event",
@@ -71,6 +72,12 @@ class RunStarted(Event, frozen=True, gc=False, tag=True):
     resumed: bool = False
     user: str | None = None
     metadata: Mapping[str, str] | None = None
+
+
+class ConfigurationChanged(Event, frozen=True, gc=False, tag=True):
+    """The run goes on under an agent that is not what it was: tools, model, limits or the release have changed."""
+
+    changes: tuple[ConfigurationChange, ...]
 
 
 class RunPaused(Event, frozen=True, gc=False, tag=True):

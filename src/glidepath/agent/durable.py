@@ -148,6 +148,12 @@ def _lease(lease: Any) -> Lease:
     return lease
 
 
+def _recall(scribe: Scribe, folded: Folded) -> None:
+    """Who wrote the last leg: which release, and what its agent was like."""
+    scribe.config = folded.config
+    scribe.writer = "" if folded.began is None else folded.began.version
+
+
 def _crashed(folded: Folded) -> bool:
     """Its last run has not ended, and nobody flies it."""
     return bool(folded.fields) and folded.result is None
@@ -158,6 +164,7 @@ def _move_in(
 ) -> None:
     """The session as the journal has it; a run that crashed there is closed, and so are its children (`found`)."""
     scribe.sequence = folded.sequence
+    _recall(scribe, folded)
     opening.written = len(folded.messages)
     if found is not None:
         known = known_results(folded)
@@ -232,6 +239,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
     if snapshot is None:
         raise ConfigurationError(f"session {folded.session.id!r} has no run to resume; start one with run()")
     scribe.sequence, scribe.imported = folded.sequence, folded.imported
+    _recall(scribe, folded)
     opening.ended = result
     if folded.opened is not None:
         scribe.parent = folded.opened.parent

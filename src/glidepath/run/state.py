@@ -39,6 +39,7 @@ from glidepath.outcome import (
     TRANSITIONS,
     AbandonedWork,
     AgentState,
+    ConfigurationChange,
     LoopOutcome,
     PendingCall,
     PerRun,
@@ -238,6 +239,8 @@ class Run:
     """How a batch has voted that waits for a person: see `Snapshot`."""
     unknown_effects: tuple[ToolCall, ...] = ()
     resumed: Resumption | None = None
+    changes: tuple[ConfigurationChange, ...] = ()
+    """What about its agent was different when it went on."""
     result: RunResult | None = None
 
     # --- beginning --------------------------------------------------------------------------------------------
@@ -571,6 +574,7 @@ class Run:
             abandoned=self.abandoned,
             unknown_effects=self.unknown_effects,
             undelivered=(*self.waiting, *self._untold_notices()),
+            changes=self.changes,
             snapshot=None if ending.outcome is LoopOutcome.DONE else take_snapshot(self, ending),
         )
         return self.result

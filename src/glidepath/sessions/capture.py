@@ -152,12 +152,18 @@ USAGE = ("input", "output", "cache_read", "cache_write", "reasoning", "estimated
 _SLOW = tuple(name for name in _FIELDS if name not in (*TICK, "spent"))
 
 
-def untick(data: list[Any]) -> dict[str, Any]:
-    """The fields of a snapshot that a tick has."""
-    fields = dict(zip(TICK, data, strict=False))
-    calls, *usage, money = data[len(TICK) :]
-    fields["spent"] = {"calls": calls, "usage": dict(zip(USAGE, usage, strict=True)), "picodollars": money}
-    return fields
+def untick(data: list[Any], fields: dict[str, Any]) -> None:
+    """Put the figures of a tick into these fields of a snapshot.
+
+    An older release may have written fewer, and a later one more: new figures are only ever added at the end.
+    """
+    fields.update(zip(TICK, data, strict=False))
+    figures = data[len(TICK) :]
+    if figures:
+        before = fields.get("spent") or {"usage": {}}
+        usage = {**before["usage"], **dict(zip(USAGE, figures[1:], strict=False))}
+        money = figures[len(USAGE) + 1] if len(figures) > len(USAGE) + 1 else before.get("picodollars", 0)
+        fields["spent"] = {"calls": figures[0], "usage": usage, "picodollars": money}
 
 
 def configured_account(run: Run) -> Any:

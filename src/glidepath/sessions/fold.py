@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from glidepath import _wire
+from glidepath._version import VERSION, is_newer
 from glidepath._wire import Value, WireError
 from glidepath.errors import StoreError
-from glidepath.messages import AssistantMessage, Message, ToolResultMessage, codec, placed
+from glidepath.messages import AssistantMessage, Message, ToolResultMessage, placed
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run.decisions import Decision
+from glidepath.run.fingerprint import Fingerprint
 from glidepath.sessions.capture import untick
 from glidepath.sessions.chain import Record, check_schema, read
 from glidepath.sessions.changes import apply
+from glidepath.sessions.lenient import converted, decoded, message_of
 from glidepath.sessions.session import Session
 from glidepath.spi.sessions import Commit
 
@@ -45,6 +48,11 @@ class Began(Value, frozen=True, kw_only=True):
     resumed: bool = False
     first_new: int = 0
     decisions: Mapping[str, Decision] = {}
+    schema: int = 1
+    version: str = ""
+    """The release that writes from here on."""
+    config: str = ""
+    """The digest of the agent; what it stands for is in the last `config` record."""
 
 
 class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -119,6 +127,8 @@ class Folded:
         """Calls of the last batch that were counted and had not started."""
         self.decisions: dict[str, Decision] = {}
         self.children: list[Child] = []
+        self.config: Fingerprint | None = None
+        """What the agent was like that wrote the last leg."""
         self.charged: dict[str, Used] = {}
         """What of each child of the last batch is in the figures of the run."""
         self.imported = False
@@ -134,9 +144,9 @@ class Folded:
         if not self.fields:
             return None
         try:
-            return _wire.convert(self.fields, Snapshot)  # type: ignore[no-any-return]
+            return converted(self.fields, Snapshot)  # type: ignore[no-any-return]
         except WireError as error:
-            raise StoreError(f"the state of the last run cannot be read: {error}", kind="damaged") from None
+            raise self._unreadable("the state of the last run", error) from None
 
     @property
     def messages(self) -> list[Message]:
@@ -158,20 +168,28 @@ class Folded:
             try:
                 reader(self, bytes(record.payload))
             except (WireError, ValueError, TypeError, KeyError, IndexError) as error:
-                what = f"record {record.sequence} ({record.kind}) cannot be read: {error}"
-                raise StoreError(what, kind="damaged") from None
+                raise self._unreadable(f"record {record.sequence} ({record.kind})", error) from None
+
+    def _unreadable(self, what: str, error: Exception) -> StoreError:
+        """Its hash fits, so that nobody has changed it: a later release wrote it, or it is a defect."""
+        writer = "" if self.began is None else self.began.version
+        if is_newer(writer):
+            said = f"{what} was written by glidepath {writer}, and this is {VERSION}: use a newer glidepath"
+            return StoreError(said, kind="newer")
+        return StoreError(f"{what} cannot be read: {error}", kind="damaged")
 
     # --- one method for each kind -----------------------------------------------------------------------------
 
     def on_open(self, data: bytes) -> None:
         """The session is new."""
         check_schema(_wire.decode(data, dict[str, Any]).get("schema"))
-        self.opened = _wire.decode(data, Opened)
+        self.opened = decoded(data, Opened)
         self.session.id = self.opened.session_id
 
     def on_begin(self, data: bytes) -> None:
         """A run begins, or goes on."""
-        self.began = began = _wire.decode(data, Began)
+        check_schema(_wire.decode(data, dict[str, Any]).get("schema", 1))
+        self.began = began = decoded(data, Began)
         if not began.resumed:
             self.fields, self.decisions, self.children = {}, {}, []
             self._new_batch()
@@ -181,9 +199,13 @@ class Folded:
     def _new_batch(self) -> None:
         self.intents, self.results, self.queued, self.foreign, self.charged = {}, {}, (), False, {}
 
+    def on_config(self, data: bytes) -> None:
+        """What the agent is like from here on."""
+        self.config = decoded(data, Fingerprint)
+
     def on_message(self, data: bytes) -> None:
         """The transcript grows."""
-        self.add(codec.decode(data))
+        self.add(message_of(data))
 
     def add(self, message: Message) -> None:
         """One more message; a result goes where it belongs."""
@@ -199,11 +221,11 @@ class Folded:
 
     def on_rewrite(self, data: bytes) -> None:
         """The transcript was repaired."""
-        self.messages[:] = [codec.decode(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
+        self.messages[:] = [message_of(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
 
     def on_intend(self, data: bytes) -> None:
         """A call may take effect from here on."""
-        intent = _wire.decode(data, Intent)
+        intent = decoded(data, Intent)
         self.intents[intent.call_id] = intent
         self.queued = tuple(call_id for call_id in self.queued if call_id != intent.call_id)
 
@@ -213,7 +235,7 @@ class Folded:
 
     def on_finish(self, data: bytes) -> None:
         """One of several calls has ended."""
-        result: Any = codec.decode(data)
+        result: Any = message_of(data)
         self.results[result.call_id] = result
 
     def on_place(self, data: bytes) -> None:
@@ -232,15 +254,15 @@ class Folded:
 
     def on_tick(self, data: bytes) -> None:
         """The figures that change every turn."""
-        self.fields.update(untick(_wire.decode(data, list[Any])))
+        untick(_wire.decode(data, list[Any]), self.fields)
 
     def on_reserve(self, data: bytes) -> None:
         """A model call may cost so much."""
-        self.reserved = _wire.decode(data, Reserved)
+        self.reserved = decoded(data, Reserved)
 
     def on_spawn(self, data: bytes) -> None:
         """A call has a child."""
-        self.children.append(_wire.decode(data, Child))
+        self.children.append(decoded(data, Child))
 
     def on_charge(self, data: bytes) -> None:
         """What of each child in flight is in the figures of this commit."""
@@ -266,7 +288,7 @@ class Folded:
 
     def on_end(self, data: bytes) -> None:
         """The run is over."""
-        result = _wire.decode(data, RunResult)
+        result = decoded(data, RunResult)
         messages = tuple(self.messages)
         first = self.fields.get("first_new", 0)
         self.result = _wire.replace(result, messages=messages, new_messages=messages[first:])
@@ -276,6 +298,7 @@ class Folded:
 _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "opened": Folded.on_open,
     "began": Folded.on_begin,
+    "config": Folded.on_config,
     "message": Folded.on_message,
     "transcript": Folded.on_rewrite,
     "intent": Folded.on_intend,

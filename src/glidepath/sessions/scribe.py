@@ -12,12 +12,14 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from glidepath._version import VERSION
 from glidepath._wire import Raw, replace
 from glidepath.errors import StoreError, told
-from glidepath.events import SessionSaved
+from glidepath.events import ConfigurationChanged, SessionSaved
 from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
+from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Signal, Touchdown, Verdict
+from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, tick
@@ -47,7 +49,6 @@ class Scribe:
         *,
         durability: str = "sync",
         sequence: int = 0,
-        version: str = "",
         parent: dict[str, str] | None = None,
     ) -> None:
         self.store = store
@@ -56,10 +57,13 @@ class Scribe:
         self.number = lease.head
         self.hash = lease.hash
         self.sequence = sequence
-        self.version = version
+        self.config: Fingerprint | None = None
+        """What the agent was like when the journal was last written."""
         self.parent = parent
         self.imported = False
         """Some of the journal was taken in from a file."""
+        self.writer = ""
+        """The release that wrote the last leg."""
         self.capture = Capture()
         self.written = 0  # messages of the transcript that are in the journal
         self.tail: frozenset[str] | None = None  # results among them, when others of their batch may join in between
@@ -91,8 +95,9 @@ class Scribe:
         """The run begins, or goes on: its first commit, with the task in it."""
         run = self._run
         plan = run.plan
+        now, digest = fingerprint(plan)
         if not self.number:
-            opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=self.version, parent=self.parent)
+            opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=VERSION, parent=self.parent)
             self.ahead.insert(0, ("opened", opened))
         began = Began(
             run_id=run.run_id,
@@ -101,10 +106,26 @@ class Scribe:
             resumed=run.resumed is not None,
             first_new=run.first_new,
             decisions=self.decisions,
+            schema=SCHEMA,
+            version=VERSION,
+            config=digest,
         )
         items = [*self.ahead, ("began", began)]
         self.ahead = []
+        if self.config != now:
+            items.append(("config", now))
+        if run.resumed is not None:
+            run.changes = self._changes(now)
         await self._write(items, [], summary=self._summary(run.state.value, None))
+        if run.changes:
+            run.emit(ConfigurationChanged, run.changes)
+
+    def _changes(self, now: Fingerprint) -> tuple[ConfigurationChange, ...]:
+        """What is different since the last leg; nothing where that was not written down."""
+        found = [] if self.config is None else list(differences(self.config, now))
+        if self.writer not in ("", VERSION):
+            found.insert(0, ConfigurationChange(what="version", before=self.writer, now=VERSION))
+        return tuple(found)
 
     # --- in the middle ----------------------------------------------------------------------------------------
 
