@@ -139,6 +139,10 @@ def test_what_a_later_release_may_add_is_read(what):
     asyncio.run(look())
 
 
+async def state_in(store):
+    return (await read_journal(store, "s")).folded.snapshot
+
+
 NEWER = {
     "a schema in the first record": edit("opened", lambda p: {**p, "schema": SCHEMA + 1}),
     "a schema in a later leg": edit("began", lambda p: {**p, "schema": SCHEMA + 1}),
@@ -154,8 +158,7 @@ def test_what_a_later_release_changed_is_refused_as_newer_and_left_alone(what):
         store = await rewritten(NEWER[what])
         before = await store.load("s")
         with pytest.raises(StoreError, match="use a newer glidepath") as caught:
-            journal = await read_journal(store, "s")
-            assert journal.folded.snapshot
+            await state_in(store)
         assert caught.value.kind == "newer"
         result = await agent(store).resume("s")
         assert (result.outcome, result.cause.metrics["kind"]) == (LoopOutcome.FAILED, "newer")
