@@ -14,7 +14,7 @@ from glidepath._version import VERSION, is_newer
 from glidepath._wire import Value, WireError
 from glidepath.errors import StoreError
 from glidepath.messages import AssistantMessage, Message, ToolResultMessage, placed
-from glidepath.outcome import RunResult, Snapshot
+from glidepath.outcome import AgentState, RunResult, Snapshot
 from glidepath.run.decisions import Decision
 from glidepath.run.fingerprint import Fingerprint
 from glidepath.sessions.capture import untick
@@ -147,6 +147,13 @@ class Folded:
             return converted(self.fields, Snapshot)  # type: ignore[no-any-return]
         except WireError as error:
             raise self._unreadable("the state of the last run", error) from None
+
+    @property
+    def state(self) -> AgentState:
+        """Where the last run stood at the last commit, as far as the journal knows: waiting for a tool, or running."""
+        if self.result is not None or self.began is None:
+            return self.session.state
+        return AgentState.WAITING_FOR_TOOL if self.intents.keys() - self.results.keys() else AgentState.RUNNING
 
     @property
     def messages(self) -> list[Message]:
