@@ -74,7 +74,7 @@ class RunStarted(Event, frozen=True, gc=False, tag=True):
     provider: str | None = None
     """Who serves the model, where its adapter says."""
     limits: Mapping[str, float] | None = None
-    """The run's own limits: `tokens`, `picodollars`, `turns`, `tool_calls`, `seconds`; what is not there is unlimited."""
+    """The run's own limits, of `tokens`, `picodollars`, `turns`, `tool_calls` and `seconds`; others are unlimited."""
     notes: Mapping[str, str] | None = None
     """Of a resumed run: what its plugins left in the journal the last time (`Plugin.journal_note`), by plugin."""
 

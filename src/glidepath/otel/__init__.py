@@ -1,7 +1,7 @@
 """OpenTelemetry: spans and metrics of runs and teams, made from their events.
 
-`OpenTelemetry()` is a plugin. It needs the extra `otel`, which is `opentelemetry-api` alone; where the data goes is up to
-the provider that the application has set. Without one it asks for no events, and a run costs what it costs without it.
+`OpenTelemetry()` is a plugin. It needs the extra `otel`, which is `opentelemetry-api` alone. The application's provider
+decides where the data goes. Without a provider the plugin asks for no events, and a run costs what it costs without it.
 """
 
 from glidepath.otel.plugin import OpenTelemetry

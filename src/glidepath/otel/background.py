@@ -1,9 +1,9 @@
 """A thread that ends spans: an exporter that blocks blocks this thread, and no run.
 
 Ending a span may export it at once (a simple processor does), and an exporter may wait for a collector that never
-answers. So whatever an event brings to its end is handed to one thread of the process. It waits a moment after it was
-woken, to do much at a time, and is gone when it has had nothing to do for a while. What does not fit into its queue, or
-is left when the process ends, is dropped and counted.
+answers. So whatever an event brings to its end is handed to a thread: one for each plugin. It waits a moment after it
+was woken, to do much at a time, and is gone when it has had nothing to do for a while. What does not fit into its
+queue, or is left when the process ends, is dropped and counted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import atexit
 import logging
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
-__all__ = ["Background", "background"]
+__all__ = ["Background"]
 
 _log = logging.getLogger("glidepath.otel")
 
@@ -40,8 +41,15 @@ class Background:
         self._hurry = threading.Event()
         self._thread: threading.Thread | None = None
         self._busy_since: float | None = None
+        self._process = os.getpid()
         self.dropped = 0
         self.failed = 0
+        _OPEN.add(self)
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process was forked since: the thread is not here, and what waits is the parent's."""
+        return self._process != os.getpid()
 
     def put(self, job: Job) -> None:
         """Hand something over; never waits."""
@@ -50,6 +58,9 @@ class Background:
             if self.dropped == 1:
                 _log.warning("the exporter does not keep up: spans are dropped from now on")
             return
+        self._push(job)
+
+    def _push(self, job: Job) -> None:
         self._jobs.append(job)
         if not self._wake.is_set():
             self._wake.set()
@@ -64,7 +75,7 @@ class Background:
             return False
         loop = asyncio.get_running_loop()
         done = threading.Event()
-        self.put(done.set)
+        self._push(done.set)
         self._hurry.set()
         return await loop.run_in_executor(None, done.wait, patience)
 
@@ -107,11 +118,10 @@ class Background:
 
     def close(self) -> None:
         """The process ends: what is not done within a second is dropped."""
-        thread = self._thread
-        if thread is None or not self._jobs:
+        if self._thread is None or self.inherited or not (self._jobs or self._busy_since is not None):
             return
         done = threading.Event()
-        self.put(done.set)
+        self._push(done.set)
         self._hurry.set()
         if not done.wait(LAST_CHANCE):
             self.dropped += len(self._jobs)
@@ -119,13 +129,12 @@ class Background:
             self._jobs.clear()
 
 
-_mine: tuple[int, Background] | None = None
+_OPEN: weakref.WeakSet[Background] = weakref.WeakSet()
 
 
-def background() -> Background:
-    """The one of this process; a child that was forked has its own."""
-    global _mine  # noqa: PLW0603 - one thread for the process
-    if _mine is None or _mine[0] != os.getpid():
-        _mine = (os.getpid(), Background())
-        atexit.register(_mine[1].close)
-    return _mine[1]
+def _close_all() -> None:
+    for one in list(_OPEN):
+        one.close()
+
+
+atexit.register(_close_all)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
@@ -10,17 +10,17 @@ from opentelemetry.trace import TracerProvider
 
 from glidepath.errors import ConfigurationError
 from glidepath.events import Event
-from glidepath.otel.background import background
+from glidepath.otel.background import Background
 from glidepath.otel.content import Redact, Writer
 from glidepath.otel.measures import Instruments, Measures, Totals
-from glidepath.otel.run_spans import RunSpans
+from glidepath.otel.run_spans import SCOPE, RunSpans
 from glidepath.otel.team_spans import TEAM_HANDLERS, TeamSpans
 from glidepath.otel.vocabulary import latest, wants_content
 from glidepath.spi import Plugin
 
 __all__ = ["OpenTelemetry"]
 
-_SCOPE = "glidepath"
+_Parts: TypeAlias = tuple[str, TracerProvider, Background, Measures | None, Writer | None]
 _MAX_CHARS = 4000
 
 
@@ -55,34 +55,38 @@ class OpenTelemetry(Plugin):
         self._redact = redact
         self._max_chars = max_chars
         self._providers = (tracer_provider, meter_provider)
+        self._background = Background()
         self._totals = Totals()
         self._instruments: dict[Any, Instruments] = {}
         self._spans: RunSpans | TeamSpans | None = None
+        self._parts: _Parts | None = None
 
     def for_run(self) -> OpenTelemetry:
         """One that follows a single run or team; without a provider it asks for no event at all."""
+        if self._background.inherited:
+            self._background = Background()
+            self._instruments = {}
         mine = object.__new__(OpenTelemetry)
         mine.__dict__.update(self.__dict__)
         tracers, meters = _set_providers(*self._providers)
         mine._spans = None
         if tracers is None and meters is None:
-            mine.events = ()  # type: ignore[misc] - of this one alone
+            mine.__dict__["events"] = ()  # of this one alone
             return mine
-        mine.events = _EVENTS  # type: ignore[misc]
-        thread = background()
-        tracer = trace.NoOpTracer() if tracers is None else tracers.get_tracer(_SCOPE)
+        mine.__dict__["events"] = _EVENTS
+        thread = self._background
         measures = None if meters is None else Measures(self._instruments_of(meters), thread)
         wanted = wants_content() if self._content is None else self._content
         writer = Writer(self._redact, self._max_chars) if wanted else None
-        mine._make = lambda kind: kind(self.name, tracer, thread, measures, writer)
+        mine._parts = (self.name, tracers or trace.NoOpTracerProvider(), thread, measures, writer)
         return mine
 
     def _instruments_of(self, meters: MeterProvider) -> Instruments:
         key = (id(meters), latest())
         found = self._instruments.get(key)
         if found is None:
-            meter = meters.get_meter(_SCOPE)
-            found = self._instruments[key] = Instruments(meter, self._totals, background(), latest=key[1])
+            meter = meters.get_meter(SCOPE)
+            found = self._instruments[key] = Instruments(meter, self._totals, self._background, latest=key[1])
         return found
 
     def event_observer(self, event: Event) -> None:
@@ -92,8 +96,9 @@ class OpenTelemetry(Plugin):
             return
         spans = self._spans
         if spans is None:
-            kind = TeamSpans if type(event) in TEAM_HANDLERS else RunSpans
-            spans = self._spans = self._make(kind)
+            if self._parts is None:
+                return  # this is the plugin itself, which follows no run
+            spans = self._spans = (TeamSpans if type(event) in TEAM_HANDLERS else RunSpans)(*self._parts)
         handler(spans, event)
 
     def journal_note(self) -> str | None:
@@ -103,7 +108,7 @@ class OpenTelemetry(Plugin):
     async def flush(self) -> None:
         """Wait a moment for the spans of this run to be ended."""
         if self._spans is not None:
-            await background().drained()
+            await self._background.drained()
 
 
 _HANDLERS: dict[type[Event], Any] = {**RunSpans.HANDLERS, **TEAM_HANDLERS}

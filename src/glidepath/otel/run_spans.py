@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
-from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from glidepath.events import (
@@ -40,12 +40,14 @@ from glidepath.events import (
 from glidepath.messages import AssistantMessage, Message
 from glidepath.otel.background import Background
 from glidepath.otel.content import Writer, clean
+from glidepath.otel.light_span import LightSpan, LightTracer, light_tracer
 from glidepath.otel.measures import Measures
 from glidepath.otel.vocabulary import provider_name
 from glidepath.outcome import AgentState
 
-__all__ = ["RunSpans", "traceparent"]
+__all__ = ["SCOPE", "RunSpans", "traceparent"]
 
+SCOPE = "glidepath"
 _NANO = 1_000_000_000
 _W3C = TraceContextTextMapPropagator()
 _MOST_TOOLS_LEFT = 10_000
@@ -94,15 +96,24 @@ class RunSpans:
     """The spans of one run. Every method that takes an event is called on the run's own thread."""
 
     __slots__ = (
-        "_background", "_chat", "_compacted", "_context", "_fresh", "_measures", "_model", "_name", "_outer",
-        "_provider", "_span", "_tools", "_tracer", "_writer",
+        "_at_once", "_background", "_chat", "_compacted", "_context", "_fresh", "_light", "_measures", "_model",
+        "_name", "_outer", "_own", "_provider", "_provider_used", "_span", "_tools", "_tracer", "_writer",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, tracer: Tracer, background: Background, measures: Measures | None, writer: Writer | None
+        self,
+        name: str,
+        provider: TracerProvider,
+        background: Background,
+        measures: Measures | None,
+        writer: Writer | None,
     ) -> None:
         self._name = name
-        self._tracer = tracer
+        self._provider_used = provider
+        self._tracer = provider.get_tracer(SCOPE)
+        self._light: LightTracer | None = None
+        self._at_once = False
+        self._own = trace.INVALID_SPAN_CONTEXT
         self._background = background
         self._measures = measures
         self._writer = writer
@@ -148,6 +159,9 @@ class RunSpans:
             links,
             int(event.time * _NANO),
         )
+        self._own = self._span.get_span_context()
+        self._light = light_tracer(self._provider_used, self._span)
+        self._at_once = self._light is not None and self._light.never_blocks
         self._context = trace.set_span_in_context(self._span, self._outer)
         contexts.attach(self._context)
         if self._measures is not None:
@@ -201,14 +215,7 @@ class RunSpans:
         }
         if event.max_output_tokens is not None:
             attributes["gen_ai.request.max_tokens"] = event.max_output_tokens
-        span = self._tracer.start_span(
-            f"chat {self._model}",
-            self._context,
-            SpanKind.CLIENT,
-            attributes,
-            start_time=int(event.time * _NANO),
-            record_exception=False,
-        )
+        span = self._start(f"chat {self._model}", SpanKind.CLIENT, attributes, event.time)
         fresh: tuple[Message, ...] = ()
         if self._writer is not None:
             fresh = tuple(self._fresh)
@@ -301,21 +308,13 @@ class RunSpans:
 
     def tool_started(self, event: ToolStarted) -> None:
         """The tool's own spans, and its requests, stand below this one."""
+        name = clean(event.tool_name)
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": event.tool_name if event.tool_name.isascii() else clean(event.tool_name),
-            "gen_ai.tool.call.id": event.call_id if event.call_id.isascii() else clean(event.call_id),
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.call.id": clean(event.call_id),
         }
-        span = self._tracer.start_span(
-            f"execute_tool {event.tool_name}"
-            if event.tool_name.isascii()
-            else f"execute_tool {clean(event.tool_name)}",
-            self._context,
-            SpanKind.INTERNAL,
-            attributes,
-            start_time=int(event.time * _NANO),
-            record_exception=False,
-        )
+        span = self._start(f"execute_tool {name}", SpanKind.INTERNAL, attributes, event.time)
         if self._writer is not None:
             self._background.put(_Arguments(span, self._writer, event.arguments))
         if len(self._tools) < _MOST_TOOLS_LEFT:
@@ -399,10 +398,23 @@ class RunSpans:
     def _mark(self, name: str, attributes: Mapping[str, Any], event: Event) -> None:
         self._span.add_event(name, attributes, int(event.time * _NANO))
 
-    # --- ends -------------------------------------------------------------------------------------------------
+    # --- starts and ends ----------------------------------------------------------------------------------------
+
+    def _start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
+        light = self._light
+        if light is not None:
+            return light.start_span(name, self._own, kind, attributes, int(at * _NANO))
+        return self._tracer.start_span(
+            name, self._context, kind, attributes, start_time=int(at * _NANO), record_exception=False
+        )
 
     def _end(self, span: Span, attributes: dict[str, Any], at: float, error: str | None) -> None:
-        self._background.put(_Ending(span, attributes, int(at * _NANO), error))
+        if self._at_once and type(span) is LightSpan:
+            if error is not None:
+                span.set_status(Status(StatusCode.ERROR, error))
+            span.close(attributes, int(at * _NANO))
+        else:
+            self._background.put(_Ending(span, attributes, int(at * _NANO), error))
 
     HANDLERS: ClassVar[dict[type[Event], Callable[[Any, Any], None]]] = {
         RunStarted: run_started,
@@ -440,9 +452,12 @@ class _Ending:
 
     def __call__(self) -> None:
         span = self.span
-        span.set_attributes(self.attributes)
         if self.error is not None:
             span.set_status(Status(StatusCode.ERROR, self.error))
+        if type(span) is LightSpan:
+            span.close(self.attributes, self.at)
+            return
+        span.set_attributes(self.attributes)
         span.end(self.at)
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind, Tracer
+from opentelemetry.trace import Span, SpanKind, TracerProvider
 
 from glidepath.events import Event
 from glidepath.otel.background import Background
 from glidepath.otel.content import Writer, clean
 from glidepath.otel.measures import Measures
-from glidepath.otel.run_spans import _NANO, _Ending, traceparent
+from glidepath.otel.run_spans import _NANO, SCOPE, _Ending, traceparent
 from glidepath.teams.events import TERMINAL, Handoff, StepAssigned, TeamEvent, TeamStarted
 
 __all__ = ["TEAM_HANDLERS", "TeamSpans"]
@@ -27,12 +27,12 @@ class TeamSpans:
     def __init__(
         self,
         name: str,  # noqa: ARG002 - as the spans of a run are made
-        tracer: Tracer,
+        provider: TracerProvider,
         background: Background,
         measures: Measures | None,  # noqa: ARG002
         writer: Writer | None,  # noqa: ARG002
     ) -> None:
-        self._tracer = tracer
+        self._tracer = provider.get_tracer(SCOPE)
         self._background = background
         self._span: Span = trace.INVALID_SPAN
         self._outer = contexts.Context()
