@@ -245,6 +245,8 @@ class PerRun(Value, frozen=True, kw_only=True):
     tool_choice: str | None = None
     metadata: Mapping[str, str] | None = None
     user: str | None = None
+    notes: Mapping[str, str] | None = None
+    """What plugins leave in the journal about this run, by plugin: see `Plugin.journal_note`."""
 
 
 class Snapshot(Value, frozen=True, kw_only=True):
