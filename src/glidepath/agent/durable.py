@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
@@ -112,12 +113,17 @@ def _store_failure(error: StoreError | None) -> Ending:
 
 @asynccontextmanager
 async def claimed(
-    config: LoopConfig, home: Session, *, store: Any = None, parent: dict[str, str] | None = None
+    config: LoopConfig,
+    home: Session,
+    *,
+    store: Any = None,
+    parent: dict[str, str] | None = None,
+    scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
     """Claim a session for a new run, made when there is none; the lease is given back at the end."""
     opening = Opening(home=home)
     try:
-        await _claim(config, opening, store or config.store, parent)
+        await _claim(config, opening, store or config.store, partial(scribe, parent=parent))
     except StoreError as error:
         opening.error = error
     try:
@@ -127,10 +133,10 @@ async def claimed(
             await opening.scribe.release()
 
 
-async def _claim(config: LoopConfig, opening: Opening, store: Any, parent: dict[str, str] | None) -> None:
+async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callable[..., Scribe]) -> None:
     home = opening.home
     lease = _lease(await heard(called(store.claim, home.id, this_owner()), undo=store.release))
-    scribe = Scribe(store, lease, durability=config.durability, parent=parent)
+    scribe = make(store, lease, durability=config.durability)
     try:
         if lease.head:
             folded = await journal_of(store, home.id)
@@ -195,12 +201,13 @@ async def reopened(
     *,
     store: Any = None,
     run_id: str | None = None,
+    scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
     """Claim a session to go on with its last run; raises `ConfigurationError` when there is none, or it is another."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:
-        await _reopen(config, opening, store, decisions, tools, run_id)
+        await _reopen(config, opening, store, decisions, tools, run_id, scribe)
     except StoreError as error:
         if error.kind == "missing":
             raise ConfigurationError(f"resume({session_id!r:.80}): {error}") from None
@@ -213,11 +220,17 @@ async def reopened(
 
 
 async def _reopen(
-    config: LoopConfig, opening: Opening, store: Any, decisions: Any, tools: Mapping[str, Any], run_id: str | None
+    config: LoopConfig,
+    opening: Opening,
+    store: Any,
+    decisions: Any,
+    tools: Mapping[str, Any],
+    run_id: str | None,
+    make: Callable[..., Scribe],
 ) -> None:
     session_id = opening.home.id
     lease = _lease(await heard(called(store.claim, session_id, this_owner(), create=False), undo=store.release))
-    scribe = Scribe(store, lease, durability=config.durability)
+    scribe = make(store, lease, durability=config.durability)
     try:
         folded = await journal_of(store, session_id)
         if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
