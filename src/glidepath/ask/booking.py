@@ -277,10 +277,11 @@ def fit_window(run: Run, window: int) -> None:
 
 def source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
     """What a view is made from: messages, their sizes, and which of them are pinned."""
+    messages, sizes = run.transcript()
     if run.gist is None:
-        return run.messages, run.sizes, run.pinned
+        return messages, sizes, run.pinned
     strategy: Any = run.plan.strategy
-    return strategy.under(run.gist, run.messages, run.sizes, run.pinned)  # type: ignore[no-any-return]
+    return strategy.under(run.gist, messages, sizes, run.pinned)  # type: ignore[no-any-return]
 
 
 def shape_view(run: Run, budget: int, name: str = "compact") -> bool:

@@ -12,12 +12,13 @@ from glidepath.events import ApprovalRequested, GuardTripped, HookFailed
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import clear, decided, prepare
+from glidepath.execute.doubt import job_for, keep, settle
 from glidepath.execute.job import ALWAYS_KEPT, MOST_KEPT, Job
 from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
-from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared, opinion, place, report, tethered
+from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared, opinion, report, tethered
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
@@ -27,7 +28,7 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["answer_open_calls", "execute", "finish_batch"]
+__all__ = ["answer_open_calls", "execute", "finish_batch", "settle"]
 
 SHARE = 0.35  # of what is left of window and token budget, for one batch
 CHARS_PER_TOKEN = 3
@@ -90,9 +91,10 @@ async def finish_batch(run: Run) -> bool:
     limit = partial(_result_budget, run, len(jobs))
     for job in jobs:
         if job.result is not None:
-            place(run, job.message(run, limit))
+            keep(run, job, limit)
             fatal = fatal or job.fatal
-    run.pending = tuple([waiting.get(job.call.id) or _pend(run, job) for job in jobs if job.result is None])
+    if run.watch.interrupt is None:  # else nobody is asked any more
+        run.pending = tuple([waiting.get(job.call.id) or _pend(run, job) for job in jobs if job.result is None])
     if fatal is not None:
         raise Touchdown(_fatal(fatal))
     _learn(run, Step(reply.tool_calls, run.plan.tools, run.withdrawn, run.notice is not None))
@@ -114,6 +116,7 @@ def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
     for job in jobs:
         if job.result is None and job.call.id in strange:
             job.waits_for = IMPORTED
+        job.counted = job.call.id in run.resumed.counted  # type: ignore[union-attr]
     return jobs
 
 
@@ -121,7 +124,7 @@ def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     """A call that waits for a decision, with the arguments that were shown."""
     if pending is not None:
         call = pending.call
-    job = Job(call, run.plan.tools.get(call.name))
+    job = job_for(run, call)
     job.waits_for = "" if pending is None else pending.reason
     decision = run.resumed.decisions.get(call.id)  # type: ignore[union-attr]
     if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
@@ -130,16 +133,16 @@ def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
 
 
 def answer_open_calls(run: Run, kind: str, text: str) -> None:
-    """Give every call of the current reply that has none yet this error result."""
+    """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
     gaps = run.pending or run.resumed is not None  # results that have come may belong behind those made here
     results = list(run.results)
     for call in run.open_calls():
-        job = Job(call, run.plan.tools.get(call.name))
+        job = job_for(run, call)
         job.refuse(kind, text)
-        message = job.message(run)
         if gaps:
-            place(run, message)
+            keep(run, job)
         else:
+            message = job.message(run)
             run.add(message)
             results.append(message)
     if gaps:
@@ -261,9 +264,10 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
                 if job.result is not None:
                     continue
             ready.append(job)
-            run.tool_calls += 1
-            if tool.counts_toward_limit:
-                run.meter.charge_tool_call()
+            if not job.counted:
+                run.tool_calls += 1
+                if tool.counts_toward_limit:
+                    run.meter.charge_tool_call()
             if tool.wants_context or not tool.plain:
                 job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
     return ready

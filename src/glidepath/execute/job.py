@@ -15,6 +15,7 @@ from glidepath.execute.breaker import blames_tool
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AbandonedWork
 from glidepath.run import Stopped
+from glidepath.run.inside import LostChild
 from glidepath.tools import Bound, Tool, ToolContext, ToolResult, as_result, trim_result
 from glidepath.tools.pictures import small_enough
 
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("glidepath")
 
-__all__ = ["ALWAYS_KEPT", "MOST_KEPT", "Job", "failure"]
+__all__ = ["ALWAYS_KEPT", "MOST_KEPT", "UNKNOWN", "Job", "failure"]
 
 NOT_SHOWN = (
     "The tool ran to its end, and whatever it does is done. What it returned is binary data that cannot be shown here; "
     "calling it again would not show it either."
 )
+UNKNOWN = "unknown_effect"  # the kind of a result that nobody knows
 MOST_KEPT = 32_000  # characters of a result at most
 ALWAYS_KEPT = 200  # characters of a result that no budget takes away
 
@@ -58,12 +60,18 @@ class Job(Record, eq=False):
     """It failed, and that is the tool's own fault."""
     waits_for: str | None = None
     """Why a person must decide first."""
+    doubt: str | None = None
+    """It had begun when the process died: what the model is told unless it gets its result now."""
+    counted: bool = False
+    """It was counted before the process died."""
 
     # --- becoming a result ------------------------------------------------------------------------------------
 
     def refuse(self, kind: str, text: str) -> None:
-        """It does not run; this is what the model is told instead."""
+        """It does not run, or not to its end; this is what the model is told instead."""
         if self.result is None:
+            if self.doubt is not None:
+                kind, text = UNKNOWN, self.doubt
             self.kind = kind
             self.result = ToolResult(text, is_error=True)
 
@@ -97,6 +105,9 @@ class Job(Record, eq=False):
     def raised(self, error: BaseException) -> None:
         """It raised: type and message are for the model, the traceback for people."""
         if self.result is not None:
+            return
+        if isinstance(error, LostChild):
+            self.kind, self.result = UNKNOWN, ToolResult(words(error), is_error=True)
             return
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {words(error)}"

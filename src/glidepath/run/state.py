@@ -40,6 +40,7 @@ from glidepath.outcome import (
     TRANSITIONS,
     AbandonedWork,
     AgentState,
+    ConfigurationChange,
     LoopOutcome,
     PendingCall,
     PerRun,
@@ -88,6 +89,8 @@ def _nothing() -> Any:
 
 
 NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
+_HIDDEN = CustomMessage("hidden")
+"""Stands where the model sees nothing, so that every other message keeps its place."""
 
 
 def sendable(messages: Iterable[Message]) -> list[Message]:
@@ -157,6 +160,8 @@ class Run:
     most_pictures: int = 1 << 60
     """How many a view may have, once some had to be left out."""
     first_new: int = 0
+    stale: frozenset[int] = frozenset()
+    """Where the transcript has notices of earlier runs: they were for those runs, and the model does not see them."""
     call_ids: set[str]
     pinned: tuple[int, ...] = ()
     gist: Any = None  # the checkpoint that stands for the beginning of the transcript in the view
@@ -239,6 +244,8 @@ class Run:
     """How a batch has voted that waits for a person: see `Snapshot`."""
     unknown_effects: tuple[ToolCall, ...] = ()
     resumed: Resumption | None = None
+    changes: tuple[ConfigurationChange, ...] = ()
+    """What about its agent was different when it went on."""
     result: RunResult | None = None
 
     # --- beginning --------------------------------------------------------------------------------------------
@@ -409,6 +416,15 @@ class Run:
         """Tell the model something that people do not see."""
         self.add(UserMessage(text, internal=True, reason=reason))
         self.emit(NoticeSent, reason, source, text)
+
+    def transcript(self) -> tuple[Sequence[Message], Sequence[int]]:
+        """What a view is made from, with the size of each message: the transcript without notices of earlier runs."""
+        if not self.stale:
+            return self.messages, self.sizes
+        messages, sizes = list(self.messages), list(self.sizes)
+        for place in self.stale:
+            messages[place], sizes[place] = _HIDDEN, 0
+        return messages, sizes
 
     def set_view(self, messages: list[Message], tokens: int) -> None:
         """Show the model less than the whole transcript from now on."""
@@ -596,6 +612,7 @@ class Run:
             abandoned=self.abandoned,
             unknown_effects=self.unknown_effects,
             undelivered=(*self.waiting, *self._untold_notices()),
+            changes=self.changes,
             snapshot=None if ending.outcome is LoopOutcome.DONE else take_snapshot(self, ending),
         )
         return self.result
