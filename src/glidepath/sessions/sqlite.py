@@ -17,6 +17,7 @@ from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
+from glidepath.sessions.sqlite_says import explained
 from glidepath.sessions.writer import Writer
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
@@ -46,17 +47,6 @@ _APPEND = (  # a commit's place is its session and its number; it needs the leas
 _ADVANCE = "UPDATE sessions SET head = ?, hash = ?, updated = ?, expires = ?, owner = ? WHERE key = ?"
 _LAST = "SELECT place, hash FROM commits WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1"
 SHIFT = 32  # bits of a place that are the number
-_CANNOT_OPEN = 14
-_KINDS = {  # SQLite's primary result codes
-    5: ("locked", "is locked by another process"),
-    6: ("locked", "is locked"),
-    8: ("read_only", "is read-only"),
-    10: ("unavailable", "cannot be read or written"),
-    11: ("damaged", "is damaged"),
-    13: ("full", "cannot grow: the disk is full"),
-    _CANNOT_OPEN: ("unavailable", "cannot be opened"),
-    26: ("damaged", "is no SQLite database"),
-}
 
 
 def default_file() -> Path:
@@ -216,11 +206,7 @@ class SqliteStore:
 
     def _explained(self, error: BaseException) -> StoreError:
         """What SQLite's error means."""
-        code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
-        kind, what = _KINDS.get(code, ("unavailable", "failed"))
-        if code == _CANNOT_OPEN and self._fixed():
-            kind, what = "read_only", "cannot be opened: its folder is read-only"
-        return StoreError(f"the session store {self.path} {what} ({error})", kind=kind)
+        return explained(error, self.path, fixed=self._fixed())
 
     async def _patiently(self, work: Callable[[], Any]) -> Any:
         """Do it, again and again while another process holds the lock, without stopping the event loop."""
