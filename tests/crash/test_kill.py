@@ -30,6 +30,13 @@ def test_g13_killed_runs_lose_and_repeat_nothing_on_sqlite(server, tmp_path):
 
 
 @pytest.mark.process
+def test_g13_killed_runs_lose_and_repeat_nothing_on_segments(server, tmp_path):
+    deaths, unknown = fly_all(server, f"segments:{tmp_path / 'sessions'}", tmp_path, range(2000, 2000 + CI))
+    assert deaths > CI
+    assert unknown
+
+
+@pytest.mark.process
 def test_g13_killed_runs_lose_and_repeat_nothing_on_postgresql(server, tmp_path):
     deaths, unknown = fly_all(server, fresh_schema(), tmp_path, range(1000, 1000 + CI))
     assert deaths > CI

@@ -13,7 +13,22 @@ from enum import IntEnum
 from typing import NamedTuple
 from zlib import crc32
 
-__all__ = ["HEADER_SIZE", "Frame", "Gap", "Kind", "Scan", "frame_at", "packed", "salt_of", "scan"]
+__all__ = [
+    "HASH_SIZE",
+    "HEADER_SIZE",
+    "MAX_PAYLOAD",
+    "Frame",
+    "Gap",
+    "Kind",
+    "Scan",
+    "frame_at",
+    "mended",
+    "needed_at",
+    "packed",
+    "resealed",
+    "salt_of",
+    "scan",
+]
 
 MAGIC = b"gS"
 _HEADER = struct.Struct("<2sBBIIQQIIQ16sdI")
@@ -82,7 +97,7 @@ def salt_of(store: str, segment: int) -> int:
     return crc32(f"{store}/{segment}".encode())
 
 
-def packed(
+def packed(  # noqa: PLR0917 - once a commit: names would cost as much as the checksum
     salt: int,
     kind: int,
     key: int = 0,
@@ -111,6 +126,17 @@ def packed(
         len(first),
     )
     return b"".join((head, _SEAL.pack(crc32(head, salt)), first, body))
+
+
+def resealed(frames: bytes, old: int, new: int) -> bytes:
+    """The same frames for another segment."""
+    pieces, at = [], 0
+    while at < len(frames):
+        end = at + needed_at(frames, at, old)
+        head = frames[at : at + _HEADER.size]
+        pieces += [head, _SEAL.pack(crc32(head, new)), frames[at + HEADER_SIZE : end]]
+        at = end
+    return b"".join(pieces)
 
 
 def mended(start: int, end: int) -> bytes:

@@ -69,7 +69,7 @@ class LeaseTable:
     def stirred(self) -> int:
         """A number that changes whenever a holder has something to look up."""
         data = os.pread(self._fd, _COUNTER.size, _STIRRED)
-        return _COUNTER.unpack(data)[0] if len(data) == _COUNTER.size else -1  # type: ignore[no-any-return]
+        return _COUNTER.unpack(data)[0] if len(data) == _COUNTER.size else -1
 
     def stir(self) -> None:
         """Change that number; only one process at a time may do this."""

@@ -1,4 +1,4 @@
-"""Catching up: the index reads what segments have that it does not know yet. Reading something twice changes nothing."""
+"""Catching up: the index reads what segments have that it does not know yet. Reading twice changes nothing."""
 
 from __future__ import annotations
 

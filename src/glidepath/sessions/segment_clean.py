@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from glidepath import _wire
 from glidepath.sessions.frames import Kind, packed
-from glidepath.sessions.own_segment import segment_path
+from glidepath.sessions.own_segment import OwnSegment, segment_path
 from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_index import Row
 from glidepath.sessions.segment_reader import Broken, SegmentReader
@@ -63,10 +63,10 @@ def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
         frame = packed(
             own.salt, Kind.COPY, row.key, token, commit.number, place, commit.hash, row.updated, b"", commit.body
         )
-        place = (own.number, _written(desk, frame))
+        place = (own.number, _written(desk, own, frame))
     said = _wire.encode({"id": row.id, "summary": _wire.loads(row.summary)})
     frame = packed(own.salt, Kind.CUT, row.key, token, row.head, place, row.hash, row.updated, b"", said)
-    at = _written(desk, frame)
+    at = _written(desk, own, frame)
     own.sync()  # before the old ones go
     row.token, row.owner, row.released, row.segment, row.place = token, None, 1, own.number, at
     desk.index.put(row)
@@ -77,9 +77,7 @@ def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
     desk.parts.clear()
 
 
-def _written(desk: SegmentDesk, frame: bytes) -> int:
-    own = desk.own
-    assert own is not None  # whoever moves sessions has one
+def _written(desk: SegmentDesk, own: OwnSegment, frame: bytes) -> int:
     start, others = own.append(frame)
     if others is not None:
         desk.heed(others)

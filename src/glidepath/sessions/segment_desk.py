@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from glidepath import _wire
 from glidepath._wire import Record
 from glidepath.errors import StoreError
-from glidepath.sessions.frames import Kind, packed, salt_of
+from glidepath.sessions.frames import Kind, packed, resealed, salt_of
 from glidepath.sessions.lease_table import LeaseTable
 from glidepath.sessions.own_segment import Intrusion, OwnSegment, disk_error, segment_path
 from glidepath.sessions.owner import GONE, alive, this_owner
@@ -129,23 +129,25 @@ class SegmentDesk:
             "UPDATE segments SET writer = NULL, torn = ? WHERE number = ?", (size > old.end, old.number)
         )
 
-    def write(self, frames: bytes) -> int:
-        """Append to our segment; where it begins. Raises `StoreError`; what was fenced is not held any more."""
-        own = self.segment()
+    def write(self, own: OwnSegment, frames: bytes) -> tuple[int, int]:
+        """Append to the segment that these frames were made for: its number, and where they begin.
+
+        Raises `StoreError`. A session that somebody else has fenced is not held any more after this.
+        """
         before = own.end
         try:
             start, others = own.append(frames)
         except StoreError as error:
             if error.kind != "full" or not own.torn:
                 raise
-            own = self.segment()  # a file may be full where its disk is not
-            before = own.end
+            frames, own = resealed(frames, own.salt, (other := self.segment()).salt), other
+            before = own.end  # a file may be full where its disk is not
             start, others = own.append(frames)
         if others is not None:
             self.heed(others)
             if others.rubbish:
                 own.mend(before, start)
-        return start
+        return own.number, start
 
     def heed(self, others: Intrusion) -> None:
         """Whoever fenced one of our sessions has it now."""

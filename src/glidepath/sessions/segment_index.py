@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
-from glidepath.sessions.owner import GONE, alive
 from glidepath.sessions.own_segment import segment_path
+from glidepath.sessions.owner import GONE, alive
 
 if TYPE_CHECKING:
     import sqlite3
@@ -75,7 +75,7 @@ class Row(Record):
     summary: bytes = b"{}"
 
 
-class Foreign(Exception):
+class Foreign(Exception):  # noqa: N818 - never leaves the store
     """The file is the index of something else, or not an index: make it anew."""
 
 

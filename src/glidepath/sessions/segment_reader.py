@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Self
 
 from glidepath.sessions.frames import HEADER_SIZE, Frame, Kind, frame_at, needed_at, salt_of, scan
 from glidepath.sessions.own_segment import segment_path
@@ -16,7 +17,7 @@ _NEAR, _FAR = 1 << 16, 1 << 12  # bytes to read at a time, when frames of a sess
 _COMMITS = (Kind.COMMIT, Kind.COPY)
 
 
-class Broken(Exception):
+class Broken(Exception):  # noqa: N818 - never leaves the store
     """The chain of a session does not lead back to its beginning."""
 
 
@@ -29,7 +30,7 @@ class SegmentReader:
         self._window: tuple[int, int, bytes] = (0, 0, b"")
         self._near = True
 
-    def __enter__(self) -> SegmentReader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -11,19 +11,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from glidepath import _wire
-from glidepath._wire import Record
 from glidepath.errors import ConfigurationError, StoreError, told
-from glidepath.sessions.frames import HASH_SIZE, MAX_PAYLOAD, Kind, packed
 from glidepath.sessions.group_sync import GroupSync
-from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.own_segment import disk_error, segment_path, sync_file
-from glidepath.sessions.owner import GONE, LEASE, SHORT, free
+from glidepath.sessions.owner import GONE, LEASE, SHORT
 from glidepath.sessions.segment_clean import clean
-from glidepath.sessions.segment_desk import Held, SegmentDesk, overlaid
+from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_folder import SegmentFolder, is_corrupt
-from glidepath.sessions.segment_index import Row
-from glidepath.sessions.segment_reader import Broken, SegmentReader
+from glidepath.sessions.segment_sessions import (
+    Asked,
+    claim_sessions,
+    cut_session,
+    entry_of,
+    flag_session,
+    give_back,
+    read_session,
+    remove_session,
+    taken_over,
+    write_commit,
+)
 from glidepath.sessions.sqlite_says import explained
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
@@ -33,7 +39,6 @@ T = TypeVar("T")
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
 _LOOK = 0.4  # seconds between two looks whether the files are still there
 _TIDY = 64  # sessions removed before the folder is cleaned up
-_EXPIRED = 1.0  # an `expires` that is past, of a lease that was not given back by whoever holds it
 
 
 def default_folder() -> Path:
@@ -147,13 +152,6 @@ class SegmentStore:
             whose = f"there is no session {session_id!r}: " if session_id else ""
             raise StoreError(f"{whose}there is no session store at {self.path}", kind="missing")
 
-    def _row(self, desk: SegmentDesk, session_id: str) -> Row:
-        row = desk.index.named(session_id)
-        row = None if row is None else desk.latest(row)
-        if row is None:
-            raise StoreError(f"there is no session {session_id!r} in {self.path}", kind="missing")
-        return row
-
     # --- owning -----------------------------------------------------------------------------------------------
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
@@ -167,11 +165,11 @@ class SegmentStore:
         if len(waiting) == 1:
             loop.call_soon(self._claim_all, loop, time.monotonic() + self._busy, _FIRST_WAIT)
         try:
-            return await asked.answer
+            return await asked.answer  # type: ignore[no-any-return]
         except asyncio.CancelledError:
             if asked.answer.done() and not asked.answer.cancelled() and asked.answer.exception() is None:
                 with suppress(StoreError):  # nobody will ever give it back
-                    self._with(lambda desk: self._release(desk, asked.answer.result()))
+                    self._with(lambda desk: give_back(desk, asked.answer.result(), self._clock()))
             raise
 
     def _claim_all(self, loop: asyncio.AbstractEventLoop, until: float, wait: float) -> None:
@@ -194,89 +192,10 @@ class SegmentStore:
             else:
                 one.answer.set_result(answer)
 
-    def _claim(self, desk: SegmentDesk, asked: Sequence[Asked]) -> list[Lease | StoreError]:
+    def _claim(self, desk: SegmentDesk, asked: Sequence[Asked]) -> Sequence[Lease | StoreError]:
         if self._gone is not None:
             desk = self._start_anew(desk)
-        _must_be_writable(desk)
-        desk.segment()
-        now = self._clock()
-        found: list[Held | StoreError] = []
-        with desk.transaction():
-            for one in asked:
-                try:
-                    found.append(self._taken(desk, one, now))
-                except StoreError as error:
-                    found.append(error)
-        self._write_claims(desk, [one for one in found if isinstance(one, Held)], now)
-        return [self._lease_of(one, now) if isinstance(one, Held) else one for one in found]
-
-    def _taken(self, desk: SegmentDesk, asked: Asked, now: float) -> Held:
-        """One claim, in the index; raises `StoreError` when the session cannot be had."""
-        index = desk.index
-        with self._errors():
-            row = index.named(asked.session_id)
-        if row is None:
-            if not asked.create:
-                raise StoreError(f"there is no session {asked.session_id!r} in {self.path}", kind="missing")
-            row = index.made(asked.session_id, now)
-        else:
-            row = self._had(desk, row, now)
-        row.token += 1
-        row.owner, row.writer, row.released, row.flag = asked.owner, desk.me, 0, None
-        row.expires = now + self._lease
-        index.put(row)
-        desk.leases.reserve(row.key)
-        desk.leases.hold(row.key, row.token, row.expires)
-        return Held(
-            *(row.key, row.id, row.token, asked.owner, row.head, row.hash, row.segment, row.place),
-            row.updated,
-            row.summary,
-            renew=now + self._lease / 4,
-            suspect=bool(row.suspect),
-            elder=row.segment,
-        )
-
-    def _had(self, desk: SegmentDesk, row: Row, now: float) -> Row:
-        """The session as of now, taken from whoever had it; raises `StoreError` (`busy`) when that one lives."""
-        held = desk.dirty.get(row.key)
-        owner, expires = desk.holder(row if held is None else overlaid(row, held))
-        if not free(owner, expires, now):
-            raise busy(_entry(row, owner, expires))
-        if owner is not None:
-            desk.leases.stir()
-        return desk.evict(row)
-
-    def _write_claims(self, desk: SegmentDesk, won: list[Held], now: float) -> None:
-        if not won:
-            return
-        for held in won:
-            desk.held[held.key] = held
-        salt = desk.segment().salt
-        frames = [
-            packed(
-                *(salt, Kind.CLAIM, held.key, held.token, held.head, (held.segment, held.place), held.hash),
-                held.updated if held.head else now,
-                b"",
-                _wire.encode({"id": held.id, "owner": held.owner}),
-            )
-            for held in won
-        ]
-        try:
-            at = desk.write(b"".join(frames))
-        except BaseException:
-            for held in won:
-                desk.held.pop(held.key, None)
-                desk.leases.hold(held.key, held.token, GONE)
-            raise
-        assert desk.own is not None  # it was written to
-        for held, frame in zip(won, frames, strict=True):
-            held.segment, held.place = desk.own.number, at
-            desk.dirty[held.key] = held
-            at += len(frame)
-
-    def _lease_of(self, held: Held, now: float) -> Lease:
-        head, digest = (held.head + 1, b"") if held.suspect else (held.head, held.hash)
-        return Lease(held.id, held.token, held.owner, now + self._lease, head, digest, held.key)
+        return claim_sessions(desk, asked, self._clock(), self._lease)
 
     def _start_anew(self, desk: SegmentDesk) -> SegmentDesk:
         """What was here was removed: whatever is at this path now is opened, or made."""
@@ -327,29 +246,10 @@ class SegmentStore:
         """Give the lease back."""
         if self._pid != os.getpid():
             return
-        await self._patiently(lambda desk: self._release(desk, lease))
+        await self._patiently(lambda desk: give_back(desk, lease, self._clock()))
         desk = self._desk
         if self._sync is not None and (desk is None or not desk.held):
             self._stop_sync()
-
-    def _release(self, desk: SegmentDesk, lease: Lease) -> None:
-        held = desk.held.get(lease.key)
-        if held is None or held.token != lease.token:
-            row = desk.index.keyed(lease.key)  # it may be one that another store object of ours holds
-            if row is not None and row.token == lease.token and desk.holder(row)[0] is not None:
-                desk.leases.hold(lease.key, lease.token, _EXPIRED)
-            return
-        held.updated, held.released = self._clock(), True
-        try:
-            salt, place = desk.segment().salt, (held.segment, held.place)
-            desk.write(packed(salt, Kind.RELEASE, held.key, held.token, held.head, place, held.hash, held.updated))
-        except StoreError:
-            pass  # the table says it, too
-        finally:
-            desk.held.pop(lease.key, None)
-            desk.dirty[lease.key] = held
-            desk.leases.hold(lease.key, lease.token, GONE)
-        desk.flush_if_due()
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -363,56 +263,42 @@ class SegmentStore:
             if error.kind != "locked":
                 raise
             return self._append_later(lease, commit, summary, durability)
-        return self._on_disk(lease) if durability == "full" else None
+        return self._on_disk() if durability == "full" else None
 
     async def _append_later(self, lease: Lease, commit: Commit, summary: Any, durability: str) -> None:
         await self._patiently(lambda _: self._append(lease, commit, summary))
         if durability == "full":
-            await self._on_disk(lease)
+            await self._on_disk()
 
     def _append(self, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None) -> None:
         if self._pid != os.getpid():
             self._forked()
-        number = commit.number
-        with self._lock, self._errors():
+        with self._lock:
             desk = self._desk
             held = None if desk is None else desk.held.get(lease.key)
             if desk is None or held is None or held.token != lease.token:
                 raise self._refused(lease)
-            if number != held.head + 1 or held.suspect:
-                raise conflict(lease.session_id, number, held.head)
-            first = b""
-            if summary is not None:
-                self._looked = GONE
-                first = _wire.encode(summary)
-            if self._gone is not None or summary is not None:
-                self._look_around(desk)
-            _must_fit(commit, first)
-            own, now = desk.segment(), self._clock()
-            place = (held.segment, held.place)
-            at = desk.write(
-                packed(own.salt, Kind.COMMIT, held.key, held.token, number, place, commit.hash, now, first, commit.body)
-            )
-            if desk.held.get(held.key) is not held:
-                raise _taken_over(lease)
-            held.head, held.hash, held.segment, held.place = number, commit.hash, desk.own.number, at  # type: ignore[union-attr]
-            held.updated = now
-            if first:
-                held.summary = first
-            desk.dirty[held.key] = held
-            if now >= held.renew:
-                desk.leases.hold(held.key, held.token, now + self._lease)
-                held.renew = now + self._lease / 4
-                desk.flush_if_due()
+            try:
+                if summary is not None:
+                    self._looked = GONE
+                    self._look_around(desk)
+                elif self._gone is not None:
+                    raise self._gone
+                write_commit(desk, held, commit, summary, self._clock(), self._lease)
+            except StoreError:
+                raise
+            except Exception:
+                with self._errors():
+                    raise
 
     def _refused(self, lease: Lease) -> StoreError:
         with suppress(StoreError):
             row = self._with(lambda desk: desk.index.keyed(lease.key))
             if row is None:
                 return StoreError(f"session {lease.session_id!r} was removed", kind="missing")
-        return _taken_over(lease)
+        return taken_over(lease)
 
-    async def _on_disk(self, lease: Lease) -> None:
+    async def _on_disk(self) -> None:
         with self._lock:
             if self._sync is None:
                 self._sync = GroupSync(self._sync_now)
@@ -444,24 +330,7 @@ class SegmentStore:
     async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
         """The whole journal."""
         self._must_exist(session_id)
-        return await self._patiently(lambda desk: self._read(desk, session_id))
-
-    def _read(self, desk: SegmentDesk, session_id: str) -> tuple[Entry, Sequence[Commit]]:
-        for last in (False, True):
-            row = self._row(desk, session_id)
-            with SegmentReader(self.path, desk.folder.store) as reader:
-                try:
-                    commits: Sequence[Commit] = reader.chain(row.key, (row.segment, row.place), row.head)
-                    return self._entry_of(desk, row), tuple(commits)
-                except Broken:
-                    if not last:  # it may have been moved meanwhile
-                        continue
-                    found = reader.gathered(row.key, _parts(desk, row))
-                    return self._entry_of(desk, row), tuple([commit for commit, _ in found.values()])
-        raise AssertionError  # the second time is the last
-
-    def _entry_of(self, desk: SegmentDesk, row: Row) -> Entry:
-        return _entry(row, *desk.holder(row))
+        return await self._patiently(lambda desk: read_session(desk, session_id))
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions, the last written first."""
@@ -469,74 +338,26 @@ class SegmentStore:
 
         def work(desk: SegmentDesk) -> list[Entry]:
             rows = [row for row in desk.latest_of_all() if row.id.startswith(prefix)]
-            return [self._entry_of(desk, row) for row in sorted(rows, key=lambda row: (-row.updated, row.id))]
+            return [entry_of(desk, row) for row in sorted(rows, key=lambda row: (-row.updated, row.id))]
 
         return await self._patiently(work)
 
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
-
-        def work(desk: SegmentDesk) -> None:
-            _must_be_writable(desk)
-            desk.segment()
-            with desk.transaction():
-                row = self._row(desk, session_id)
-                row.flag, row.flagged = reason, self._clock()
-                desk.index.db.execute(
-                    "UPDATE sessions SET flag = ?, flagged = ? WHERE key = ?", (reason, row.flagged, row.key)
-                )
-                desk.leases.stir()
-            said = _wire.encode({"reason": reason})
-            desk.write(packed(desk.segment().salt, Kind.FLAG, row.key, row.token, time=row.flagged, body=said))
-
         self._must_exist(session_id)
-        await self._patiently(work)
+        await self._patiently(lambda desk: flag_session(desk, session_id, reason, self._clock()))
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
-
-        def work(desk: SegmentDesk) -> None:
-            held = desk.held.get(lease.key)
-            if held is None or held.token != lease.token:
-                raise self._refused(lease)
-            with SegmentReader(self.path, desk.folder.store) as reader:
-                place = _place_of(desk, reader, held, head, hash_)
-            token, now = held.token + 1, self._clock()
-            said = _wire.encode({"id": held.id, "summary": _wire.loads(held.summary)})
-            salt = desk.segment().salt
-            at = desk.write(packed(salt, Kind.CUT, held.key, token, head, place, hash_, now, b"", said))
-            desk.held.pop(held.key, None)
-            desk.dirty.pop(held.key, None)
-            desk.leases.hold(held.key, token, GONE)
-            assert desk.own is not None  # it was written to
-            with desk.transaction():
-                row = desk.index.keyed(held.key)
-                if row is None:
-                    return
-                row.token, row.owner, row.released, row.suspect, row.head, row.hash = token, None, 1, 0, head, hash_
-                row.segment, row.place, row.updated = desk.own.number, at, now
-                desk.index.put(row)
-                desk.index.db.execute("INSERT OR IGNORE INTO parts VALUES(?, ?)", (row.segment, row.key))
-
-        await self._patiently(work)
+        await self._patiently(lambda desk: cut_session(desk, lease, head, hash_, self._clock()))
 
     async def remove(self, session_id: str) -> None:
         """Forget a session. What nobody needs any more is deleted when many were, or the store is closed."""
         self._must_exist(session_id)
-        await self._patiently(lambda desk: self._remove(desk, session_id))
-
-    def _remove(self, desk: SegmentDesk, session_id: str) -> None:
-        _must_be_writable(desk)
-        own = desk.segment()
-        with desk.transaction():
-            row = self._had(desk, self._row(desk, session_id), self._clock())
-            desk.index.forget(row.key, own.number)
-            desk.dirty.pop(row.key, None)
-            desk.leases.hold(row.key, row.token + 1, GONE)
-        desk.write(packed(desk.segment().salt, Kind.REMOVE, row.key, row.token + 1, time=self._clock()))
+        await self._patiently(lambda desk: remove_session(desk, session_id, self._clock()))
         self._removed += 1
         if self._removed >= _TIDY:
-            self._tidy(desk)
+            await self._patiently(self._tidy)
 
     def _tidy(self, desk: SegmentDesk) -> None:
         self._removed = 0
@@ -574,62 +395,3 @@ class SegmentStore:
 
     def __repr__(self) -> str:
         return f"<SegmentStore {self.path}>"
-
-
-class Asked(Record):
-    """A claim that waits for the others of its turn."""
-
-    session_id: str
-    owner: str
-    create: bool
-    answer: Any
-
-
-def _must_be_writable(desk: SegmentDesk) -> None:
-    if not desk.folder.writable:
-        raise StoreError(f"the session store {desk.path} is read-only", kind="read_only")
-
-
-def _must_fit(commit: Commit, first: bytes) -> None:
-    if len(commit.hash) > HASH_SIZE or len(commit.body) + len(first) > MAX_PAYLOAD:
-        raise StoreError(f"commit {commit.number} is too large for a segment", kind="conflict")
-
-
-def _taken_over(lease: Lease) -> StoreError:
-    return StoreError(f"session {lease.session_id!r} was taken over by another owner", kind="fenced")
-
-
-def _parts(desk: SegmentDesk, row: Row) -> list[int]:
-    """The segments that may have frames of this session."""
-    found = desk.index.db.execute("SELECT segment FROM parts WHERE key = ?", (row.key,)).fetchall()
-    return sorted({row.segment, *(part[0] for part in found)} - {0})
-
-
-def _place_of(desk: SegmentDesk, reader: SegmentReader, held: Held, head: int, hash_: bytes) -> tuple[int, int]:
-    """Where the commit is that a journal is to end with; raises `StoreError` (`conflict`) when there is none."""
-    try:
-        return reader.place_of(held.key, (held.segment, held.place), held.head, head, hash_)
-    except Broken:
-        row = desk.index.keyed(held.key)
-        found = {} if row is None else reader.gathered(held.key, {*_parts(desk, row), held.segment})
-        if head in found and found[head][0].hash == hash_:
-            return found[head][1]
-        raise conflict(held.id, head, held.head) from None
-
-
-def _entry(row: Row, owner: str | None, expires: float) -> Entry:
-    try:
-        summary = _wire.loads(row.summary)
-    except (_wire.WireError, ValueError):
-        summary = {}
-    return Entry(
-        session_id=row.id,
-        head=row.head + 1 if row.suspect else row.head,
-        hash=b"" if row.suspect else row.hash,
-        token=row.token,
-        owner=owner,
-        expires=expires,
-        updated=row.updated,
-        flag=row.flag,
-        summary=summary if isinstance(summary, dict) else {},
-    )
