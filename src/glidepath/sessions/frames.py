@@ -203,6 +203,9 @@ def _items(data: bytes, salt: int, base: int) -> Iterator[Frame | Gap]:
             continue
         yield frame
         at = frame.end - base
+        if not frame.sound:  # bytes may be missing in it: then the next one begins before its end
+            after = _next_frame(data, frame.at - base + HEADER_SIZE, salt)
+            at = at if after is None else min(at, after)
 
 
 def _next_frame(data: bytes, at: int, salt: int) -> int | None:

@@ -13,6 +13,8 @@ from glidepath.sessions.segment_index import Row, SegmentIndex
 
 __all__ = ["Catching", "catch_up", "discover"]
 
+NAMELESS = 2  # a session whose name cannot be read any more
+
 
 def catch_up(index: SegmentIndex, number: int) -> None:
     """Read what this segment has behind what is known of it; inside a transaction."""
@@ -141,7 +143,7 @@ class Catching:
     def _begin(self, frame: Frame) -> None:
         """A claim or a cut: from here on commits follow the one that it links to."""
         said = self._payload(frame)
-        row = self._row(frame.key) or self._unheard(frame, said)
+        row = self._named(frame.key, said.get("id"))
         if row is None or frame.token < row.token:
             return
         if frame.token > row.token:  # the index has not heard of it
@@ -157,26 +159,39 @@ class Catching:
         if "summary" in said:
             row.summary = _wire.encode(said["summary"])
 
-    def _unheard(self, frame: Frame, said: dict[str, Any]) -> Row | None:
-        """A session that the index does not have: it was removed, or the index is new."""
-        name, db = said.get("id"), self.index.db
-        if not isinstance(name, str) or db.execute("SELECT 1 FROM removed WHERE key = ?", (frame.key,)).fetchone():
+    def _named(self, key: int, name: str | None) -> Row | None:
+        """The row of a session, made when the index does not have it; None when the session was removed.
+
+        A session whose name nobody can read is kept under another, and is told to be damaged.
+        """
+        row, db = self._row(key), self.index.db
+        if row is not None and (name is None or row.id == name):
+            return row
+        if row is None and db.execute("SELECT 1 FROM removed WHERE key = ?", (key,)).fetchone():
             return None
-        other = self.index.named(name)
+        other = None if name is None else self.index.named(name)
+        if other is not None and other.key > key:  # its name was used again
+            self._drop(key)
+            return None
         if other is not None:
-            if other.key > frame.key:  # its name was used again
-                return None
-            self.rows[other.key] = None
-            db.execute("DELETE FROM sessions WHERE key = ?", (other.key,))
-        db.execute("INSERT INTO sessions(key, id) VALUES(?, ?)", (frame.key, name))
-        row = self.rows[frame.key] = Row(frame.key, name)
+            self._drop(other.key)
+        if row is None:
+            row = self.rows[key] = Row(key, name or f"unnamed-{key}", suspect=0 if name else NAMELESS)
+            db.execute("INSERT INTO sessions(key, id) VALUES(?, ?)", (key, row.id))
+        elif name is not None:
+            row.id, row.suspect = name, 0
+            db.execute("UPDATE sessions SET id = ? WHERE key = ?", (name, key))
         return row
 
+    def _drop(self, key: int) -> None:
+        self.rows[key] = None
+        self.index.db.execute("DELETE FROM sessions WHERE key = ?", (key,))
+
     def _commit(self, frame: Frame) -> None:
-        row = self._row(frame.key)
+        row = self._named(frame.key, None)
         if row is None or frame.token < row.token or (frame.token == row.token and frame.number <= row.head):
             return
-        if frame.link == (row.segment, row.place):
+        if frame.link == (row.segment, row.place) and frame.token == row.token and row.suspect != NAMELESS:
             row.suspect = 0  # nothing was lost in between
         row.token, row.head, row.hash = frame.token, frame.number, frame.hash
         row.segment, row.place, row.updated, row.released = self.number, frame.at, frame.time, 0
@@ -187,5 +202,6 @@ class Catching:
     def _release(self, frame: Frame) -> None:
         row = self._row(frame.key)
         if row is not None and frame.token == row.token and frame.number == row.head:
-            row.released, row.owner, row.expires, row.suspect = 1, None, GONE, 0
+            row.released, row.owner, row.expires = 1, None, GONE
+            row.suspect = row.suspect if row.suspect == NAMELESS else 0
             row.updated = max(row.updated, frame.time)

@@ -68,6 +68,7 @@ class SegmentFolder:
             raise StoreError(f"{self.path} has layout {layout}; this version knows {LAYOUT}: {newer}", kind="schema")
         self.store = store
         if self.writable:
+            _made_folder(Path(self.path, "segments"))
             self._close_to_others()
             if self._lock < 0:
                 self._lock = os.open(f"{self.path}/lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -87,15 +88,13 @@ class SegmentFolder:
         if not self.writable:
             raise StoreError(f"there is no session store in {self.path}, and it is read-only", kind="read_only")
         if folder.is_dir():
-            strange = sorted(entry.name for entry in folder.iterdir() if entry.name not in _OURS)
+            names = (entry.name for entry in folder.iterdir())
+            strange = sorted(name for name in names if name not in _OURS and not name.startswith(f"{_MARKER}."))
             if strange:
                 what = f"{self.path} is a folder of something else ({strange[0]!r:.80}): choose another folder"
                 raise StoreError(what, kind="damaged")
-        for path in (folder, folder / "segments"):
-            if not path.is_dir():
-                with suppress(FileExistsError):
-                    path.mkdir(mode=0o700)
-                    path.chmod(0o700)  # whatever the umask
+        _made_folder(folder)
+        _made_folder(folder / "segments")
         said = {"format": FORMAT, "layout": LAYOUT, "store": self._told_by_segments() or os.urandom(8).hex()}
         made = folder / f"{_MARKER}.{os.urandom(4).hex()}"
         fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -225,6 +224,13 @@ class SegmentFolder:
         if fd >= 0:
             with suppress(OSError):
                 os.close(fd)
+
+
+def _made_folder(path: Path) -> None:
+    if not path.is_dir():
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            path.chmod(0o700)  # whatever the umask
 
 
 def is_corrupt(error: BaseException) -> bool:
