@@ -12,7 +12,7 @@ import struct
 from contextlib import suppress
 from zlib import crc32
 
-__all__ = ["LeaseTable"]
+__all__ = ["LeaseTable", "private_file", "replaced"]
 
 _TITLE = b"glidepath leases 1\n".ljust(32)
 _STIRRED = 32  # where the counter is
@@ -29,8 +29,7 @@ class LeaseTable:
 
     def __init__(self, path: str, *, writable: bool) -> None:
         self.path = path
-        flags = (os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0)
-        self._fd = os.open(path, flags, 0o600)
+        self._fd = private_file(path) if writable else os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         self._size = os.fstat(self._fd).st_size
         if writable and not self._size:
             os.pwrite(self._fd, _TITLE, 0)
@@ -85,6 +84,17 @@ class LeaseTable:
         if fd >= 0:
             with suppress(OSError):
                 os.close(fd)
+
+
+def private_file(path: str) -> int:
+    """A file of our own, open, made with mode 0600 whatever the umask."""
+    flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+    try:
+        fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, flags)
+    os.fchmod(fd, 0o600)
+    return fd
 
 
 def replaced(fd: int, path: str) -> bool:

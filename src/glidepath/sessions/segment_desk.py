@@ -54,9 +54,9 @@ class Held(Record):
 class SegmentDesk:
     """The open files of one store object."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, view: bool = False) -> None:
         self.folder = SegmentFolder(path)
-        self.folder.enter()
+        self.folder.enter(view=view)
         self.me = this_owner()
         self.held: dict[int, Held] = {}
         self.dirty: dict[int, Held] = {}
@@ -299,6 +299,19 @@ class SegmentDesk:
             self.fence(row, number, row.token + 1)
         catch_up(self.index, number)
         return self.index.keyed(row.key) or row
+
+    def lost(self) -> bool:
+        """True when the whole store was removed or replaced, and not only its index."""
+        if not self.index.replaced():
+            return False
+        if self.gone() or not self.folder.exists():
+            return True
+        other = SegmentFolder(self.path)
+        try:
+            other.enter()
+        finally:
+            other.leave()
+        return other.store != self.folder.store
 
     def gone(self) -> bool:
         """True when the files that we write are not those of this path any more."""

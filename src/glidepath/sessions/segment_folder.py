@@ -46,17 +46,22 @@ class SegmentFolder:
 
     # --- coming in --------------------------------------------------------------------------------------------
 
-    def enter(self) -> None:
-        """Make sure that this is a segment store of a version that we know; made when there is nothing yet."""
+    def enter(self, *, view: bool = False) -> None:
+        """Make sure that this is a segment store of a version that we know; made when there is nothing yet.
+
+        `view`: nothing is written, whether that would be possible or not.
+        """
         try:
-            self._enter()
+            self._enter(view=view)
         except OSError as error:
             raise disk_error(error, self.path) from error
 
-    def _enter(self) -> None:
+    def _enter(self, *, view: bool) -> None:
         if os.path.exists(self.path) and not os.path.isdir(self.path):  # noqa: PTH110, PTH112
             raise StoreError(f"{self.path} is a file, not the folder of a segment store", kind="damaged")
-        self.writable = not os.path.isdir(self.path) or os.access(self.path, os.W_OK | os.X_OK)  # noqa: PTH112
+        self.writable = not view and (
+            not os.path.isdir(self.path) or os.access(self.path, os.W_OK | os.X_OK)  # noqa: PTH112
+        )
         marker = self._marker()
         if marker is None:
             marker = self._made()
@@ -71,7 +76,7 @@ class SegmentFolder:
             _made_folder(Path(self.path, "segments"))
             self._close_to_others()
             if self._lock < 0:
-                self._lock = os.open(f"{self.path}/lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+                self._lock = private_file(f"{self.path}/lock")
 
     def _marker(self) -> dict[str, Any] | None:
         try:

@@ -48,6 +48,10 @@ def default_folder() -> Path:
     return default_file().with_suffix("")
 
 
+class _Gone(StoreError):  # noqa: N818 - seen as a StoreError
+    """The files that leases were given out on are not there any more."""
+
+
 class SegmentStore:
     """Keeps journals in a folder, which is made when it is first used: quick, and safe among processes of one machine.
 
@@ -77,7 +81,7 @@ class SegmentStore:
         self._desk: SegmentDesk | None = None
         self._sync: GroupSync | None = None
         self._asked: dict[Any, list[Asked]] = {}
-        self._gone: StoreError | None = None
+        self._gone: _Gone | None = None
         self._looked = GONE
         self._removed = 0
         self._pid = os.getpid()
@@ -119,10 +123,18 @@ class SegmentStore:
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
             raise StoreError(f"the session store {self.path} is damaged ({told(error)})", kind="damaged") from error
 
-    def _with(self, work: Callable[[SegmentDesk], T]) -> T:
-        """Do something with the open files. An index that turns out to be damaged is made anew, once."""
+    def _with(self, work: Callable[[SegmentDesk], T], *, anew: bool = True) -> T:
+        """Do something with the open files. An index that turns out to be damaged is made anew, once.
+
+        When the folder was removed or replaced, whatever is there now is opened, or made; with `anew` False, as a
+        lease needs it, `StoreError` (`missing`) is raised instead.
+        """
         with self._lock, self._errors():
             desk = self._open()
+            if self._gone is not None or desk.lost():
+                if not anew:
+                    raise self._lost()
+                desk = self._start_anew(desk)
             try:
                 desk.renewed()
                 return work(desk)
@@ -135,12 +147,41 @@ class SegmentStore:
             desk.renewed()
             return work(desk)
 
-    async def _patiently(self, work: Callable[[SegmentDesk], T]) -> T:
+    def _looking(self, work: Callable[[SegmentDesk], T]) -> T:
+        """Read something. Where the index cannot be written, one in memory does: reading needs no room."""
+        try:
+            return self._with(work)
+        except StoreError as error:
+            if error.kind not in ("full", "read_only", "unavailable") or not SegmentFolder(self.path).exists():
+                raise
+        with self._errors():
+            desk = SegmentDesk(self.path, view=True)
+            try:
+                return work(desk)
+            finally:
+                desk.close()
+
+    def _lost(self) -> _Gone:
+        if self._gone is None:
+            what = f"the session store {self.path} was removed or replaced while it was in use"
+            self._gone = _Gone(what, kind="missing")
+        return self._gone
+
+    def _start_anew(self, desk: SegmentDesk) -> SegmentDesk:
+        """What was here was removed: leases on it are worth nothing."""
+        self._gone = None
+        desk.close()
+        self._desk = None
+        return self._open()
+
+    async def _patiently(
+        self, work: Callable[[SegmentDesk], T], how: Callable[[Callable[[SegmentDesk], T]], T] | None = None
+    ) -> T:
         """Do it, again and again while another process is at work, without stopping the event loop."""
         until, wait = time.monotonic() + self._busy, _FIRST_WAIT
         while True:
             try:
-                return self._with(work)
+                return (how or self._with)(work)
             except StoreError as error:
                 if error.kind != "locked" or time.monotonic() >= until:
                     raise
@@ -177,7 +218,7 @@ class SegmentStore:
         found: Sequence[Lease | BaseException] = []
         try:
             if asked:
-                found = self._with(lambda desk: self._claim(desk, asked))
+                found = self._with(lambda desk: claim_sessions(desk, asked, self._clock(), self._lease))
         except StoreError as error:
             if error.kind == "locked" and time.monotonic() < until:
                 self._asked.setdefault(loop, [])[:0] = asked
@@ -192,22 +233,14 @@ class SegmentStore:
             else:
                 one.answer.set_result(answer)
 
-    def _claim(self, desk: SegmentDesk, asked: Sequence[Asked]) -> Sequence[Lease | StoreError]:
-        if self._gone is not None:
-            desk = self._start_anew(desk)
-        return claim_sessions(desk, asked, self._clock(), self._lease)
-
-    def _start_anew(self, desk: SegmentDesk) -> SegmentDesk:
-        """What was here was removed: whatever is at this path now is opened, or made."""
-        self._gone = None
-        desk.close()
-        self._desk = None
-        return self._open()
+    def _leased(self, work: Callable[[SegmentDesk], T]) -> T:
+        """Do something with a lease on what is open now."""
+        return self._with(work, anew=False)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""
         renew = renew or self._lease < SHORT
-        return await self._patiently(lambda desk: self._beat(desk, leases, renew))
+        return await self._patiently(lambda desk: self._beat(desk, leases, renew), self._leased)
 
     def _beat(self, desk: SegmentDesk, leases: Sequence[Lease], renew: bool) -> list[Sign]:
         now, signs = self._clock(), []
@@ -237,8 +270,7 @@ class SegmentStore:
         if self._gone is None and now - self._looked >= _LOOK:
             self._looked = now
             if desk.gone():
-                what = f"the session store {self.path} was removed or replaced while it was in use"
-                self._gone = StoreError(what, kind="missing")
+                raise self._lost()
         if self._gone is not None:
             raise self._gone
 
@@ -246,7 +278,8 @@ class SegmentStore:
         """Give the lease back."""
         if self._pid != os.getpid():
             return
-        await self._patiently(lambda desk: give_back(desk, lease, self._clock()))
+        with suppress(_Gone):
+            await self._patiently(lambda desk: give_back(desk, lease, self._clock()), self._leased)
         desk = self._desk
         if self._sync is not None and (desk is None or not desk.held):
             self._stop_sync()
@@ -274,6 +307,8 @@ class SegmentStore:
         if self._pid != os.getpid():
             self._forked()
         with self._lock:
+            if self._gone is not None:
+                raise self._gone
             desk = self._desk
             held = None if desk is None else desk.held.get(lease.key)
             if desk is None or held is None or held.token != lease.token:
@@ -282,8 +317,6 @@ class SegmentStore:
                 if summary is not None:
                     self._looked = GONE
                     self._look_around(desk)
-                elif self._gone is not None:
-                    raise self._gone
                 write_commit(desk, held, commit, summary, self._clock(), self._lease)
             except StoreError:
                 raise
@@ -330,7 +363,7 @@ class SegmentStore:
     async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
         """The whole journal."""
         self._must_exist(session_id)
-        return await self._patiently(lambda desk: read_session(desk, session_id))
+        return await self._patiently(lambda desk: read_session(desk, session_id), self._looking)
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions, the last written first."""
@@ -340,7 +373,7 @@ class SegmentStore:
             rows = [row for row in desk.latest_of_all() if row.id.startswith(prefix)]
             return [entry_of(desk, row) for row in sorted(rows, key=lambda row: (-row.updated, row.id))]
 
-        return await self._patiently(work)
+        return await self._patiently(work, self._looking)
 
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
@@ -349,7 +382,7 @@ class SegmentStore:
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
-        await self._patiently(lambda desk: cut_session(desk, lease, head, hash_, self._clock()))
+        await self._patiently(lambda desk: cut_session(desk, lease, head, hash_, self._clock()), self._leased)
 
     async def remove(self, session_id: str) -> None:
         """Forget a session. What nobody needs any more is deleted when many were, or the store is closed."""
