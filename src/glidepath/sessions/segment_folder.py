@@ -12,6 +12,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath.errors import StoreError
 from glidepath.sessions.frames import HEADER_SIZE, frame_at, salt_of
+from glidepath.sessions.lease_table import private_file
 from glidepath.sessions.own_segment import disk_error, segment_path
 from glidepath.sessions.segment_catchup import discover
 from glidepath.sessions.segment_index import LAYOUT, Foreign, SegmentIndex
