@@ -8,6 +8,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Record
 from glidepath.errors import StoreError
+from glidepath.sessions.archive import IMPORTING
 from glidepath.sessions.frames import HASH_SIZE, MAX_PAYLOAD, Kind, packed
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, free
@@ -17,12 +18,13 @@ from glidepath.sessions.segment_reader import Broken, SegmentReader
 from glidepath.spi.sessions import Commit, Entry, Lease
 
 __all__ = [
-    "Asked",
+    "PendingClaim",
     "claim_sessions",
     "cut_session",
     "entry_of",
     "flag_session",
     "give_back",
+    "keep_journal",
     "read_session",
     "remove_session",
     "taken_over",
@@ -32,7 +34,7 @@ __all__ = [
 _EXPIRED = 1.0  # an `expires` that is past, of a lease that was not given back by whoever holds it
 
 
-class Asked(Record):
+class PendingClaim(Record):
     """A claim that waits for the others of its turn."""
 
     session_id: str
@@ -45,7 +47,7 @@ class Asked(Record):
 
 
 def claim_sessions(
-    desk: SegmentDesk, asked: Sequence[Asked], now: float, seconds: float
+    desk: SegmentDesk, asked: Sequence[PendingClaim], now: float, seconds: float
 ) -> Sequence[Lease | StoreError]:
     """Claim these, in one transaction: a lease for each, or why it cannot be had.
 
@@ -68,7 +70,7 @@ def claim_sessions(
     return [_lease_of(one, now + seconds) if isinstance(one, Held) else one for one in found]
 
 
-def _taken(desk: SegmentDesk, asked: Asked, now: float, seconds: float) -> Held:
+def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -> Held:
     """One claim, in the index; raises `StoreError` when the session cannot be had."""
     row = desk.index.named(asked.session_id)
     if row is not None:
@@ -184,6 +186,17 @@ def write_commit(
         desk.leases.hold(held.key, held.token, now + seconds)
         held.renew = now + seconds / 4
         desk.flush_if_due()
+
+
+def keep_journal(desk: SegmentDesk, lease: Lease, entry: Entry, commits: Sequence[Commit], seconds: float) -> None:
+    """Write these commits with the time of the entry, and give the lease back. Until the last is there, none counts."""
+    held = desk.held.get(lease.key)
+    if held is None or held.token != lease.token:
+        raise taken_over(lease)
+    for commit in commits[held.head - lease.head :]:  # some may be written: this is done again when it was locked
+        summary = entry.summary if commit.number == entry.head else {IMPORTING: True}
+        write_commit(desk, held, commit, summary, entry.updated, seconds)
+    give_back(desk, lease, entry.updated)
 
 
 def taken_over(lease: Lease | Held) -> StoreError:

@@ -14,17 +14,18 @@ from typing import Any, TypeVar
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.group_sync import GroupSync
 from glidepath.sessions.own_segment import disk_error, segment_path, sync_file
-from glidepath.sessions.owner import GONE, LEASE, SHORT
+from glidepath.sessions.owner import GONE, LEASE, SHORT, this_owner
 from glidepath.sessions.segment_clean import clean
 from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_folder import SegmentFolder, is_corrupt
 from glidepath.sessions.segment_sessions import (
-    Asked,
+    PendingClaim,
     claim_sessions,
     cut_session,
     entry_of,
     flag_session,
     give_back,
+    keep_journal,
     read_session,
     remove_session,
     taken_over,
@@ -80,7 +81,7 @@ class SegmentStore:
         self._lock = threading.RLock()
         self._desk: SegmentDesk | None = None
         self._sync: GroupSync | None = None
-        self._asked: dict[Any, list[Asked]] = {}
+        self._asked: dict[Any, list[PendingClaim]] = {}
         self._gone: _Gone | None = None
         self._looked = GONE
         self._removed = 0
@@ -200,7 +201,7 @@ class SegmentStore:
         if not create:
             self._must_exist(session_id)
         loop = asyncio.get_running_loop()
-        asked = Asked(session_id, owner, create, loop.create_future())
+        asked = PendingClaim(session_id, owner, create, loop.create_future())
         waiting = self._asked.setdefault(loop, [])
         waiting.append(asked)
         if len(waiting) == 1:
@@ -391,6 +392,15 @@ class SegmentStore:
         self._removed += 1
         if self._removed >= _TIDY:
             await self._patiently(self._tidy)
+
+    async def keep(self, entry: Entry, commits: Sequence[Commit]) -> None:
+        """Write a journal as another store had it, or the rest of one: its commits, its summary, its time."""
+        lease = await self.claim(entry.session_id, this_owner())
+        try:
+            await self._patiently(lambda desk: keep_journal(desk, lease, entry, commits, self._lease), self._leased)
+        except BaseException:
+            await self.release(lease)
+            raise
 
     def _tidy(self, desk: SegmentDesk) -> None:
         self._removed = 0
