@@ -54,10 +54,10 @@ class StopReason(str, Enum):
     @classmethod
     def parse(cls, word: str | None) -> StopReason:
         """The reason for a provider's word; a word nobody knows is OTHER."""
-        return _STOP_REASONS.get(word, cls.OTHER) if isinstance(word, str) else cls.OTHER
+        return STOP_REASONS.get(word, cls.OTHER) if isinstance(word, str) else cls.OTHER
 
 
-_STOP_REASONS: Mapping[str, StopReason] = {reason.value: reason for reason in StopReason}
+STOP_REASONS: Mapping[str, StopReason] = {reason.value: reason for reason in StopReason}
 
 
 class Usage(Value, frozen=True, gc=False):
@@ -188,7 +188,7 @@ class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
     @property
     def stored(self) -> dict[str, Any] | _wire.Raw:
         """The arguments as they are kept: plain data, or the JSON of one object."""
-        return _stored(self)  # type: ignore[no-any-return]
+        return stored_arguments(self)  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not ToolCall:
@@ -203,11 +203,12 @@ class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
         return f"{shown})" if self.malformed is None else f"{shown}, malformed={self.malformed!r})"
 
 
-_stored: Any = ToolCall.__dict__["arguments"].__get__  # the field itself, which the property below stands before
+stored_arguments: Any = ToolCall.__dict__["arguments"].__get__
+"""The arguments of a call as they are kept: the field itself, which the property below stands before."""
 
 
 def _read(call: ToolCall) -> dict[str, Any]:
-    kept: Any = _stored(call)
+    kept: Any = stored_arguments(call)
     try:
         return _wire.loads(kept) if type(kept) is _wire.Raw else _wire.thawed(kept)  # type: ignore[no-any-return]
     except RecursionError:  # an application made it, and nobody can write it: it never runs

@@ -38,7 +38,7 @@ from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, cleared, report
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
-    from glidepath.run import Run
+    from glidepath.run import Plan, Run
 
 __all__ = ["Reply", "ask", "board"]
 
@@ -62,36 +62,57 @@ class Reply(Record, gc=False):
 
 
 async def ask(run: Run, *, landing: bool = False) -> Reply:
-    """One reply to the transcript as it stands; raises `ModelError` when there is none, `Touchdown` to land."""
-    plan = run.plan
-    if plan.position and not landing:
-        plan = come_home(run)
-    tools: tuple[ToolSpec, ...] = ()
-    if not landing:
-        tools = await offer(run) if run.narrowed() else plan.specs
-    budget = None if plan.context_window is None else overfull(run, plan.context_window)
-    if budget is not None or run.picture_bytes > plan.max_request_image_bytes:
-        await _make_smaller(run, budget, landing)
+    """One reply to the transcript as it stands; raises `ModelError` when there is none, `Touchdown` to land.
+
+    Read it from top to bottom: that is an ordinary call. Whatever is unusual is a function of its own, called off it.
+    """
+    plan, watch = run.plan, run.watch
+    if landing or plan.position or run.hooks.tool_gate or run.withdrawn or run.work_withdrawn or run.allowed is not None:
+        plan, tools = await _offered(run, landing)
+    else:
+        tools = plan.specs
+    if plan.context_window is not None or run.picture_bytes:
+        await _make_smaller(run, plan.context_window, landing)
     if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
         await _wait_for_consumer(run)
     call = _Call(run, tools, landing, plan.max_output_tokens)
     health = plan.health
     health.calls = count = health.calls + 1
-    if health.alert or not count % MARK_EVERY:
-        admit(call)
     try:
+        if health.alert or not count % MARK_EVERY:
+            admit(call)
         while True:
             try:
-                attempt = await call.attempt()
-                if call.error is None:
-                    if plan.escalation is None or not call.escalate(attempt):
-                        if run.plan.health.alert:
-                            answered(call)
-                        return call.reply(attempt)
-                elif isinstance(call.error, ContextOverflowError):
-                    await call.shrink()
+                plan = run.plan  # another one when a fallback has taken over
+                if watch.sentry is not None:
+                    await cleared(run)
+                if landing or run.hooks.context_transform or (plan.counter is not None and run.meter.limited):
+                    booking, view = await call.book()
                 else:
-                    await call.back_off(plan.max_retries)
+                    booking = book(run, call.cap, 0 if call.number else 1)
+                    if booking.__class__ is not Booking:
+                        booking = await fit(run, booking, call.cap, 0 if call.number else 1, None)
+                    view = run.view  # after the booking, which may have compacted it
+                if run.journal is not None:
+                    await call.note(booking)
+                request, attempt = call.begin(booking, view), Attempt()
+                # Whoever heard of this attempt may have stopped the run.
+                if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
+                    call.send(attempt, booking, view)
+                watch.showing = attempt.parts
+                watch.scope_hit = False
+                try:
+                    await tether(pump(run, plan.model, request, attempt, booking), watch)
+                except BaseException as error:
+                    call.broken(attempt, error)
+                finally:
+                    call.settle(attempt, booking, view)
+                if call.error is not None:
+                    await call.recover()
+                elif plan.escalation is None or not call.escalate(attempt):
+                    if run.plan.health.alert:
+                        answered(call)
+                    return call.reply(attempt)
             except ModelError as error:
                 take_over(call, error)
             except BaseException:
@@ -102,8 +123,17 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
         call.error = call.run = None
 
 
-async def _make_smaller(run: Run, budget: int | None, landing: bool) -> None:
-    """The view has outgrown the window, or its pictures what a request may hold."""
+async def _offered(run: Run, landing: bool) -> tuple[Plan, tuple[ToolSpec, ...]]:
+    """The plan and the tools of a call that may not have every tool, or may not use the configured model."""
+    if landing:
+        return run.plan, ()
+    plan = come_home(run) if run.plan.position else run.plan
+    return plan, await offer(run) if run.narrowed() else plan.specs
+
+
+async def _make_smaller(run: Run, window: int | None, landing: bool) -> None:
+    """Shape the view where it has outgrown the window, and its pictures where they are too many for a request."""
+    budget = None if window is None else overfull(run, window)
     if budget is not None and landing:
         shape_view(run, budget)
     elif budget is not None:
@@ -148,23 +178,21 @@ class _Call(Record, eq=False, gc=False):
 
     # --- one attempt ------------------------------------------------------------------------------------------
 
-    async def attempt(self) -> Attempt:
-        """Book, stream, settle. Leaves `error` set when the attempt failed."""
-        run, plan = self.run, self.run.plan
-        if run.watch.sentry is not None:
-            await cleared(run)
+    async def book(self) -> tuple[Booking, Sequence[Message]]:
+        """The booking of a call that is not ordinary, and the view it is for."""
+        run = self.run
         if run.hooks.context_transform:
-            booking, view = await (self._book_landing_transformed() if self.landing else self._book_transformed())
-        elif self.landing:
-            booking, view = book_landing(run, self.cap, self.error)
-        else:
-            count = await self._count(run.view) if plan.counter is not None and run.meter.limited else None
-            got = book(run, self.cap, 0 if self.number else 1, count)
-            booking = got if type(got) is Booking else await self._fit(got, count)
-            view = run.view  # after the booking, which may have compacted it
-        if run.journal is not None:
-            await self._note(booking)
-        self.number += 1
+            return await (self._book_landing_transformed() if self.landing else self._book_transformed())
+        if self.landing:
+            return book_landing(run, self.cap, self.error)
+        count = await self._count(run.view)
+        booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
+        return booking, run.view  # after the booking, which may have compacted it
+
+    def begin(self, booking: Booking, view: Sequence[Message]) -> ModelRequest:
+        """The request of the next attempt, which begins now; the last one again while nothing about it has changed."""
+        run = self.run
+        self.number = number = self.number + 1
         request = run.request
         if (
             request is None
@@ -173,34 +201,19 @@ class _Call(Record, eq=False, gc=False):
             or request.max_output_tokens != booking.cap
         ):
             run.request = request = self._request(view, booking.cap, bare=booking.bare)
-        attempt = Attempt()
         if self.error is not None:
             self.error, self.stalled = None, False
         if run.listening:
-            reservation = booking.reservation
-            run.emit(
-                BudgetReserved, reservation.tokens, reservation.money if plan.price is not None else None, booking.cap
-            )
-        run.emit(StreamStarted, plan.model_name, self.number, self.landing)
-        watch = run.watch
-        # Whoever heard of this attempt may have stopped the run.
-        if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
+            plan, reservation = run.plan, booking.reservation
+            money = reservation.money if plan.price is not None else None
+            run.emit(BudgetReserved, reservation.tokens, money, booking.cap)
+            run.emit(StreamStarted, plan.model_name, number, self.landing)
+        return request  # type: ignore[no-any-return]
+
+    def send(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
+        """Whether the request may go out although something may have stopped the run: raises `Touchdown` if not."""
+        if self.run.watch.halted():
             self._unsent(attempt, booking, view)
-        watch.showing = attempt.parts
-        watch.scope_hit = False
-        try:
-            await tether(pump(run, plan.model, request, attempt, booking), watch)
-        except BaseException as error:
-            self._broken(attempt, error)
-        finally:
-            watch.calm()
-            watch.showing = ()
-            if (attempt.calls or self.error is not None) and run.time() >= watch.window_at:
-                watch.open_window()  # it was showing text then, and is not what the run has waited for
-            if run.chunks:
-                run.emit(StreamChunk, "", True)
-            self._settle(attempt, booking, view)
-        return attempt
 
     def _unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
         """The run is being stopped, and the request has not gone out: it costs nothing."""
@@ -208,7 +221,7 @@ class _Call(Record, eq=False, gc=False):
         self.error = TransientError("the request was not sent: the run is being stopped")
         if run.chunks:
             run.emit(StreamChunk, "", True)
-        self._settle(attempt, booking, view)
+        self._charge(attempt, booking, view)
         raise run.interrupted()
 
     async def _fit(self, got: Any, count: int | None) -> Booking:
@@ -280,7 +293,7 @@ class _Call(Record, eq=False, gc=False):
             metadata=self.run.metadata,
         )
 
-    async def _note(self, booking: Booking) -> None:
+    async def note(self, booking: Booking) -> None:
         """With a journal: what the call may cost is on disk before it is made."""
         try:
             if self.run.meter.tree.source is not None:
@@ -311,7 +324,7 @@ class _Call(Record, eq=False, gc=False):
             return None  # our own over-estimate is used instead
         return tokens if type(tokens) is int and tokens >= 0 else None
 
-    def _broken(self, attempt: Attempt, error: BaseException) -> None:
+    def broken(self, attempt: Attempt, error: BaseException) -> None:
         """The stream did not end by itself: its error is noted, or raised when it ends the run."""
         run = self.run
         if isinstance(error, LetGo | asyncio.CancelledError):
@@ -362,7 +375,18 @@ class _Call(Record, eq=False, gc=False):
 
     # --- settling ---------------------------------------------------------------------------------------------
 
-    def _settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
+    def settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
+        """The stream is over, well or not: say so, and charge what it used."""
+        run, watch = self.run, self.run.watch
+        watch.calm()
+        watch.showing = ()
+        if (attempt.calls or self.error is not None) and run.time() >= watch.window_at:
+            watch.open_window()  # it was showing text then, and is not what the run has waited for
+        if run.chunks:
+            run.emit(StreamChunk, "", True)
+        self._charge(attempt, booking, view)
+
+    def _charge(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
         """Charge what the attempt used; what failed before its first delta is free."""
         run, plan = self.run, self.run.plan
         reservation = booking.reservation
@@ -372,7 +396,8 @@ class _Call(Record, eq=False, gc=False):
         else:
             reported = attempt.end.usage if attempt.end is not None else None
             self.usage = usage = settled(run, reported, booking, view, attempt)
-            plan.health.sent = max(plan.health.sent, usage.input)
+            if usage.input > plan.health.sent:
+                plan.health.sent = usage.input
             money = 0 if plan.price is None else plan.price.cost(usage)
             reservation.settle(usage.input + usage.output, money)
             run.money += money
@@ -429,6 +454,13 @@ class _Call(Record, eq=False, gc=False):
             self.run.emit(HookFailed, name, "max_output_tokens_recovery", told(error), "no larger cap")
             return None
         return larger if larger is not None and larger > cap else None
+
+    async def recover(self) -> None:
+        """The attempt has failed: make ready for another; raises the error when there is none."""
+        if isinstance(self.error, ContextOverflowError):
+            await self.shrink()
+        else:
+            await self.back_off(self.run.plan.max_retries)
 
     async def shrink(self) -> None:
         """The provider's window overflowed: a smaller view, once per call; else the error stands."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from glidepath.ask.thinking import untagged
 from glidepath.errors import EmptyResponseError, ModelError, TransientError, told
 from glidepath.events import StreamChunk
 from glidepath.messages import (
+    STOP_REASONS,
     AssistantMessage,
     ReasoningBlock,
     ReasoningDelta,
@@ -135,14 +135,16 @@ class Attempt(Record, gc=False):
     def gather(self) -> None:
         """Join the text that has come; what is no text is left out, and `fault` says so."""
         try:
-            self.text = clean("".join(self.parts))
+            text = "".join(self.parts)
         except TypeError:
             self.parts[:] = [part for part in self.parts if isinstance(part, str)]
-            self.text, self.garbled = clean("".join(self.parts)), True
+            text, self.garbled = "".join(self.parts), True
             self.weighed = min(self.weighed, len(self.parts))
-        for call in self.calls.values():
-            if len(call) > CALL_FIELDS:
-                call[2:] = ["".join(call[2:])]
+        self.text = text if text.isascii() else clean(text)
+        if self.others:
+            for call in self.calls.values():
+                if len(call) > CALL_FIELDS:
+                    call[2:] = ["".join(call[2:])]
 
     def fault(self) -> ModelError | None:
         """What is wrong with it, now that it is over; None when it is a reply."""
@@ -158,20 +160,29 @@ class Attempt(Record, gc=False):
 
     def message(self, run: Run, usage: Usage, model: str) -> tuple[AssistantMessage, tuple[ToolCall, ...]]:
         """The reply as a message, and its calls; call ids are unique in the transcript."""
-        text, calls = self.text, []
+        end, calls = self.end, self._tool_calls(run.call_ids) if self.calls else ()
+        blocks: Any = (TextBlock(self.text), *calls) if self.text else calls
+        if self.thinking or self.reasoning:
+            thoughts = (ThinkingBlock(clean("".join(self.thinking))),) if self.thinking else ()
+            blocks = (*self.reasoning, *thoughts, *blocks)
+        if end is None or self.cut:
+            return AssistantMessage(packed(blocks), self.stop_reason(), usage, None, model, end and end.info), calls
+        word = end.stop_reason
+        stop = STOP_REASONS.get(word, StopReason.OTHER) if word.__class__ is str else StopReason.parse(word)
+        return AssistantMessage(packed(blocks), stop, usage, None, model, end.info), calls
+
+    def _tool_calls(self, seen: set[str]) -> tuple[ToolCall, ...]:
+        """The calls, in the order of their indices."""
+        made = []
         try:
-            for index in sorted(self.calls):
-                call_id, name, arguments = self.calls[index]
-                calls.append(_tool_call(_fresh(call_id, run.call_ids), name, arguments))
+            for _, (call_id, name, arguments) in sorted(self.calls.items()):
+                if call_id in seen or not call_id or not call_id.isascii():
+                    call_id = _fresh(call_id, seen)
+                seen.add(call_id)
+                made.append(_tool_call(call_id, name, arguments))
         except (AttributeError, TypeError) as error:
             raise ModelError(f"the model streamed a tool call that is none: {told(error)}") from error
-        blocks: list[Any] = [TextBlock(text), *calls] if text else calls
-        if self.thinking:
-            blocks = [ThinkingBlock(clean("".join(self.thinking))), *blocks]
-        if self.reasoning:
-            blocks = [*self.reasoning, *blocks]
-        info = None if self.end is None else self.end.info
-        return AssistantMessage(packed(blocks), self.stop_reason(), usage, None, model, info), tuple(calls)
+        return tuple(made)
 
     def tokens(self) -> int:
         """The size of its message in the transcript, by the built-in estimate."""
@@ -180,37 +191,35 @@ class Attempt(Record, gc=False):
             tokens += CALL_OVERHEAD + text_tokens(arguments)
             if len(call_id) + len(name) > ORDINARY_NAMES:
                 tokens += opaque_tokens(call_id) + text_tokens(name)
-        if self.thinking:
+        if self.thinking or self.reasoning:
             tokens += text_tokens("".join(self.thinking))
-        for item in self.reasoning:
-            tokens += text_tokens(item.text) + opaque_tokens(item.opaque)
+            for item in self.reasoning:
+                tokens += text_tokens(item.text) + opaque_tokens(item.opaque)
         return tokens
 
 
 def _fresh(call_id: str, seen: set[str]) -> str:
     """A call id nobody has used in this transcript."""
-    if call_id not in seen and call_id.isascii() and call_id:
-        seen.add(call_id)
-        return call_id
     base = fresh = clean(call_id) or f"call_{len(seen) + 1}"
     count = 1
     while fresh in seen:
         count += 1
         fresh = f"{base}_{count}"
-    seen.add(fresh)
     return fresh
 
 
 def _tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
+    if name.__class__ is not str or not name.isascii():
+        name = clean(name)
     if not arguments or arguments.isspace():
-        return ToolCall(call_id, clean(name), {})
+        return ToolCall(call_id, name, {})
     try:
         written = arguments.encode()
         if type(_wire.loads(written)) is dict:
-            return ToolCall(call_id, clean(name), _wire.Raw(written))  # type: ignore[arg-type] # see ToolCall
+            return ToolCall(call_id, name, _wire.Raw(written))  # type: ignore[arg-type] # see ToolCall
     except (_wire.WireError, ValueError, RecursionError):
         pass  # not JSON at all
-    return ToolCall(call_id, clean(name), {}, clean(arguments))
+    return ToolCall(call_id, name, {}, clean(arguments))
 
 
 async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, booking: Booking) -> None:
@@ -247,12 +256,16 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
             else:
                 if attempt.dead:
                     break
-                size += _other(run, attempt, delta)
-                if attempt.end is not None:
+                if delta.__class__ is StreamEnd:
+                    attempt.end = delta
                     watch.scope(LAST_WORDS, LAST_WORDS)
-                    with suppress(Exception):  # the reply is complete: what goes wrong now cannot take it back
+                    try:
                         over = await anext(stream, _OVER) is _OVER  # ordinarily it is
+                    except Exception:  # noqa: S110 - the reply is complete: what goes wrong now cannot take it back
+                        pass
                     break
+                attempt.others += 1
+                size += _fragment(attempt, delta) if delta.__class__ is ToolCallDelta else _other(run, attempt, delta)
             if size > check_at:
                 size, check_at = await _weigh(run, attempt, booking, size)
                 if attempt.cut or attempt.dead or attempt.capped:
@@ -264,9 +277,10 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
         await finish(run, stream, attempt)
     if attempt.cut or attempt.dead:
         return
-    fault = attempt.fault()
-    if fault is not None:
-        raise fault
+    if attempt.garbled or not size or attempt.end is None or attempt.end.stop_reason in FAILED:
+        fault = attempt.fault()
+        if fault is not None:
+            raise fault
 
 
 async def _weigh(run: Run, attempt: Attempt, booking: Booking, size: int) -> tuple[int, int]:
@@ -323,26 +337,25 @@ def _piece(attempt: Attempt, text: str) -> int:
         attempt.loose.append(text)  # type: ignore[attr-defined]
     else:
         attempt.loose = [text]
-    return max(LEAST, len(text))
+    return LEAST if len(text) < LEAST else len(text)
 
 
 def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     """A piece of a tool call; ids and names that are longer than any provider's are metered, too."""
-    size = _piece(attempt, delta.arguments)
-    named = delta.id.__class__ is str and delta.name.__class__ is str  # else `message` says what is wrong with it
-    names = len(delta.id) + len(delta.name) if named else 0
-    call = attempt.calls.get(delta.index)
-    if call is not None:
-        call[0] = call[0] or delta.id
-        call[1] = call[1] or delta.name
-        call.append(delta.arguments)
+    call_id, name, arguments = delta.id, delta.name, delta.arguments
+    size, names = _piece(attempt, arguments), 0
+    if call_id.__class__ is str and name.__class__ is str:  # else `message` says what is wrong with it
+        names = len(call_id) + len(name)
+    if not attempt.calls:
+        attempt.calls = {delta.index: [call_id, name, arguments]}
+    elif (call := attempt.calls.get(delta.index)) is None:
+        attempt.calls[delta.index] = [call_id, name, arguments]  # type: ignore[index]
+    else:
+        call[0] = call[0] or call_id
+        call[1] = call[1] or name
+        call.append(arguments)
         attempt.surplus += names
         return size + names
-    call = [delta.id, delta.name, delta.arguments]
-    if attempt.calls:
-        attempt.calls[delta.index] = call  # type: ignore[index]
-    else:
-        attempt.calls = {delta.index: call}
     if names <= ORDINARY_NAMES:
         return size + CALL_BYTES
     attempt.surplus += names
@@ -350,17 +363,10 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
 
 
 def _other(run: Run, attempt: Attempt, delta: Any) -> int:
-    """Everything but text: tool calls, the end, thinking, reasoning. Returns what it adds to the size.
+    """Everything but text, tool calls and the end: thinking, reasoning. Returns what it adds to the size.
 
     A delta with nothing in it is a token, too, and so is a call without arguments: a stream of them must end.
     """
-    kind = delta.__class__
-    if kind is StreamEnd:
-        attempt.end = delta
-        return 0
-    attempt.others += 1
-    if kind is ToolCallDelta:
-        return _fragment(attempt, delta)
     if isinstance(delta, ThinkingDelta):
         size = _piece(attempt, delta.text)
         if attempt.thinking:

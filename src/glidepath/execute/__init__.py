@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -12,7 +11,7 @@ from glidepath.events import ApprovalRequested, GuardTripped, HookFailed
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.job import ALWAYS_KEPT, MOST_KEPT, Job
+from glidepath.execute.job import Job
 from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_open_calls", "execute", "finish_batch"]
 
-SHARE = 0.35  # of what is left of window and token budget, for one batch
-CHARS_PER_TOKEN = 3
 IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
 
 
@@ -39,30 +36,37 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
 
     Raises `Touchdown` when the run must come down; every call has its result by then, or is in `run.pending`.
     """
-    plan = run.plan
+    plan, watch, meter = run.plan, run.watch, run.meter
     run.state = AgentState.WAITING_FOR_TOOL  # from RUNNING and back: no need to look it up
     step = Step(calls, plan.tools, run.withdrawn, run.notice is not None)
-    done = False
-    if not _kept_back(run, step):
-        jobs = prepare(run, calls)
-        if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
-            await clear(run, jobs)
-        if run.watch.sentry is not None:
-            await cleared(run)
-        watch = run.watch
-        stopped = (
-            watch.interrupt is not None or watch.above is not None or watch.called_off is not None
-        ) and watch.halted()
-        ready = [] if stopped else _ready(run, jobs)
-        if ready:
-            await _fly(run, ready)
-        if run.spawned or run.hooks.after_tool_call:
-            await _follow_up(run, jobs)
-        _finish(run, jobs)
-        _learn(run, step)
-        if run.watch.interrupt is not None:
-            raise run.interrupted()
-        done = _votes(jobs, plan.terminal_tools) if not run.pending else _put_off(run, jobs)
+    if _kept_back(run, step):
+        run.state = AgentState.RUNNING
+        return False
+    jobs = prepare(run, calls)
+    few = meter.tool_calls + len(jobs) <= meter.calls_wire and (meter.parent is None or not meter.short_of_calls(len(jobs)))
+    if run.hooks.before_tool_call or plan.approvals or not few:
+        await clear(run, jobs)
+    if watch.sentry is not None:
+        await cleared(run)
+    if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
+        ready = [] if watch.halted() else _ready(run, jobs)
+    else:
+        ready = _ready(run, jobs)
+    if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
+        if run.journal is not None:
+            await run.journal.starting(ready)
+        begun = _begin_alone(run, ready[0])
+        if begun is not None:
+            await _end_alone(run, ready[0], *begun)
+    elif ready:
+        await _together(run, ready)
+    if run.spawned or run.hooks.after_tool_call:
+        await _follow_up(run, jobs)
+    _finish(run, jobs)
+    _learn(run, step)
+    if watch.interrupt is not None:
+        raise run.interrupted()
+    done = _votes(jobs, plan.terminal_tools) if not run.pending else _put_off(run, jobs)
     run.state = AgentState.RUNNING
     return done
 
@@ -87,10 +91,9 @@ async def finish_batch(run: Run) -> bool:
     if run.spawned or run.hooks.after_tool_call:
         await _follow_up(run, jobs)
     fatal = None
-    limit = partial(_result_budget, run, len(jobs))
     for job in jobs:
         if job.result is not None:
-            place(run, job.message(run, limit))
+            place(run, job.message(run, len(jobs)))
             fatal = fatal or job.fatal
     run.pending = tuple([waiting.get(job.call.id) or _pend(run, job) for job in jobs if job.result is None])
     if fatal is not None:
@@ -237,7 +240,7 @@ def _fatal(reason: str) -> Verdict:
 
 
 async def _fly(run: Run, ready: list[Job]) -> None:
-    """Run these jobs."""
+    """Run these jobs, of a batch that was begun before."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         if run.journal is not None:
             await run.journal.starting(ready)
@@ -245,9 +248,14 @@ async def _fly(run: Run, ready: list[Job]) -> None:
         if begun is not None:
             await _end_alone(run, ready[0], *begun)
     elif ready:
-        await run_together(run, ready, width_for(run.plan, ready))
-        if run.plan.order == "auto":
-            hint(run, ready)
+        await _together(run, ready)
+
+
+async def _together(run: Run, ready: list[Job]) -> None:
+    """Run these jobs in tasks of their own."""
+    await run_together(run, ready, width_for(run.plan, ready))
+    if run.plan.order == "auto":
+        hint(run, ready)
 
 
 def _ready(run: Run, jobs: list[Job]) -> list[Job]:
@@ -273,10 +281,8 @@ def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place] | None:
     """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
     job.announce(run)
     watch = run.watch
-    if (
-        watch.interrupt is not None or watch.above is not None or watch.called_off is not None
-    ) and watch.halted():  # by whoever heard of it
-        job.not_started(run)
+    if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
+        job.not_started(run)  # whoever heard of it has stopped the run
         return None
     inside = Place(run, job.call.id, job)
     INSIDE.set(inside)
@@ -320,22 +326,21 @@ async def _follow_up(run: Run, jobs: list[Job]) -> None:
 
 def _finish(run: Run, jobs: list[Job]) -> None:
     """Results become messages, in source order; what waits for a person is listed."""
-    limit = partial(_result_budget, run, len(jobs))
     results: list[ToolResultMessage] = []
     fatal = None
     try:
         for job in jobs:
-            if job.result is None and not _may_wait(run, jobs):
-                job.refuse("cancelled", run.plan.texts.fill("not_executed", reason="the run is being stopped"))
             if job.result is None:
-                run.pending = (*run.pending, _pend(run, job))
-            else:
-                if job.trial is not None:
-                    breaker.tell(run, job)
-                message = job.message(run, limit)
-                run.add(message)
-                results.append(message)
-                fatal = fatal or job.fatal
+                if _may_wait(run, jobs):
+                    run.pending = (*run.pending, _pend(run, job))
+                    continue
+                job.refuse("cancelled", run.plan.texts.fill("not_executed", reason="the run is being stopped"))
+            if job.trial is not None:
+                breaker.tell(run, job)
+            message = job.message(run, len(jobs))
+            run.add(message)
+            results.append(message)
+            fatal = fatal or job.fatal
     finally:  # Ctrl-C in between: what has its result is not answered twice
         run.results = tuple(results)
     if fatal is not None:
@@ -351,20 +356,6 @@ def _pend(run: Run, job: Job) -> PendingCall:
     bound: Any = job.bound  # what an observer does to its event does not change what a person decides about
     run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "")
     return PendingCall(call=ToolCall(job.call.id, job.call.name, bound.written()), reason=job.waits_for or "")
-
-
-def _result_budget(run: Run, count: int) -> int:
-    """Characters one result may have: a share of what is left in window and budget."""
-    limit = MOST_KEPT
-    left: int | None = None
-    if run.plan.context_window is not None:
-        left = run.plan.context_window - run.input_tokens()
-    tokens = run.meter.room_tokens()
-    if tokens is not None:
-        left = tokens if left is None else min(left, tokens)
-    if left is not None:
-        limit = min(limit, max(ALWAYS_KEPT, int(left * SHARE * CHARS_PER_TOKEN) // max(1, count)))
-    return limit
 
 
 async def _after(run: Run, job: Job) -> None:

@@ -35,16 +35,20 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
             return _unreadable(run, calls)
         calls = repaired
     jobs = []
+    bind_now = plan.max_calls_per_turn is None
     for call in calls:
-        job = Job(call, plan.tools.get(call.name))
-        if job.tool is None or call.malformed is not None or (allowed is not None and call.name not in allowed):
-            _turn_away(run, job)
+        tool = plan.tools.get(call.name)
+        job = Job(call, tool)
         jobs.append(job)
-    if plan.max_calls_per_turn is not None:
-        _cap_turn(run, jobs, plan.max_calls_per_turn)
-    for job in jobs:
-        if job.result is None:
+        if tool is None or call.malformed is not None or (allowed is not None and call.name not in allowed):
+            _turn_away(run, job)
+        elif bind_now:
             _bind(run, job)
+    if not bind_now:
+        _cap_turn(run, jobs, plan.max_calls_per_turn)  # type: ignore[arg-type]
+        for job in jobs:
+            if job.result is None:
+                _bind(run, job)
     return jobs
 
 

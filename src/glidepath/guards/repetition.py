@@ -114,21 +114,20 @@ class RepetitionGuard:
         if self._seen is not step:
             self._seen = step
             calls = step.calls
-            if len(calls) == 1 and ((tool := step.tools.get(calls[0].name)) is None or not tool.polling):
+            if len(calls) == 1 and ((tool := step.tools.get(name := calls[0].name)) is None or not tool.polling):
                 self._counted = calls
                 if tool is None:
                     self._known, self._reads = [], False
                 else:
                     self._reads = tool.read_only
-                    if self._known != [calls[0].name]:  # most steps use the tool of the one before
-                        self._known = [calls[0].name]
+                    if name not in self._known or len(self._known) > 1:  # most steps use the tool of the one before
+                        self._known = [name]
                 self._signature = call_signature(calls[0])
             else:
                 self._counted = found = counted(step)
                 self._known = sorted({call.name for call in found if call.name in step.tools})
                 self._reads = all(call.name in step.tools and step.tools[call.name].read_only for call in found)
                 self._signature = short("\n".join(sorted([call_signature(call) for call in found])))
-            self._again = self._signature in self._calls
             self._again = self._signature in self._calls
         return self._counted
 
@@ -148,7 +147,7 @@ class RepetitionGuard:
 
     def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:
         """Count the repeats; nudge when there are too many."""
-        found = self._read(step)
+        found = self._counted if self._seen is step else self._read(step)
         if not found:
             return None
         if len(results) == 1:
@@ -158,33 +157,32 @@ class RepetitionGuard:
             outcome = outcome_of(found, results)
             self._pairs = _pairs_of(found, results) if len(found) > 1 else _ALONE
         self._seen, self._counted = None, ()  # the step is over
-        verdict = None
         past = self._results
         if past and past[-1] == outcome and self._known and self._tools[-1] == self._known:
-            verdict = self._same_answer(step, outcome)
-        elif self._same[1]:
+            return self._same_answer(step, outcome) or self._note(step, outcome)
+        if self._same[1]:
             self._same[1] = 0
-        return verdict or self._note(step, outcome)
+        return self._note(step, outcome)
 
     def _note(self, step: Step, outcome: str) -> GuardVerdict | None:
         """Keep what was asked and what came of it; the verdict on it, if any."""
-        calls, pairs = self._calls, self._pairs
         verdict = None
-        if self._again or self._batches or pairs:
+        if self._again or self._batches or self._pairs:
             verdict = self._count(step, outcome)
+            if self._pairs:
+                self._batches += 1
         elif self._hot:
             self._hot = False
             self._runs[:] = [0] * len(PERIODS)
+        calls, past, tools, parts = self._calls, self._results, self._tools, self._parts
         calls.append(self._signature)
-        self._results.append(outcome)
-        self._tools.append(self._known)
-        self._parts.append(pairs)
-        if pairs:
-            self._batches += 1
+        past.append(outcome)
+        tools.append(self._known)
+        parts.append(self._pairs)
         if len(calls) > self._span:
-            if self._parts[0]:
+            if parts[0]:
                 self._batches -= 1
-            del calls[0], self._results[0], self._tools[0], self._parts[0]
+            del calls[0], past[0], tools[0], parts[0]
         return verdict
 
     def _count(self, step: Step, outcome: str) -> GuardVerdict | None:

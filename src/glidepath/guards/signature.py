@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 from glidepath import _wire
-from glidepath.messages import ToolCall, ToolResultMessage
+from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
@@ -34,10 +34,11 @@ def short(text: str) -> str:
 def call_signature(call: ToolCall) -> str:
     """Tool and arguments, whatever the order of the keys; the whole of them, however long."""
     try:
-        data = _wire.canonical(call.arguments if call.malformed is None else call.malformed)
+        given: Any = stored_arguments(call) if call.malformed is None else call.malformed
+        data = _wire.canonical(_wire.loads(given) if type(given) is _wire.Raw else given)
     except Exception:  # what JSON cannot hold can still be told apart
         data = repr(call.arguments if call.malformed is None else call.malformed).encode("utf-8", "surrogatepass")
-    text = f"{call.name} {str(data, 'utf-8', 'replace') if len(data) <= SHORT else digest(data)}"
+    text = f"{call.name} {data.decode('utf-8', 'replace') if len(data) <= SHORT else digest(data)}"
     return text if len(text) <= SHORT and text.isascii() else short(text)
 
 
