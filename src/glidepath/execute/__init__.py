@@ -277,7 +277,7 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
     return ready
 
 
-def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place] | None:
+def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:
     """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
     job.announce(run)
     watch = run.watch
@@ -285,21 +285,21 @@ def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place] | None:
         job.not_started(run)  # whoever heard of it has stopped the run
         return None
     inside = Place(run, job.call.id, job)
-    INSIDE.set(inside)
+    before = INSIDE.set(inside)
     try:
         work: Any = job.tool.invoke(job.bound.values, job.context)  # type: ignore[union-attr]
         try:
-            return work, work.send(None), inside
+            return work, work.send(None), inside, before
         except StopIteration as done:
             job.returned(done.value)
     except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
         job.raised(error)
     inside.run = inside.work = None
-    INSIDE.set(None)
+    INSIDE.reset(before)
     return None
 
 
-async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place) -> None:
+async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place, before: Any) -> None:
     """Wait for a single inline call; no task is made for it."""
     try:
         job.returned(await tethered(work, run.watch, job.timeout(run), waiting))
@@ -311,7 +311,10 @@ async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place)
         job.raised(error)
     finally:
         inside.run = inside.work = None
-        INSIDE.set(None)
+        try:
+            INSIDE.reset(before)
+        except ValueError:  # the run goes on in another task: its caller has let go of it
+            INSIDE.set(None)
 
 
 async def _follow_up(run: Run, jobs: list[Job]) -> None:
