@@ -31,7 +31,6 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
             if not smooth(run, PRE_FLIGHT):
                 await judge(run, PRE_FLIGHT)
-            run.admit()
             run.open_turn()
             reply = await ask(run)
             take(run, reply)

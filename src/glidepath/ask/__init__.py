@@ -47,6 +47,7 @@ _SHOWN = 300
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 LONGEST_RETRY_AFTER = 300.0  # seconds that a run without a deadline waits for a provider that asks it to
 FOREVER = 1e300  # seconds: what no clock can count
+TOOL_USE, END_TURN = StopReason.TOOL_USE, StopReason.END_TURN
 
 
 class Reply(Record, gc=False):
@@ -204,10 +205,11 @@ class _Call(Record, eq=False, gc=False):
         if self.error is not None:
             self.error, self.stalled = None, False
         if run.listening:
-            plan, reservation = run.plan, booking.reservation
-            money = reservation.money if plan.price is not None else None
-            run.emit(BudgetReserved, reservation.tokens, money, booking.cap)
-            run.emit(StreamStarted, plan.model_name, number, self.landing)
+            plan, held, tell, count = run.plan, booking.reservation, run.tell_all, run.next_number
+            run_id, parent_id, at = run.run_id, run.parent_id, run.now()
+            money = held.money if plan.price is not None else None
+            tell(BudgetReserved(run_id, parent_id, count(), at, held.tokens, money, booking.cap))
+            tell(StreamStarted(run_id, parent_id, count(), at, plan.model_name, number, self.landing))
         return request  # type: ignore[no-any-return]
 
     def send(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
@@ -219,8 +221,6 @@ class _Call(Record, eq=False, gc=False):
         """The run is being stopped, and the request has not gone out: it costs nothing."""
         run = self.run
         self.error = TransientError("the request was not sent: the run is being stopped")
-        if run.chunks:
-            run.emit(StreamChunk, "", True)
         self._charge(attempt, booking, view)
         raise run.interrupted()
 
@@ -377,48 +377,54 @@ class _Call(Record, eq=False, gc=False):
 
     def settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
         """The stream is over, well or not: say so, and charge what it used."""
-        run, watch = self.run, self.run.watch
+        watch = self.run.watch
         watch.calm()
         watch.showing = ()
-        if (attempt.calls or self.error is not None) and run.time() >= watch.window_at:
+        if (attempt.calls or self.error is not None) and watch.time() >= watch.window_at:
             watch.open_window()  # it was showing text then, and is not what the run has waited for
-        if run.chunks:
-            run.emit(StreamChunk, "", True)
         self._charge(attempt, booking, view)
 
     def _charge(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
         """Charge what the attempt used; what failed before its first delta is free."""
-        run, plan = self.run, self.run.plan
-        reservation = booking.reservation
+        run, end, reservation = self.run, attempt.end, booking.reservation
+        plan, chunks = run.plan, run.chunks
+        if chunks:
+            run.emit(StreamChunk, "", True)
+        money: int | None = 0
         if self.error is not None and not self.stalled and not attempt.pulse():
-            self.usage, money = Usage(), 0
+            self.usage = usage = Usage()
             reservation.cancel()
         else:
-            reported = attempt.end.usage if attempt.end is not None else None
-            self.usage = usage = settled(run, reported, booking, view, attempt)
-            if usage.input > plan.health.sent:
-                plan.health.sent = usage.input
-            money = 0 if plan.price is None else plan.price.cost(usage)
-            reservation.settle(usage.input + usage.output, money)
-            run.money += money
+            self.usage = usage = settled(run, None if end is None else end.usage, booking, view, attempt)
+            given = usage.input
+            if given > plan.health.sent:
+                plan.health.sent = given
+            if plan.price is not None:
+                money = plan.price.cost(usage)
+                run.money += money
+            reservation.settle(given + usage.output, money)
             run.account.add(usage, money)
             if not usage.estimated and not self.landing:
-                learnt = usage.input - booking.estimate + plan.fixed_tokens
-                run.anchor = max(plan.fixed_tokens, learnt) if run.hooks.context_transform else learnt
+                run.anchor = learnt = given - booking.estimate + plan.fixed_tokens
+                if learnt < plan.fixed_tokens and run.hooks.context_transform:
+                    run.anchor = plan.fixed_tokens
         if run.listening:
-            refunded = max(0, reservation.tokens - self.usage.total)
-            run.emit(BudgetSettled, self.usage, money if plan.price is not None else None, refunded)
+            refunded = reservation.tokens - usage.input - usage.output
+            paid = money if plan.price is not None else None
+            number, at, left = run.next_number(), run.now(), refunded if refunded > 0 else 0
+            run.tell_all(BudgetSettled(run.run_id, run.parent_id, number, at, usage, paid, left))
 
     # --- what comes next --------------------------------------------------------------------------------------
 
     def reply(self, attempt: Attempt) -> Reply:
         """The usable reply."""
-        plan = self.run.plan
-        message, calls = attempt.message(self.run, self.usage, plan.model_name)
-        size = attempt.tokens() if plan.measures_replies else None
-        stop = message.stop_reason
+        run, plan = self.run, self.run.plan
+        message, calls = attempt.message(run, self.usage, plan.model_name)
+        size, stop = attempt.tokens() if plan.measures_replies else None, message.stop_reason
+        if stop is TOOL_USE or stop is END_TURN:
+            return Reply(message, calls, attempt.text, size, attempt.cut, False, False)
         if stop is StopReason.OTHER:
-            _log.warning("%s: the provider stopped for a reason unknown here: %r", self.run.run_id, attempt.end)
+            _log.warning("%s: the provider stopped for a reason unknown here: %r", run.run_id, attempt.end)
         cut_short, refused = stop is StopReason.MAX_TOKENS, stop is StopReason.REFUSAL
         return Reply(message, calls, attempt.text, size, attempt.cut, cut_short, refused)
 

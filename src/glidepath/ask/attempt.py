@@ -187,10 +187,11 @@ class Attempt(Record, gc=False):
     def tokens(self) -> int:
         """The size of its message in the transcript, by the built-in estimate."""
         tokens = MESSAGE_TOKENS + text_tokens(self.text)
-        for call_id, name, arguments in self.calls.values():
-            tokens += CALL_OVERHEAD + text_tokens(arguments)
-            if len(call_id) + len(name) > ORDINARY_NAMES:
-                tokens += opaque_tokens(call_id) + text_tokens(name)
+        if self.calls:
+            for call_id, name, arguments in self.calls.values():
+                tokens += CALL_OVERHEAD + text_tokens(arguments)
+                if len(call_id) + len(name) > ORDINARY_NAMES:
+                    tokens += opaque_tokens(call_id) + text_tokens(name)
         if self.thinking or self.reasoning:
             tokens += text_tokens("".join(self.thinking))
             for item in self.reasoning:

@@ -501,11 +501,13 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
                 (waiting,), started = started, ()
             else:
                 waiting = coroutine.send(None) if error is None else coroutine.throw(error)
-        except BaseException as end:
+        except StopIteration as end:
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
-            if isinstance(end, StopIteration):
-                return end.value
+            return end.value
+        except BaseException:
+            if watch.own or watch.task.cancelling() != watch.base:
+                yield from watch.settle().__await__()
             raise
         if watch.task.cancelling() != watch.level:
             watch.look()
