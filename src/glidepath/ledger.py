@@ -384,14 +384,13 @@ class Meter:
         tree = self.tree
         if self.parent is None and trading is None and not tree.queue:
             with tree.lock:
+                all_turns, promised, owed = self.turns + turns, self.reserved_tokens + tokens, self.reserved_money + money
                 if (
-                    self.turns + turns <= self.turns_wire
-                    and self.tokens + self.aside_tokens + self.reserved_tokens + tokens <= self.tokens_wire
-                    and self.money + self.aside_money + self.reserved_money + money <= self.money_wire
+                    all_turns <= self.turns_wire
+                    and self.tokens + self.aside_tokens + promised <= self.tokens_wire
+                    and self.money + self.aside_money + owed <= self.money_wire
                 ):
-                    self.reserved_tokens += tokens
-                    self.reserved_money += money
-                    self.turns += turns
+                    self.turns, self.reserved_tokens, self.reserved_money = all_turns, promised, owed
                     return Reservation(self, tokens, money)
         more_tokens, more_money = tokens, money
         if trading is not None:

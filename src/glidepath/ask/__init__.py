@@ -68,10 +68,9 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
     Read it from top to bottom: that is an ordinary call. Whatever is unusual is a function of its own, called off it.
     """
     plan, watch = run.plan, run.watch
-    if landing or plan.position or run.hooks.tool_gate or run.withdrawn or run.work_withdrawn or run.allowed is not None:
+    tools, ordinary = plan.specs, run.ordinary and not landing
+    if not ordinary or run.withdrawn or run.work_withdrawn or run.allowed is not None:
         plan, tools = await _offered(run, landing)
-    else:
-        tools = plan.specs
     if plan.context_window is not None or run.picture_bytes:
         await _make_smaller(run, plan.context_window, landing)
     if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
@@ -84,18 +83,14 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
             admit(call)
         while True:
             try:
-                plan = run.plan  # another one when a fallback has taken over
-                if watch.sentry is not None:
-                    await cleared(run)
-                if landing or run.hooks.context_transform or (plan.counter is not None and run.meter.limited):
-                    booking, view = await call.book()
-                else:
-                    booking = book(run, call.cap, 0 if call.number else 1)
+                if ordinary and run.ordinary:
+                    booking, view = book(run, call.cap, 0 if call.number else 1), run.view
                     if booking.__class__ is not Booking:
                         booking = await fit(run, booking, call.cap, 0 if call.number else 1, None)
-                    view = run.view  # after the booking, which may have compacted it
-                if run.journal is not None:
-                    await call.note(booking)
+                        view = run.view  # the booking may have compacted it
+                else:
+                    booking, view = await call.book()
+                plan = run.plan  # another one when a fallback has taken over
                 request, attempt = call.begin(booking, view), Attempt()
                 # Whoever heard of this attempt may have stopped the run.
                 if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
@@ -180,15 +175,21 @@ class _Call(Record, eq=False, gc=False):
     # --- one attempt ------------------------------------------------------------------------------------------
 
     async def book(self) -> tuple[Booking, Sequence[Message]]:
-        """The booking of a call that is not ordinary, and the view it is for."""
-        run = self.run
+        """The booking of a call in which others have a say, and the view it is for."""
+        run, plan = self.run, self.run.plan
+        if run.watch.sentry is not None:
+            await cleared(run)
         if run.hooks.context_transform:
-            return await (self._book_landing_transformed() if self.landing else self._book_transformed())
-        if self.landing:
-            return book_landing(run, self.cap, self.error)
-        count = await self._count(run.view)
-        booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
-        return booking, run.view  # after the booking, which may have compacted it
+            booking, view = await (self._book_landing_transformed() if self.landing else self._book_transformed())
+        elif self.landing:
+            booking, view = book_landing(run, self.cap, self.error)
+        else:
+            count = await self._count(run.view) if plan.counter is not None and run.meter.limited else None
+            booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
+            view = run.view  # after the booking, which may have compacted it
+        if run.journal is not None:
+            await self._note(booking)
+        return booking, view
 
     def begin(self, booking: Booking, view: Sequence[Message]) -> ModelRequest:
         """The request of the next attempt, which begins now; the last one again while nothing about it has changed."""
@@ -293,7 +294,7 @@ class _Call(Record, eq=False, gc=False):
             metadata=self.run.metadata,
         )
 
-    async def note(self, booking: Booking) -> None:
+    async def _note(self, booking: Booking) -> None:
         """With a journal: what the call may cost is on disk before it is made."""
         try:
             if self.run.meter.tree.source is not None:

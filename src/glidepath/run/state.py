@@ -121,6 +121,8 @@ class Run:
     """Who may stop it from outside."""
     journal: Any = None
     """The scribe that writes what happens, when there is a store."""
+    ordinary: bool = False
+    """Nobody but the model and the ledger has a say in a model call of this run: see `look_around`."""
     ring: Callable[[], None] | None = None
     """Wakes the run when something happened beside it."""
     # guards
@@ -264,6 +266,17 @@ class Run:
             self.user,
             self.metadata,
         )
+
+    def look_around(self) -> None:
+        """Find out once who else has a say in the model calls of this run; again when that has changed.
+
+        A gate, a transform, a tokenizer of the model, a kill switch, a journal, a fallback in use: with none of them a
+        call is straightforward.
+        """
+        plan, hooks = self.plan, self.hooks
+        counts = plan.counter is not None and self.meter.limited
+        asked = hooks.tool_gate or hooks.context_transform or self.watch.sentry is not None
+        self.ordinary = not (asked or counts or plan.position or self.journal is not None)
 
     @property
     def user(self) -> str | None:
