@@ -384,13 +384,15 @@ class Meter:
         tree = self.tree
         if self.parent is None and trading is None and not tree.queue:
             with tree.lock:
-                all_turns, promised, owed = self.turns + turns, self.reserved_tokens + tokens, self.reserved_money + money
+                promised, owed = self.reserved_tokens + tokens, self.reserved_money + money
                 if (
-                    all_turns <= self.turns_wire
+                    self.turns + turns <= self.turns_wire
                     and self.tokens + self.aside_tokens + promised <= self.tokens_wire
                     and self.money + self.aside_money + owed <= self.money_wire
                 ):
-                    self.turns, self.reserved_tokens, self.reserved_money = all_turns, promised, owed
+                    self.turns += turns
+                    self.reserved_tokens = promised
+                    self.reserved_money = owed
                     return Reservation(self, tokens, money)
         more_tokens, more_money = tokens, money
         if trading is not None:
@@ -514,9 +516,11 @@ class Meter:
 
     def short_of_calls(self, count: int) -> bool:
         """True when so many more tool calls would break a limit."""
-        for node in self.lineage:  # noqa: SIM110 - asked every turn
+        node: Meter | None = self
+        while node is not None:
             if node.tool_calls + count > node.calls_wire:
                 return True
+            node = node.parent
         return False
 
     def charge_tool_call(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import shown, told
-from glidepath.events import ApprovalRequested, GuardTripped, HookFailed
+from glidepath.events import ApprovalRequested, GuardTripped, HookFailed, ToolStarted
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import clear, decided, prepare
@@ -20,7 +20,7 @@ from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
-from glidepath.tools import ToolContext
+from glidepath.tools import ToolContext, ToolResult
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -36,22 +36,19 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
 
     Raises `Touchdown` when the run must come down; every call has its result by then, or is in `run.pending`.
     """
-    plan, watch, meter = run.plan, run.watch, run.meter
+    plan, watch = run.plan, run.watch
     run.state = AgentState.WAITING_FOR_TOOL  # from RUNNING and back: no need to look it up
     step = Step(calls, plan.tools, run.withdrawn, run.notice is not None)
     if _kept_back(run, step):
         run.state = AgentState.RUNNING
         return False
     jobs = prepare(run, calls)
-    few = meter.tool_calls + len(jobs) <= meter.calls_wire and (meter.parent is None or not meter.short_of_calls(len(jobs)))
-    if run.hooks.before_tool_call or plan.approvals or not few:
+    if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
         await clear(run, jobs)
     if watch.sentry is not None:
         await cleared(run)
-    if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
-        ready = [] if watch.halted() else _ready(run, jobs)
-    else:
-        ready = _ready(run, jobs)
+    stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
+    ready = [] if stopped and watch.halted() else _ready(run, jobs)
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         if run.journal is not None:
             await run.journal.starting(ready)
@@ -62,13 +59,12 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         await _together(run, ready)
     if run.spawned or run.hooks.after_tool_call:
         await _follow_up(run, jobs)
-    _finish(run, jobs)
+    done = _finish(run, jobs)
     _learn(run, step)
     if watch.interrupt is not None:
         raise run.interrupted()
-    done = _votes(jobs, plan.terminal_tools) if not run.pending else _put_off(run, jobs)
     run.state = AgentState.RUNNING
-    return done
+    return done and _count_votes(jobs, plan.terminal_tools) if not run.pending else _put_off(run, jobs)
 
 
 async def finish_batch(run: Run) -> bool:
@@ -279,19 +275,28 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
 
 def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:
     """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
-    job.announce(run)
-    watch = run.watch
+    tool: Any = job.tool
+    bound: Any = job.bound
+    call_id, watch = job.call.id, run.watch
+    job.started_at = run.time()
+    if run.listening:
+        number, at = run.next_number(), run.now()
+        run.tell_all(ToolStarted(run.run_id, run.parent_id, number, at, call_id, job.call.name, bound.arguments))  # type: ignore[misc]
     if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
         job.not_started(run)  # whoever heard of it has stopped the run
         return None
-    inside = Place(run, job.call.id, job)
+    inside = Place(run, call_id, job)
     before = INSIDE.set(inside)
     try:
-        work: Any = job.tool.invoke(job.bound.values, job.context)  # type: ignore[union-attr]
+        work = tool.invoke(bound.values, job.context) if job.context is not None else tool.fn(**bound.values)
         try:
             return work, work.send(None), inside, before
         except StopIteration as done:
-            job.returned(done.value)
+            value = done.value
+        if value.__class__ is str and value and value.isascii():
+            job.result = ToolResult(value)  # a text that can be shown as it is
+        else:
+            job.returned(value)
     except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
         job.raised(error)
     inside.run = inside.work = None
@@ -327,10 +332,13 @@ async def _follow_up(run: Run, jobs: list[Job]) -> None:
                 await _after(run, job)
 
 
-def _finish(run: Run, jobs: list[Job]) -> None:
-    """Results become messages, in source order; what waits for a person is listed."""
+def _finish(run: Run, jobs: list[Job]) -> bool:
+    """Results become messages, in source order; what waits for a person is listed. True when there are votes to count.
+
+    That is when a terminal tool, one that votes to end the run, or one that nobody knows is among them.
+    """
     results: list[ToolResultMessage] = []
-    fatal = None
+    fatal, terminal, votes = None, run.plan.terminal_tools, False
     try:
         for job in jobs:
             if job.result is None:
@@ -343,11 +351,15 @@ def _finish(run: Run, jobs: list[Job]) -> None:
             message = job.message(run, len(jobs))
             run.add(message)
             results.append(message)
-            fatal = fatal or job.fatal
+            if job.fatal is not None:
+                fatal = fatal or job.fatal
+            if job.result.terminate or job.tool is None or message.tool_name in terminal:  # type: ignore[union-attr]
+                votes = True
     finally:  # Ctrl-C in between: what has its result is not answered twice
         run.results = tuple(results)
     if fatal is not None:
         raise Touchdown(_fatal(fatal))
+    return votes
 
 
 def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
@@ -419,14 +431,6 @@ def _change(job: Job, name: str, decision: AfterDecision) -> None:
         job.kind = (job.kind or name) if decision.is_error else None
 
 
-def _votes(jobs: Sequence[Job], terminal: frozenset[str]) -> bool:
-    """A terminal tool succeeded, or all tools that vote have voted to end the run."""
-    for job in jobs:
-        if job.result is not None and (job.result.terminate or job.tool is None or job.call.name in terminal):
-            return _count_votes(jobs, terminal)
-    return False
-
-
 def _put_off(run: Run, jobs: Sequence[Job]) -> bool:
     """A person must decide first: keep the votes of the calls that have their results. Always False."""
     terminal, voted, unanimous = run.votes or (False, False, True)
@@ -452,6 +456,7 @@ def _carried(run: Run) -> bool:
 
 
 def _count_votes(jobs: Sequence[Job], terminal: frozenset[str]) -> bool:
+    """A terminal tool succeeded, or all tools that vote have voted to end the run."""
     voted = False
     unanimous = True
     for job in jobs:

@@ -11,7 +11,7 @@ from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import HookFailed
 from glidepath.execute.job import Job
-from glidepath.messages import ToolCall
+from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, StopCause
 from glidepath.run import Decision, HookFault, Opinion, Verdict, opinion, report, to_read
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
@@ -34,18 +34,21 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
         if repaired is None:
             return _unreadable(run, calls)
         calls = repaired
-    jobs = []
-    bind_now = plan.max_calls_per_turn is None
+    cap, tools, jobs = plan.max_calls_per_turn, plan.tools, []
     for call in calls:
-        tool = plan.tools.get(call.name)
+        name = call.name
+        tool = tools.get(name)
         job = Job(call, tool)
         jobs.append(job)
-        if tool is None or call.malformed is not None or (allowed is not None and call.name not in allowed):
+        if tool is None or call.malformed is not None or (allowed is not None and name not in allowed):
             _turn_away(run, job)
-        elif bind_now:
-            _bind(run, job)
-    if not bind_now:
-        _cap_turn(run, jobs, plan.max_calls_per_turn)  # type: ignore[arg-type]
+        elif cap is None:
+            try:
+                job.bound = tool.bind(stored_arguments(call))
+            except ArgumentsError as error:
+                _misfits(run, job, error)
+    if cap is not None:
+        _cap_turn(run, jobs, cap)
         for job in jobs:
             if job.result is None:
                 _bind(run, job)
@@ -195,7 +198,11 @@ def _bind(run: Run, job: Job, arguments: Any = None) -> None:
     try:
         job.bound = job.tool.bind(job.call.stored if arguments is None else arguments)  # type: ignore[union-attr]
     except ArgumentsError as error:
-        job.refuse("invalid_arguments", run.plan.texts.fill("bad_arguments", problem=error))
+        _misfits(run, job, error)
+
+
+def _misfits(run: Run, job: Job, error: ArgumentsError) -> None:
+    job.refuse("invalid_arguments", run.plan.texts.fill("bad_arguments", problem=error))
 
 
 async def _judge(run: Run, job: Job) -> None:

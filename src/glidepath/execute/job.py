@@ -80,9 +80,6 @@ class Job(Record, eq=False):
         """It returned."""
         if self.result is not None:
             return
-        if value.__class__ is str and value and value.isascii():  # a text that can be shown as it is
-            self.result = ToolResult(value)
-            return
         try:
             result = as_result(value)
         except ToolError as error:
@@ -182,7 +179,9 @@ class Job(Record, eq=False):
             seconds = self.took
             if seconds is None:
                 seconds = 0.0 if self.started_at is None else run.time() - self.started_at
-            run.emit(ToolEnded, call_id, name, message, seconds, self.traceback)
+            number, at, trace = run.next_number(), run.now(), self.traceback
+            ended = ToolEnded(run.run_id, run.parent_id, number, at, call_id, name, message, seconds, trace)
+            run.tell_all(ended)  # type: ignore[misc]
         return message
 
     def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:

@@ -165,18 +165,26 @@ class RepetitionGuard:
         if not found:
             return None
         if len(results) == 1:
-            outcome = result_signature(results[0])
-            self._pairs = _ALONE
+            outcome, pairs = result_signature(results[0]), _ALONE
         else:
             outcome = outcome_of(found, results)
-            self._pairs = _pairs_of(found, results) if len(found) > 1 else _ALONE
+            pairs = _pairs_of(found, results) if len(found) > 1 else _ALONE
+        self._pairs = pairs
         self._seen, self._counted = None, ()  # the step is over
-        past = self._results
-        if past and past[-1] == outcome and self._known and self._tools[-1] == self._known:
+        past, known, tools = self._results, self._known, self._tools
+        if past and past[-1] == outcome and known and tools[-1] == known:
             return self._same_answer(step, outcome) or self._note(step, outcome)
         if self._same[1]:
             self._same[1] = 0
-        return self._note(step, outcome)
+        if self._again or self._hot or self._batches or pairs:
+            return self._note(step, outcome)
+        calls = self._calls
+        calls.append(self._signature)  # nothing repeats: it is only kept
+        past.append(outcome)
+        tools.append(known)
+        if len(calls) > self._span:
+            del calls[0], past[0], tools[0]
+        return None
 
     def _note(self, step: Step, outcome: str) -> GuardVerdict | None:
         """Keep what was asked and what came of it; the verdict on it, if any."""
