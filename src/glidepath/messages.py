@@ -54,10 +54,10 @@ class StopReason(str, Enum):
     @classmethod
     def parse(cls, word: str | None) -> StopReason:
         """The reason for a provider's word; a word nobody knows is OTHER."""
-        return STOP_REASONS.get(word, cls.OTHER) if isinstance(word, str) else cls.OTHER
+        return _STOP_REASONS.get(word, cls.OTHER) if isinstance(word, str) else cls.OTHER
 
 
-STOP_REASONS: Mapping[str, StopReason] = {reason.value: reason for reason in StopReason}
+_STOP_REASONS: Mapping[str, StopReason] = {reason.value: reason for reason in StopReason}
 
 
 class Usage(Value, frozen=True, gc=False):
@@ -290,7 +290,9 @@ class _One(Value, frozen=True, gc=False, array_like=True):
     only: Any
 
 
-class _Two(Value, frozen=True, gc=False, array_like=True):
+class Two(Value, frozen=True, gc=False, array_like=True):
+    """Two blocks, as a message keeps them: see `packed`."""
+
     first: Any
     second: Any
 
@@ -360,7 +362,7 @@ _kept: Any = AssistantMessage.__dict__["blocks"].__get__  # as above: the field 
 
 def _unpacked(message: AssistantMessage) -> tuple[AssistantBlock, ...]:
     kept: Any = _kept(message)
-    return _wire.astuple(kept) if type(kept) is _Two or type(kept) is _One else kept
+    return _wire.astuple(kept) if type(kept) is Two or type(kept) is _One else kept
 
 
 def _parts(message: AssistantMessage) -> tuple[Any, ...]:
@@ -373,7 +375,7 @@ AssistantMessage.blocks = property(_unpacked)  # type: ignore[assignment]
 def packed(blocks: Sequence[AssistantBlock]) -> Any:
     """Blocks as a message that is made here keeps them."""
     if len(blocks) == 2:  # noqa: PLR2004 - most replies: a text and a call
-        return _Two(*blocks)
+        return Two(*blocks)
     return _One(*blocks) if len(blocks) == 1 else tuple(blocks)
 
 

@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from glidepath._wire import Record
-from glidepath.ask.attempt import Attempt, pump
+from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import FILL, Booking, board, book, book_landing, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import choice_among, offer
@@ -47,19 +47,6 @@ _SHOWN = 300
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 LONGEST_RETRY_AFTER = 300.0  # seconds that a run without a deadline waits for a provider that asks it to
 FOREVER = 1e300  # seconds: what no clock can count
-TOOL_USE, END_TURN = StopReason.TOOL_USE, StopReason.END_TURN
-
-
-class Reply(Record, gc=False):
-    """One usable reply. `cut`: the budget ran out while it streamed; `size`: in tokens, where it is known."""
-
-    message: AssistantMessage
-    calls: tuple[ToolCall, ...]
-    text: str
-    size: int | None
-    cut: bool
-    truncated: bool
-    refused: bool
 
 
 async def ask(run: Run, *, landing: bool = False) -> Reply:
@@ -108,7 +95,7 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
                 elif plan.escalation is None or not call.escalate(attempt):
                     if run.plan.health.alert:
                         answered(call)
-                    return call.reply(attempt)
+                    return attempt.reply(run, call.usage)
             except ModelError as error:
                 take_over(call, error)
             except BaseException:
@@ -222,7 +209,7 @@ class _Call(Record, eq=False, gc=False):
         """The run is being stopped, and the request has not gone out: it costs nothing."""
         run = self.run
         self.error = TransientError("the request was not sent: the run is being stopped")
-        self._charge(attempt, booking, view)
+        self.settle(attempt, booking, view)
         raise run.interrupted()
 
     async def _fit(self, got: Any, count: int | None) -> Booking:
@@ -377,57 +364,44 @@ class _Call(Record, eq=False, gc=False):
     # --- settling ---------------------------------------------------------------------------------------------
 
     def settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
-        """The stream is over, well or not: say so, and charge what it used."""
-        watch = self.run.watch
-        watch.calm()
-        watch.showing = ()
-        if (attempt.calls or self.error is not None) and watch.time() >= watch.window_at:
-            watch.open_window()  # it was showing text then, and is not what the run has waited for
-        self._charge(attempt, booking, view)
+        """The attempt is over, well or not: say so, and charge what it used; what failed before its first delta is free.
 
-    def _charge(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
-        """Charge what the attempt used; what failed before its first delta is free."""
+        What the account, the health of the model and the anchor of the view learn from a call, they learn here.
+        """
         run, end, reservation = self.run, attempt.end, booking.reservation
-        plan, chunks = run.plan, run.chunks
-        if chunks:
-            run.emit(StreamChunk, "", True)
-        money: int | None = 0
-        if self.error is not None and not self.stalled and not attempt.pulse():
+        plan, watch, failed = run.plan, run.watch, self.error is not None
+        watch.calm()
+        if (failed or attempt.calls) and watch.time() >= watch.window_at:
+            watch.open_window()  # it was showing text then, and is not what the run has waited for
+        if run.chunks:
+            run.tell_all(StreamChunk(run.run_id, run.parent_id, run.next_number(), run.now(), "", True))
+        paid: int | None = None
+        if failed and not self.stalled and not attempt.pulse():
             self.usage = usage = Usage()
             reservation.cancel()
+            paid = None if plan.price is None else 0
         else:
             self.usage = usage = settled(run, None if end is None else end.usage, booking, view, attempt)
-            given = usage.input
+            given, written = usage.input, usage.output
             if given > plan.health.sent:
                 plan.health.sent = given
             if plan.price is not None:
-                money = plan.price.cost(usage)
-                run.money += money
-            reservation.settle(given + usage.output, money)
-            run.account.add(usage, money)
+                paid = plan.price.cost(usage)
+                run.money += paid
+                reservation.settle(given + written, paid)
+            else:
+                reservation.settle(given + written, 0)
+            run.account.add(usage, paid or 0)
             if not usage.estimated and not self.landing:
                 run.anchor = learnt = given - booking.estimate + plan.fixed_tokens
                 if learnt < plan.fixed_tokens and run.hooks.context_transform:
                     run.anchor = plan.fixed_tokens
         if run.listening:
-            refunded = reservation.tokens - usage.input - usage.output
-            paid = money if plan.price is not None else None
-            number, at, left = run.next_number(), run.now(), refunded if refunded > 0 else 0
-            run.tell_all(BudgetSettled(run.run_id, run.parent_id, number, at, usage, paid, left))
+            number, at, refunded = run.next_number(), run.now(), reservation.tokens - usage.input - usage.output
+            settlement = BudgetSettled(run.run_id, run.parent_id, number, at, usage, paid, max(0, refunded))
+            run.tell_all(settlement)
 
     # --- what comes next --------------------------------------------------------------------------------------
-
-    def reply(self, attempt: Attempt) -> Reply:
-        """The usable reply."""
-        run, plan = self.run, self.run.plan
-        message, calls = attempt.message(run, self.usage, plan.model_name)
-        size, stop = attempt.tokens() if plan.measures_replies else None, message.stop_reason
-        if stop is TOOL_USE or stop is END_TURN:
-            return Reply(message, calls, attempt.text, size, attempt.cut, False, False)
-        if stop is StopReason.OTHER:
-            _log.warning("%s: the provider stopped for a reason unknown here: %r", run.run_id, attempt.end)
-        cut_short, refused = stop is StopReason.MAX_TOKENS, stop is StopReason.REFUSAL
-        return Reply(message, calls, attempt.text, size, attempt.cut, cut_short, refused)
 
     def escalate(self, attempt: Attempt) -> bool:
         """A truncated reply, and a ladder to ask for it again with a larger cap: discard it."""

@@ -6,6 +6,7 @@ This is the hottest loop of the runtime: locals only, and one event per delta wh
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from glidepath.ask.thinking import untagged
 from glidepath.errors import EmptyResponseError, ModelError, TransientError, told
 from glidepath.events import StreamChunk
 from glidepath.messages import (
-    STOP_REASONS,
+    AssistantBlock,
     AssistantMessage,
     ReasoningBlock,
     ReasoningDelta,
@@ -31,6 +32,7 @@ from glidepath.messages import (
     ThinkingDelta,
     ToolCall,
     ToolCallDelta,
+    Two,
     Usage,
     packed,
 )
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
     from glidepath.run import Run
     from glidepath.spi import Model, ModelRequest
 
-__all__ = ["Attempt", "pump"]
+__all__ = ["Attempt", "Reply", "pump"]
+
+_log = logging.getLogger("glidepath")
 
 BREATH = 2048  # bytes after which a stream that never pauses lets its consumer and the event loop do their work
 WIDEST = 4  # bytes of a character at most: text is counted in characters until it is weighed
@@ -58,6 +62,19 @@ MESSAGE_TOKENS = 8  # what a message costs beside its text
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
 FAILED = ("error", "aborted")  # stop reasons that are no answer
+WORKING = {stop.value: stop for stop in (StopReason.TOOL_USE, StopReason.END_TURN)}  # nearly always one of these
+
+
+class Reply(Record, gc=False):
+    """One usable reply. `cut`: the budget ran out while it streamed; `size`: in tokens, where it is known."""
+
+    message: AssistantMessage
+    calls: tuple[ToolCall, ...]
+    text: str
+    size: int | None
+    cut: bool
+    truncated: bool
+    refused: bool
 
 
 class Attempt(Record, gc=False):
@@ -158,45 +175,59 @@ class Attempt(Record, gc=False):
             return TransientError(f"the provider ended the stream with {self.end.stop_reason!r}")
         return None
 
-    def message(self, run: Run, usage: Usage, model: str) -> tuple[AssistantMessage, tuple[ToolCall, ...]]:
-        """The reply as a message, and its calls; call ids are unique in the transcript."""
-        end, calls = self.end, self._tool_calls(run.call_ids) if self.calls else ()
-        blocks: Any = (TextBlock(self.text), *calls) if self.text else calls
+    def reply(self, run: Run, usage: Usage) -> Reply:
+        """The usable reply: its message, its calls and its size by the built-in estimate."""
+        plan, text, end = run.plan, self.text, self.end
+        calls: tuple[ToolCall, ...] = ()
+        size = MESSAGE_TOKENS + text_tokens(text)
+        if self.calls:
+            calls, more = self._tool_calls(run.call_ids)
+            size += more
         if self.thinking or self.reasoning:
-            thoughts = (ThinkingBlock(clean("".join(self.thinking))),) if self.thinking else ()
-            blocks = (*self.reasoning, *thoughts, *blocks)
-        if end is None or self.cut:
-            return AssistantMessage(packed(blocks), self.stop_reason(), usage, None, model, end and end.info), calls
-        word = end.stop_reason
-        stop = STOP_REASONS.get(word, StopReason.OTHER) if word.__class__ is str else StopReason.parse(word)
-        return AssistantMessage(packed(blocks), stop, usage, None, model, end.info), calls
+            blocks, more = self._thoughts()
+            kept = packed((*blocks, TextBlock(text), *calls) if text else (*blocks, *calls))
+            size += more
+        elif text and len(calls) == 1:  # most replies
+            kept = Two(TextBlock(text), calls[0])
+        else:
+            kept = packed((TextBlock(text), *calls) if text else calls)
+        stop = WORKING.get(end.stop_reason) if end is not None and end.stop_reason.__class__ is str else None
+        if stop is None or self.cut:
+            stop = self.stop_reason()
+            if stop is StopReason.OTHER:
+                _log.warning("%s: the provider stopped for a reason unknown here: %r", run.run_id, end)
+        return Reply(
+            AssistantMessage(kept, stop, usage, None, plan.model_name, None if end is None else end.info),
+            calls,
+            text,
+            size if plan.measures_replies else None,
+            self.cut,
+            stop is StopReason.MAX_TOKENS,
+            stop is StopReason.REFUSAL,
+        )
 
-    def _tool_calls(self, seen: set[str]) -> tuple[ToolCall, ...]:
-        """The calls, in the order of their indices."""
-        made = []
+    def _tool_calls(self, seen: set[str]) -> tuple[tuple[ToolCall, ...], int]:
+        """The calls in the order of their indices, and their size; call ids are unique in the transcript."""
+        made, size, streamed = [], 0, self.calls
         try:
-            for _, (call_id, name, arguments) in sorted(self.calls.items()):
+            for index in streamed if len(streamed) == 1 else sorted(streamed):
+                call_id, name, arguments = streamed[index]
+                size += CALL_OVERHEAD + text_tokens(arguments)
+                if len(call_id) + len(name) > ORDINARY_NAMES:
+                    size += opaque_tokens(call_id) + text_tokens(name)
                 if call_id in seen or not call_id or not call_id.isascii():
                     call_id = _fresh(call_id, seen)
                 seen.add(call_id)
                 made.append(_tool_call(call_id, name, arguments))
         except (AttributeError, TypeError) as error:
             raise ModelError(f"the model streamed a tool call that is none: {told(error)}") from error
-        return tuple(made)
+        return tuple(made), size
 
-    def tokens(self) -> int:
-        """The size of its message in the transcript, by the built-in estimate."""
-        tokens = MESSAGE_TOKENS + text_tokens(self.text)
-        if self.calls:
-            for call_id, name, arguments in self.calls.values():
-                tokens += CALL_OVERHEAD + text_tokens(arguments)
-                if len(call_id) + len(name) > ORDINARY_NAMES:
-                    tokens += opaque_tokens(call_id) + text_tokens(name)
-        if self.thinking or self.reasoning:
-            tokens += text_tokens("".join(self.thinking))
-            for item in self.reasoning:
-                tokens += text_tokens(item.text) + opaque_tokens(item.opaque)
-        return tokens
+    def _thoughts(self) -> tuple[Sequence[AssistantBlock], int]:
+        """What it has written beside its answer, and the size of that."""
+        thinking = "".join(self.thinking)
+        size = text_tokens(thinking) + sum([text_tokens(one.text) + opaque_tokens(one.opaque) for one in self.reasoning])
+        return (*self.reasoning, *([ThinkingBlock(clean(thinking))] if self.thinking else ())), size
 
 
 def _fresh(call_id: str, seen: set[str]) -> str:

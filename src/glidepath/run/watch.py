@@ -426,10 +426,11 @@ class Watch(Settled):
         return Stopped(why if self.interrupt is None else "interrupt", let_go=let_go)
 
     def calm(self) -> None:
-        """The wait is over: nothing is asked to stop any more."""
+        """The wait is over: nothing is asked to stop any more, and nothing is shown."""
         self._patience_at = self.scope_at = inf
         self._longest_patience = MAX_PATIENCE
         self._patient = None
+        self.showing = ()
         if self.interrupt is None:  # what was wanted was about that wait only
             self.wanted = False
 
