@@ -40,7 +40,7 @@ from glidepath.spi import ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["Reply", "ask", "board"]
+__all__ = ["Reply", "answered_well", "ask", "board", "gave_up", "request_for", "unsent"]
 
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
@@ -49,34 +49,21 @@ LONGEST_RETRY_AFTER = 300.0  # seconds that a run without a deadline waits for a
 FOREVER = 1e300  # seconds: what no clock can count
 
 
-async def ask(run: Run, *, landing: bool = False) -> Reply:
+async def ask(run: Run, *, landing: bool = False, begun: _Call | None = None) -> Reply:
     """One reply to the transcript as it stands; raises `ModelError` when there is none, `Touchdown` to land.
 
-    Read it from top to bottom: that is an ordinary call. Whatever is unusual is a function of its own, called off it.
+    `begun`: a call whose first attempt has failed already. `cruise` is the same for ordinary calls.
     """
-    plan, watch = run.plan, run.watch
-    tools, ordinary = plan.specs, run.ordinary and not landing
-    if not ordinary or run.withdrawn or run.work_withdrawn or run.allowed is not None:
-        plan, tools = await _offered(run, landing)
-    if plan.context_window is not None or run.picture_bytes:
-        await _make_smaller(run, plan.context_window, landing)
-    if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
-        await _wait_for_consumer(run)
-    call = _Call(run, tools, landing, plan.max_output_tokens)
-    health = plan.health
-    health.calls = count = health.calls + 1
+    watch, recovering = run.watch, begun is not None
+    call = begun or await _called(run, landing)
     try:
-        if health.alert or not count % MARK_EVERY:
+        if begun is None and (run.plan.health.alert or not run.plan.health.calls % MARK_EVERY):
             admit(call)
         while True:
             try:
-                if ordinary and run.ordinary:
-                    booking, view = book(run, call.cap, 0 if call.number else 1), run.view
-                    if booking.__class__ is not Booking:
-                        booking = await fit(run, booking, call.cap, 0 if call.number else 1, None)
-                        view = run.view  # the booking may have compacted it
-                else:
-                    booking, view = await call.book()
+                if recovering:
+                    await call.recover()
+                booking, view = await call.book()
                 plan = run.plan  # another one when a fallback has taken over
                 request, attempt = call.begin(booking, view), Attempt()
                 # Whoever heard of this attempt may have stopped the run.
@@ -90,13 +77,13 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
                     call.broken(attempt, error)
                 finally:
                     call.settle(attempt, booking, view)
-                if call.error is not None:
-                    await call.recover()
-                elif plan.escalation is None or not call.escalate(attempt):
+                recovering = call.error is not None
+                if not recovering and (plan.escalation is None or not call.escalate(attempt)):
                     if run.plan.health.alert:
                         answered(call)
                     return attempt.reply(run, call.usage)
             except ModelError as error:
+                recovering = False
                 take_over(call, error)
             except BaseException:
                 if call.probing:
@@ -104,6 +91,50 @@ async def ask(run: Run, *, landing: bool = False) -> Reply:
                 raise
     finally:
         call.error = call.run = None
+
+
+async def _called(run: Run, landing: bool) -> _Call:
+    """A call that is about to be made: with its tools, a view that fits, and a consumer who listens."""
+    plan, tools = await _offered(run, landing)
+    if plan.context_window is not None or run.picture_bytes:
+        await _make_smaller(run, plan.context_window, landing)
+    if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
+        await _wait_for_consumer(run)
+    plan.health.calls += 1
+    return _Call(run, tools, landing, plan.max_output_tokens)
+
+
+# --- for a call that was ordinary until something happened: see `cruise` ------------------------------------------
+
+
+def unsent(run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
+    """The run is being stopped, and the request of its first attempt has not gone out: it costs nothing."""
+    _Call(run, run.plan.specs, False, run.plan.max_output_tokens, number=1).unsent(attempt, booking, view)
+
+
+def gave_up(
+    run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message], error: BaseException
+) -> _Call | None:
+    """The stream of a first attempt did not end by itself: settle it. None when it is a reply all the same.
+
+    Call it where the error is caught: what ends the run is raised.
+    """
+    call = _Call(run, run.plan.specs, False, run.plan.max_output_tokens, number=1)
+    try:
+        call.broken(attempt, error)
+    except BaseException:
+        call.settle(attempt, booking, view)
+        call.error = call.run = None
+        raise
+    if call.error is None:
+        return None
+    call.settle(attempt, booking, view)
+    return call
+
+
+def answered_well(run: Run) -> None:
+    """The model has answered, although its health had asked for attention meanwhile."""
+    answered(_Call(run, (), False, None))
 
 
 async def _offered(run: Run, landing: bool) -> tuple[Plan, tuple[ToolSpec, ...]]:
@@ -189,7 +220,7 @@ class _Call(Record, eq=False, gc=False):
             or request.tools is not self.tools
             or request.max_output_tokens != booking.cap
         ):
-            run.request = request = self._request(view, booking.cap, bare=booking.bare)
+            run.request = request = request_for(run, self.tools, view, booking.cap, bare=booking.bare)
         if self.error is not None:
             self.error, self.stalled = None, False
         if run.listening:
@@ -203,9 +234,9 @@ class _Call(Record, eq=False, gc=False):
     def send(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
         """Whether the request may go out although something may have stopped the run: raises `Touchdown` if not."""
         if self.run.watch.halted():
-            self._unsent(attempt, booking, view)
+            self.unsent(attempt, booking, view)
 
-    def _unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
+    def unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
         """The run is being stopped, and the request has not gone out: it costs nothing."""
         run = self.run
         self.error = TransientError("the request was not sent: the run is being stopped")
@@ -260,27 +291,6 @@ class _Call(Record, eq=False, gc=False):
         booking.estimate += more
         return view
 
-    def _request(self, view: Sequence[Message], cap: int | None, *, bare: bool = False) -> ModelRequest:
-        plan, choice = self.run.plan, self.run.tool_choice
-        return ModelRequest(
-            system_prompt=plan.system_prompt,
-            messages=view,
-            tools=self.tools,
-            defined_tools=() if bare else plan.specs,
-            tool_choice=choice if self.tools is plan.specs else choice_among(self.tools, choice),
-            max_output_tokens=cap,
-            temperature=plan.temperature,
-            reasoning=plan.reasoning,
-            strict_tools=plan.strict_tools,
-            stop_sequences=plan.stop_sequences,
-            seed=plan.seed,
-            extras=self.run.extras,
-            output_schema=None if plan.output is None else plan.output.schema,
-            connect_timeout=plan.times.connect,
-            user=self.run.user,
-            metadata=self.run.metadata,
-        )
-
     async def _note(self, booking: Booking) -> None:
         """With a journal: what the call may cost is on disk before it is made."""
         try:
@@ -295,7 +305,7 @@ class _Call(Record, eq=False, gc=False):
         """The prompt as the model itself counts it, where it can and a budget needs it."""
         run = self.run
         count: Any = run.plan.counter
-        request = self._request(view, None)
+        request = request_for(run, self.tools, view, None)
         try:
             tokens = count(request)
             if hasattr(tokens, "__await__"):
@@ -495,6 +505,31 @@ class _Call(Record, eq=False, gc=False):
         run.enter(AgentState.RUNNING)
         if run.plan.health.state is not BreakerState.CLOSED:  # others have found out meanwhile
             raise error
+
+
+def request_for(
+    run: Run, tools: tuple[ToolSpec, ...], view: Sequence[Message], cap: int | None, *, bare: bool = False
+) -> ModelRequest:
+    """The request of a call; `bare`: without the definitions of tools that may not be called."""
+    plan, choice = run.plan, run.tool_choice
+    return ModelRequest(
+        system_prompt=plan.system_prompt,
+        messages=view,
+        tools=tools,
+        defined_tools=() if bare else plan.specs,
+        tool_choice=choice if tools is plan.specs else choice_among(tools, choice),
+        max_output_tokens=cap,
+        temperature=plan.temperature,
+        reasoning=plan.reasoning,
+        strict_tools=plan.strict_tools,
+        stop_sequences=plan.stop_sequences,
+        seed=plan.seed,
+        extras=run.extras,
+        output_schema=None if plan.output is None else plan.output.schema,
+        connect_timeout=plan.times.connect,
+        user=run.user,
+        metadata=run.metadata,
+    )
 
 
 def _ring(future: asyncio.Future[None]) -> None:

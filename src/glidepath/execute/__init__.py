@@ -10,23 +10,23 @@ from glidepath.errors import shown, told
 from glidepath.events import ApprovalRequested, GuardTripped, HookFailed, ToolStarted
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
-from glidepath.execute.calls import clear, decided, prepare
+from glidepath.execute.calls import clear, decided, misfits, prepare
 from glidepath.execute.job import Job
 from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
-from glidepath.messages import ToolCall, ToolResultMessage
+from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
 from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared, opinion, place, report, tethered
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
-from glidepath.tools import ToolContext, ToolResult
+from glidepath.tools import ArgumentsError, Tool, ToolContext, ToolResult
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["answer_open_calls", "execute", "finish_batch"]
+__all__ = ["alone", "answer_open_calls", "execute", "finish_batch"]
 
 IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
 
@@ -65,6 +65,46 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         raise run.interrupted()
     run.state = AgentState.RUNNING
     return done and _count_votes(jobs, plan.terminal_tools) if not run.pending else _put_off(run, jobs)
+
+
+async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
+    """`execute` for a single call of an inline tool where no hook and no person has a say: see `cruise`."""
+    watch, (call,) = run.watch, calls
+    step = Step(calls, run.plan.tools, run.withdrawn, False)  # noqa: FBT003 - it has not been wound down
+    for guard in run.before_guards:
+        try:
+            verdict = guard.before(step)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            verdict = _crashed(run, guard.name, error)
+        if verdict is not None:
+            _keep_back(run, guard.name, verdict)
+            return False
+    job = Job(call, tool)
+    try:
+        job.bound = tool.bind(stored_arguments(call))
+    except ArgumentsError as error:
+        misfits(run, job, error)
+    if run.meter.short_of_calls(1):
+        await clear(run, [job])
+    stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
+    if job.result is None and not (stopped and watch.halted()):
+        run.tool_calls += 1
+        if tool.counts_toward_limit:
+            run.meter.charge_tool_call()
+        if tool.wants_context or not tool.plain:
+            job.context = ToolContext(Host(run), call.id, call.name, f"{run.run_id}:{call.id}")
+        begun = _begin_alone(run, job)
+        if begun is not None:
+            await _end_alone(run, job, *begun)
+    if run.spawned:
+        await _follow_up(run, [job])
+    votes = _finish(run, [job])
+    _learn(run, step)
+    if watch.interrupt is not None:
+        raise run.interrupted()
+    return votes and _count_votes([job], run.plan.terminal_tools)
 
 
 async def finish_batch(run: Run) -> bool:

@@ -21,7 +21,7 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["clear", "decided", "prepare"]
+__all__ = ["clear", "decided", "misfits", "prepare"]
 
 MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's with
 
@@ -46,7 +46,7 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
             try:
                 job.bound = tool.bind(stored_arguments(call))
             except ArgumentsError as error:
-                _misfits(run, job, error)
+                misfits(run, job, error)
     if cap is not None:
         _cap_turn(run, jobs, cap)
         for job in jobs:
@@ -198,10 +198,11 @@ def _bind(run: Run, job: Job, arguments: Any = None) -> None:
     try:
         job.bound = job.tool.bind(job.call.stored if arguments is None else arguments)  # type: ignore[union-attr]
     except ArgumentsError as error:
-        _misfits(run, job, error)
+        misfits(run, job, error)
 
 
-def _misfits(run: Run, job: Job, error: ArgumentsError) -> None:
+def misfits(run: Run, job: Job, error: ArgumentsError) -> None:
+    """The arguments do not fit the tool: the model is told what is wrong."""
     job.refuse("invalid_arguments", run.plan.texts.fill("bad_arguments", problem=error))
 
 

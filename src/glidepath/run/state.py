@@ -121,8 +121,8 @@ class Run:
     """Who may stop it from outside."""
     journal: Any = None
     """The scribe that writes what happens, when there is a store."""
-    ordinary: bool = False
-    """Nobody but the model and the ledger has a say in a model call of this run: see `look_around`."""
+    cruises: bool = False
+    """Nobody but the model, the ledger and the guards has a say in its turns: see `look_around`."""
     ring: Callable[[], None] | None = None
     """Wakes the run when something happened beside it."""
     # guards
@@ -268,15 +268,18 @@ class Run:
         )
 
     def look_around(self) -> None:
-        """Find out once who else has a say in the model calls of this run; again when that has changed.
+        """Find out once who else has a say in the turns of this run; again when that has changed.
 
-        A gate, a transform, a tokenizer of the model, a kill switch, a journal, a fallback in use: with none of them a
-        call is straightforward.
+        With none of these a turn is straightforward, and `cruise` may fly it.
         """
-        plan, hooks = self.plan, self.hooks
-        counts = plan.counter is not None and self.meter.limited
-        asked = hooks.tool_gate or hooks.context_transform or self.watch.sentry is not None
-        self.ordinary = not (asked or counts or plan.position or self.journal is not None)
+        plan, hooks, price = self.plan, self.hooks, self.plan.price
+        asked = hooks.tool_gate or hooks.context_transform or hooks.before_tool_call or hooks.after_tool_call
+        others = hooks.steering or self.watch.sentry is not None or plan.custom or self.journal is not None
+        counts = (plan.counter is not None and self.meter.limited) or not plan.measures_replies
+        odd = plan.position or plan.escalation is not None or plan.fallback is not None or not plan.plain_policy
+        more = plan.thinking_tags or plan.max_calls_per_turn is not None or plan.approvals
+        tiered = price is not None and price.tier is not None
+        self.cruises = not (asked or others or counts or odd or more or tiered)
 
     @property
     def user(self) -> str | None:
