@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import shown, told
-from glidepath.events import ApprovalRequested, GuardTripped, HookFailed, ToolStarted
+from glidepath.events import ApprovalRequested, GuardTripped, HookFailed, MessageAdded, ToolEnded, ToolStarted
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import clear, decided, misfits, prepare
-from glidepath.execute.job import Job
+from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
@@ -69,8 +69,8 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
 
 async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
     """`execute` for a single call of an inline tool where no hook and no person has a say: see `cruise`."""
-    watch, (call,) = run.watch, calls
-    step = Step(calls, run.plan.tools, run.withdrawn, False)  # noqa: FBT003 - it has not been wound down
+    plan, watch, call = run.plan, run.watch, calls[0]
+    step = Step(calls, plan.tools)
     for guard in run.before_guards:
         try:
             verdict = guard.before(step)
@@ -100,11 +100,43 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
             await _end_alone(run, job, *begun)
     if run.spawned:
         await _follow_up(run, [job])
-    votes = _finish(run, [job])
+    result, votes = job.result, False
+    if (
+        result is None
+        or result.content.__class__ is not str
+        or len(result.content) > ALWAYS_KEPT
+        or result.terminate
+        or job.fatal is not None
+        or job.trial is not None
+        or call.name in plan.terminal_tools
+    ):
+        votes = _finish(run, [job])
+    else:
+        _end_plainly(run, job, result)
     _learn(run, step)
     if watch.interrupt is not None:
         raise run.interrupted()
-    return votes and _count_votes([job], run.plan.terminal_tools)
+    return votes and _count_votes([job], plan.terminal_tools)
+
+
+def _end_plainly(run: Run, job: Job, result: ToolResult) -> None:
+    """`_finish` for one short text: it becomes a message and joins the transcript."""
+    call_id, name, details = job.call.id, job.call.name, result.details
+    message = ToolResultMessage(call_id, name, result.content, result.is_error, job.kind, details, result.narration)
+    size = run.plan.size_of(message)
+    tell: Any = run.tell_all
+    if tell is not None:
+        run_id, parent_id, number, at, began = run.run_id, run.parent_id, run.next_number, run.now(), job.started_at
+        seconds = 0.0 if began is None else run.time() - began
+        tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback))
+    run.messages.append(message)
+    run.results = (message,)
+    run.sizes.append(size)
+    if run.view is not run.messages:
+        run.view.append(message)
+    run.view_tokens += size
+    if tell is not None:
+        tell(MessageAdded(run_id, parent_id, number(), at, message))
 
 
 async def finish_batch(run: Run) -> bool:
@@ -221,7 +253,7 @@ def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
 
 def _learn(run: Run, step: Step) -> None:
     """Show the guards what came of the batch."""
-    results = run.results
+    results, landing = run.results, None
     if len(results) != len(step.calls):
         return  # some calls wait for a person
     if run.last_error:
@@ -231,7 +263,6 @@ def _learn(run: Run, step: Step) -> None:
             run.last_error = True
         elif run.rescued:
             run.forget_rescues()
-    landing: Touchdown | None = None
     for guard in run.after_guards:
         try:
             verdict = guard.after(step, results)
@@ -240,13 +271,20 @@ def _learn(run: Run, step: Step) -> None:
         except BaseException as error:
             verdict = _crashed(run, guard.name, error)
         if verdict is not None:
-            _apply(run, guard.name, verdict)
-            if verdict.action == "land":
-                landing = landing or Touchdown(_stuck(guard.name, verdict))
-            elif verdict.notice:
-                run.later += ((verdict.notice_reason or guard.name, guard.name, verdict.notice),)
+            touchdown = _heeded(run, guard.name, verdict)
+            landing = landing or touchdown
     if landing is not None:
         raise landing
+
+
+def _heeded(run: Run, name: str, verdict: GuardVerdict) -> Touchdown | None:
+    """What a guard wants after a batch is done: the tools are withdrawn, the model is told, or the run lands."""
+    _apply(run, name, verdict)
+    if verdict.action == "land":
+        return Touchdown(_stuck(name, verdict))
+    if verdict.notice:
+        run.later += ((verdict.notice_reason or name, name, verdict.notice),)
+    return None
 
 
 def _crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:
@@ -317,15 +355,15 @@ def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:
     """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
     tool: Any = job.tool
     bound: Any = job.bound
-    call_id, watch = job.call.id, run.watch
+    call, watch, tell = job.call, run.watch, run.tell_all
     job.started_at = run.time()
-    if run.listening:
+    if tell is not None:
         number, at = run.next_number(), run.now()
-        run.tell_all(ToolStarted(run.run_id, run.parent_id, number, at, call_id, job.call.name, bound.arguments))  # type: ignore[misc]
+        tell(ToolStarted(run.run_id, run.parent_id, number, at, call.id, call.name, bound.arguments))
     if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
         job.not_started(run)  # whoever heard of it has stopped the run
         return None
-    inside = Place(run, call_id, job)
+    inside = Place(run, call.id, job)
     before = INSIDE.set(inside)
     try:
         work = tool.invoke(bound.values, job.context) if job.context is not None else tool.fn(**bound.values)

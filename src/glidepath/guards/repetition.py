@@ -126,23 +126,20 @@ class RepetitionGuard:
     def _read(self, step: Step) -> tuple[ToolCall, ...]:
         """The calls that count, and their signature in `_signature`; worked out once for each step."""
         if self._seen is not step:
-            self._seen = step
-            calls = step.calls
-            if len(calls) == 1 and ((tool := step.tools.get(name := calls[0].name)) is None or not tool.polling):
-                self._counted = calls
-                if tool is None:
-                    self._known, self._reads = [], False
-                else:
-                    self._reads = tool.read_only
-                    if name not in self._known or len(self._known) > 1:  # most steps use the tool of the one before
-                        self._known = [name]
-                self._signature = call_signature(calls[0])
+            self._seen, calls = step, step.calls
+            tool = step.tools.get(calls[0].name) if len(calls) == 1 else None
+            if tool is not None and not tool.polling:
+                name, known, self._counted, self._reads = calls[0].name, self._known, calls, tool.read_only
+                if name not in known or len(known) > 1:  # most steps use the tool of the one before
+                    self._known = [name]
+                self._signature = signature = call_signature(calls[0])
             else:
                 self._counted = found = counted(step)
                 self._known = sorted({call.name for call in found if call.name in step.tools})
                 self._reads = all(call.name in step.tools and step.tools[call.name].read_only for call in found)
-                self._signature = short("\n".join(sorted([call_signature(call) for call in found])))
-            self._again = self._signature in self._calls
+                signatures = sorted([call_signature(call) for call in found])
+                self._signature = signature = signatures[0] if len(found) == 1 else short("\n".join(signatures))
+            self._again = signature in self._calls
         return self._counted
 
     def before(self, step: Step) -> GuardVerdict | None:
@@ -164,13 +161,14 @@ class RepetitionGuard:
         found = self._counted if self._seen is step else self._read(step)
         if not found:
             return None
+        pairs = _ALONE
         if len(results) == 1:
-            outcome, pairs = result_signature(results[0]), _ALONE
+            outcome = result_signature(results[0])
         else:
             outcome = outcome_of(found, results)
             pairs = _pairs_of(found, results) if len(found) > 1 else _ALONE
         self._pairs = pairs
-        self._seen, self._counted = None, ()  # the step is over
+        self._seen = None  # the step is over
         past, known, tools = self._results, self._known, self._tools
         if past and past[-1] == outcome and known and tools[-1] == known:
             return self._same_answer(step, outcome) or self._note(step, outcome)
