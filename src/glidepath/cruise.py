@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from glidepath.ask import answered_well, ask, gave_up, request_for, unsent
+from glidepath.ask import answered_well, ask, gave_up, noted, request_for, unsent
 from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
 from glidepath.ask.usage import settled
@@ -45,6 +45,7 @@ async def cruise(run: Run) -> Any:
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
     run_id, parent_id, now, time = run.run_id, run.parent_id, run.now, run.time
     tell: Any = run.tell_all
+    outbox = run.outbox
     while run.cruises:
         # --- may it be ordinary? (judge.smooth; what ask looks at first)
         run.checkpoint = PRE_FLIGHT
@@ -63,7 +64,7 @@ async def cruise(run: Run) -> Any:
             or run.first_call is not None
             or run.picture_bytes
             or health.alert
-            or (tell is not None and run.outbox is not None and len(run.outbox) >= HIGH_WATER)
+            or (outbox is not None and len(outbox) >= HIGH_WATER)
             or (plan.context_window is not None and overfull(run, plan.context_window) is not None)
             or (meter.parent is not None and meter.near_budget())
         ):
@@ -78,6 +79,13 @@ async def cruise(run: Run) -> Any:
         run.reply = None
         run.results = ()
         run.turn_open = True
+        number = run.next_number
+        if tell is not None:
+            at = now()
+            tell(TurnStarted(run_id, parent_id, number(), at, run.iterations + 1))
+        if run.journal is not None:
+            await noted(run, booking)
+            at = now()
         health.calls = count = health.calls + 1
         if not count % MARK_EVERY:
             health.mark(time())
@@ -89,10 +97,8 @@ async def cruise(run: Run) -> Any:
             or request.max_output_tokens != cap
         ):
             run.request = request = request_for(run, specs, view, cap)
-        number = run.next_number
         if tell is not None:
-            at, money = now(), held.money if price is not None else None  # type: ignore[union-attr]
-            tell(TurnStarted(run_id, parent_id, number(), at, run.iterations + 1))
+            money = held.money if price is not None else None  # type: ignore[union-attr]
             tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))  # type: ignore[union-attr]
             tell(StreamStarted(run_id, parent_id, number(), at, plan.model_name, 1, False))
         attempt = Attempt()
@@ -105,20 +111,24 @@ async def cruise(run: Run) -> Any:
             await tether(pump(run, plan.model, request, attempt, booking), watch)
         except BaseException as error:
             failed = gave_up(run, attempt, booking, view, error)
+            tell, outbox, number = run.tell_all, run.outbox, run.next_number  # a stream that was let go has the old ones
         if failed is not None:
             return await ask(run, begun=failed)
         # --- settle (_Call.settle)
         watch.calm()
-        end, calls = attempt.end, attempt.calls
-        if calls and time() >= watch.window_at:
+        end = attempt.end
+        if attempt.calls and time() >= watch.window_at:
             watch.open_window()
         usage = settled(run, None if end is None else end.usage, booking, view, attempt)
-        given, spent = usage.input, usage.input + usage.output
+        given = usage.input
+        spent = given + usage.output
         if given > health.sent:
             health.sent = given
-        paid = 0 if price is None else price.cost(usage)
+        paid = 0
+        if price is not None:
+            paid = price.cost(usage)
+            run.money += paid
         held.settle(spent, paid)  # type: ignore[union-attr]
-        run.money += paid
         run.account.add(usage, paid)
         if not usage.estimated:
             run.anchor = given - booking.estimate + fixed
@@ -132,9 +142,10 @@ async def cruise(run: Run) -> Any:
         if health.alert:
             answered_well(run)
         reply = attempt.reply(run, usage)
-        if len(reply.calls) != 1 or reply.truncated or reply.refused or reply.cut or run.parts:
+        calls = reply.calls
+        if len(calls) != 1 or reply.truncated or reply.refused or reply.cut or run.parts:
             return reply
-        call = reply.calls[0]
+        call = calls[0]
         tool = tools.get(call.name)
         if tool is None or tool.isolation != "inline" or call.malformed is not None or tool.breaker is not None:
             return reply
@@ -157,7 +168,7 @@ async def cruise(run: Run) -> Any:
         if meter.attention or watch.interrupt is not None:
             await judge(run, AFTER_MODEL)
         run.state = AgentState.WAITING_FOR_TOOL
-        if await alone(run, reply.calls, tool):
+        if await alone(run, calls, tool):
             return DELIVERED
         run.state = AgentState.RUNNING
         run.checkpoint = AFTER_TOOLS

@@ -83,7 +83,6 @@ class Opening(Record, kw_only=True):
         scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
         scribe.decisions = dict(self.decided)
         run.journal = scribe
-        run.look_around()
         return None
 
 

@@ -40,7 +40,7 @@ from glidepath.spi import ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["Reply", "answered_well", "ask", "board", "gave_up", "request_for", "unsent"]
+__all__ = ["Reply", "answered_well", "ask", "board", "gave_up", "noted", "request_for", "unsent"]
 
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
@@ -132,6 +132,17 @@ def gave_up(
     return call
 
 
+async def noted(run: Run, booking: Booking) -> None:
+    """With a journal: what the call may cost is on disk before it is made."""
+    try:
+        if run.meter.tree.source is not None:
+            await pace(run, booking.reservation.tokens)
+        await run.journal.asking(booking)
+    except BaseException:
+        booking.reservation.cancel()
+        raise
+
+
 def answered_well(run: Run) -> None:
     """The model has answered, although its health had asked for attention meanwhile."""
     answered(_Call(run, (), False, None))
@@ -206,7 +217,7 @@ class _Call(Record, eq=False, gc=False):
             booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
             view = run.view  # after the booking, which may have compacted it
         if run.journal is not None:
-            await self._note(booking)
+            await noted(run, booking)
         return booking, view
 
     def begin(self, booking: Booking, view: Sequence[Message]) -> ModelRequest:
@@ -290,16 +301,6 @@ class _Call(Record, eq=False, gc=False):
             return source
         booking.estimate += more
         return view
-
-    async def _note(self, booking: Booking) -> None:
-        """With a journal: what the call may cost is on disk before it is made."""
-        try:
-            if self.run.meter.tree.source is not None:
-                await pace(self.run, booking.reservation.tokens)
-            await self.run.journal.asking(booking)
-        except BaseException:
-            booking.reservation.cancel()
-            raise
 
     async def _count(self, view: Sequence[Message]) -> int | None:
         """The prompt as the model itself counts it, where it can and a budget needs it."""

@@ -49,6 +49,7 @@ __all__ = ["Attempt", "Reply", "pump"]
 
 _log = logging.getLogger("glidepath")
 
+_loads, _Raw = _wire.loads, _wire.Raw
 BREATH = 2048  # bytes after which a stream that never pauses lets its consumer and the event loop do their work
 WIDEST = 4  # bytes of a character at most: text is counted in characters until it is weighed
 LEAST = 4  # bytes a delta counts for at least
@@ -145,12 +146,13 @@ class Attempt(Record, gc=False):
     def let_go(self) -> None:
         """The run waits for it no longer: what has come so far counts, nothing that comes later."""
         self.dead = True
-        self.gather()
+        self.gather(self.size + self.surplus + CALL_BYTES * len(self.calls))
         thoughts, arguments = [*self.thinking], [call[2] for call in self.calls.values()]
         self.size = max(self.size, sum([max(LEAST, len(part)) for part in (*self.parts, *thoughts, *arguments)]))
 
-    def gather(self) -> None:
-        """Join the text that has come; what is no text is left out, and `fault` says so."""
+    def gather(self, size: int) -> None:
+        """Join what has come, `size` bytes in all; what is no text is left out, and `fault` says so."""
+        self.size = size - self.surplus  # which `metered` adds
         try:
             text = "".join(self.parts)
         except TypeError:
@@ -158,7 +160,8 @@ class Attempt(Record, gc=False):
             text, self.garbled = "".join(self.parts), True
             self.weighed = min(self.weighed, len(self.parts))
         self.text = text if text.isascii() else clean(text)
-        if self.others:
+        if self.calls:
+            self.size -= CALL_BYTES * len(self.calls)
             for call in self.calls.values():
                 if len(call) > CALL_FIELDS:
                     call[2:] = ["".join(call[2:])]
@@ -210,15 +213,17 @@ class Attempt(Record, gc=False):
         """The calls in the order of their indices, and their size; call ids are unique in the transcript."""
         made, size, streamed = [], 0, self.calls
         try:
-            for index in streamed if len(streamed) == 1 else sorted(streamed):
-                call_id, name, arguments = streamed[index]
+            for call_id, name, arguments in (
+                streamed.values() if len(streamed) == 1 else [streamed[index] for index in sorted(streamed)]
+            ):
                 size += CALL_OVERHEAD + text_tokens(arguments)
                 if len(call_id) + len(name) > ORDINARY_NAMES:
                     size += opaque_tokens(call_id) + text_tokens(name)
+                fresh = call_id
                 if call_id in seen or not call_id or not call_id.isascii():
-                    call_id = _fresh(call_id, seen)
-                seen.add(call_id)
-                made.append(_tool_call(call_id, name, arguments))
+                    fresh = _fresh(call_id, seen)
+                seen.add(fresh)
+                made.append(_tool_call(fresh, name, arguments))
         except (AttributeError, TypeError) as error:
             raise ModelError(f"the model streamed a tool call that is none: {told(error)}") from error
         return tuple(made), size
@@ -243,15 +248,14 @@ def _fresh(call_id: str, seen: set[str]) -> str:
 def _tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
     if name.__class__ is not str or not name.isascii():
         name = clean(name)
-    if not arguments or arguments.isspace():
-        return ToolCall(call_id, name, {})
     try:
         written = arguments.encode()
-        if type(_wire.loads(written)) is dict:
-            return ToolCall(call_id, name, _wire.Raw(written))  # type: ignore[arg-type] # see ToolCall
+        if _loads(written).__class__ is dict:
+            return ToolCall(call_id, name, _Raw(written))  # type: ignore[arg-type] # see ToolCall
     except (_wire.WireError, ValueError, RecursionError):
-        pass  # not JSON at all
-    return ToolCall(call_id, name, {}, clean(arguments))
+        if not arguments or arguments.isspace():
+            return ToolCall(call_id, name, {})
+    return ToolCall(call_id, name, {}, clean(arguments))  # not a JSON object
 
 
 async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, booking: Booking) -> None:
@@ -280,7 +284,9 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 text = delta.text
                 length = len(text)
                 parts.append(text)
-                size += length if length > LEAST else LEAST  # noqa: FURB136 - a delta is a token at least
+                size += length
+                if length < 4:  # noqa: PLR2004 - LEAST: a delta is a token at least
+                    size += LEAST - length
                 if push is not None and length:
                     if watch.fresh:  # deltas that came together have one time
                         watch.fresh, at = False, run.now()
@@ -302,14 +308,15 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 size, check_at = await _weigh(run, attempt, booking, size)
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
-    finally:
-        attempt.size = size - attempt.surplus - CALL_BYTES * len(attempt.calls)  # which `metered` adds
-        attempt.gather()
+    except BaseException:
+        attempt.gather(size)
+        raise
+    attempt.gather(size)
     if not over:
         await finish(run, stream, attempt)
     if attempt.cut or attempt.dead:
         return
-    if attempt.garbled or not size or attempt.end is None or attempt.end.stop_reason in FAILED:
+    if not size or attempt.garbled or attempt.end is None or attempt.end.stop_reason in FAILED:
         fault = attempt.fault()
         if fault is not None:
             raise fault
@@ -375,7 +382,13 @@ def _piece(attempt: Attempt, text: str) -> int:
 def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     """A piece of a tool call; ids and names that are longer than any provider's are metered, too."""
     call_id, name, arguments = delta.id, delta.name, delta.arguments
-    size, names = _piece(attempt, arguments), 0
+    names = 0
+    if attempt.loose or arguments.__class__ is not str:
+        size = _piece(attempt, arguments)
+    else:
+        attempt.loose, size = [arguments], len(arguments)
+        if size < LEAST:
+            size = LEAST
     if call_id.__class__ is str and name.__class__ is str:  # else `message` says what is wrong with it
         names = len(call_id) + len(name)
     if not attempt.calls:

@@ -86,21 +86,25 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         job.bound = tool.bind(stored_arguments(call))
     except ArgumentsError as error:
         misfits(run, job, error)
-    if run.meter.short_of_calls(1):
+    meter = run.meter
+    if meter.tool_calls >= meter.calls_wire or (meter.parent is not None and meter.short_of_calls(1)):
         await clear(run, [job])
-    stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
-    if job.result is None and not (stopped and watch.halted()):
+    if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
+        pass  # it does not begin: `_finish` says why
+    elif job.result is None:
         run.tool_calls += 1
         if tool.counts_toward_limit:
-            run.meter.charge_tool_call()
+            meter.charge_tool_call()
         if tool.wants_context or not tool.plain:
             job.context = ToolContext(Host(run), call.id, call.name, f"{run.run_id}:{call.id}")
+        if run.journal is not None:
+            await run.journal.starting([job])
         begun = _begin_alone(run, job)
         if begun is not None:
             await _end_alone(run, job, *begun)
     if run.spawned:
         await _follow_up(run, [job])
-    result, votes = job.result, False
+    result = job.result
     if (
         result is None
         or result.content.__class__ is not str
@@ -111,18 +115,18 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         or call.name in plan.terminal_tools
     ):
         votes = _finish(run, [job])
+        _learn(run, step)
     else:
-        _end_plainly(run, job, result)
-    _learn(run, step)
+        votes = _end_plainly(run, job, result, step)
     if watch.interrupt is not None:
         raise run.interrupted()
     return votes and _count_votes([job], plan.terminal_tools)
 
 
-def _end_plainly(run: Run, job: Job, result: ToolResult) -> None:
-    """`_finish` for one short text: it becomes a message and joins the transcript."""
-    call_id, name, details = job.call.id, job.call.name, result.details
-    message = ToolResultMessage(call_id, name, result.content, result.is_error, job.kind, details, result.narration)
+def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> bool:
+    """`_finish` and `_learn` for one short text: it joins the transcript, and the guards see it. Nobody votes: False."""
+    call_id, name, bad = job.call.id, job.call.name, result.is_error
+    message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration)
     size = run.plan.size_of(message)
     tell: Any = run.tell_all
     if tell is not None:
@@ -130,13 +134,30 @@ def _end_plainly(run: Run, job: Job, result: ToolResult) -> None:
         seconds = 0.0 if began is None else run.time() - began
         tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback))
     run.messages.append(message)
-    run.results = (message,)
+    run.results = results = (message,)
     run.sizes.append(size)
     if run.view is not run.messages:
         run.view.append(message)
     run.view_tokens += size
     if tell is not None:
         tell(MessageAdded(run_id, parent_id, number(), at, message))
+    run.last_error = bad
+    if run.rescued and not bad:
+        run.forget_rescues()
+    landing = None
+    for guard in run.after_guards:
+        try:
+            verdict = guard.after(step, results)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            verdict = _crashed(run, guard.name, error)
+        if verdict is not None:
+            touchdown = _heeded(run, guard.name, verdict)
+            landing = landing or touchdown
+    if landing is not None:
+        raise landing
+    return False
 
 
 async def finish_batch(run: Run) -> bool:

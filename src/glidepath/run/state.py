@@ -274,7 +274,7 @@ class Run:
         """
         plan, hooks, price = self.plan, self.hooks, self.plan.price
         asked = hooks.tool_gate or hooks.context_transform or hooks.before_tool_call or hooks.after_tool_call
-        others = hooks.steering or self.watch.sentry is not None or plan.custom or self.journal is not None
+        others = hooks.steering or self.watch.sentry is not None or plan.custom
         counts = (plan.counter is not None and self.meter.limited) or not plan.measures_replies
         odd = plan.position or plan.escalation is not None or plan.fallback is not None or not plan.plain_policy
         more = plan.thinking_tags or plan.max_calls_per_turn is not None or plan.approvals
