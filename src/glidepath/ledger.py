@@ -528,6 +528,13 @@ class Meter:
                 if node.tool_calls >= node.calls_wire:
                     node.attention = True
 
+    def return_tool_call(self) -> None:
+        """A call that was counted did not begin: its place is free again in the whole lineage."""
+        with self.tree.lock:
+            for node in self.lineage:
+                node.tool_calls -= 1
+                node.look()
+
 
 class Reservation(Record, gc=False):
     """Worst case set aside for one call; settle it exactly once."""
