@@ -273,6 +273,7 @@ class _Call(Record, eq=False, gc=False):
             strict_tools=plan.strict_tools,
             stop_sequences=plan.stop_sequences,
             seed=plan.seed,
+            logprobs=plan.logprobs,
             extras=self.run.extras,
             output_schema=None if plan.output is None else plan.output.schema,
             connect_timeout=plan.times.connect,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
@@ -22,7 +22,7 @@ from glidepath.models.formats.google import VENDOR, google_contents
 from glidepath.models.hosts import find_host, key_advice, own_key, setting
 from glidepath.models.names import sent_name
 from glidepath.models.sse import Lines
-from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.spi import ModelRequest
 
 __all__ = ["GoogleModel"]
 
@@ -109,22 +109,20 @@ class GoogleModel:
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
-        return self._stream(self._body(request), request.connect_timeout, defined(request))
+        return self._stream(self._body(request), request)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._clients.aclose()
 
-    async def _stream(
-        self, body: dict[str, Any], patience: float | None, tools: Sequence[ToolSpec]
-    ) -> AsyncGenerator[Delta, None]:
+    async def _stream(self, body: dict[str, Any], request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """The deltas of one reply. The error is raised outside its handler: an SDK's error holds the key."""
-        reader = _Reader(Reply(self._unknown_reasons, tools), self._faults)
+        reader = _Reader(Reply(self._unknown_reasons, request), self._faults)
         failure: ModelError | None = None
         responses: list[Any] = []
         chunks = None
         _response.set(responses)
-        _patience.set(patience)
+        _patience.set(request.connect_timeout)
         try:
             client = (await self._clients.get()).client
             # The whole request is in extra_body: the SDK would check every part of a long history.
@@ -194,6 +192,10 @@ class GoogleModel:
             settings["stopSequences"] = list(request.stop_sequences)
         if request.seed is not None:
             settings["seed"] = request.seed
+        if request.logprobs is not None:
+            settings["responseLogprobs"] = True
+            if request.logprobs:
+                settings["logprobs"] = request.logprobs
         if request.reasoning is not None:
             settings["thinkingConfig"] = _thinking(request.reasoning, leveled=leveled)
         if request.output_schema is not None and (leveled or not tools):
@@ -349,6 +351,8 @@ class _Reader:
                 yield from self._part(part)
             if candidate.grounding_metadata is not None:
                 self._cites = list(_citations(candidate.grounding_metadata)) or self._cites
+            if candidate.logprobs_result is not None:
+                self._reply.weighed(_weights(candidate.logprobs_result))
             if candidate.finish_reason is not None:
                 self._reason = _word(candidate.finish_reason)
                 self._why = self._faults.clean(getattr(candidate, "finish_message", None) or "", 200)
@@ -413,6 +417,17 @@ def _citations(given: Any) -> Iterable[Citation]:
     for place, source in enumerate(named):
         if place not in cited:
             yield Citation(source[0], source[1])
+
+
+def _weights(given: Any) -> list[dict[str, Any]]:
+    """The tokens of a piece of a reply with their probabilities, as OpenAI writes them."""
+    others = [place.candidates or () for place in given.top_candidates or ()]
+    found = []
+    for number, chosen in enumerate(given.chosen_candidates or ()):
+        top = others[number] if number < len(others) else ()
+        entries = [{"token": one.token or "", "logprob": one.log_probability or 0.0} for one in (chosen, *top)]
+        found.append({**entries[0], "top_logprobs": entries[1:]})
+    return found
 
 
 def _word(reason: Any) -> str:

@@ -42,6 +42,10 @@ class Quirks(Value, frozen=True, kw_only=True):
     """A pattern of the models that refuse stop sequences."""
     no_effort: str = ""
     """A pattern of the models that refuse a reasoning effort."""
+    logprobs: bool = True
+    """It can tell how probable its tokens were."""
+    no_logprobs: str = ""
+    """A pattern of the models that refuse to."""
     files: frozenset[str] = frozenset({"document", "audio", "video"})
     """The kinds of files it takes."""
     file_addresses: bool = True
@@ -81,6 +85,7 @@ _OPENAI = Quirks(
     cap="max_completion_tokens",
     most_stops=4,
     no_stop=r"o\d|gpt-5(?!.*chat)",
+    no_logprobs=r"o\d|gpt-5(?!\.|.*chat)",
     files=frozenset({"document", "audio"}),
     file_addresses=False,
 )
@@ -209,7 +214,7 @@ _ROWS = (
         sites=("api.groq.com",),
         prices="groq",
         # Structured output is refused there together with streaming or tools.
-        quirks=Quirks(cap="max_completion_tokens", most_stops=4, schema="words", files=_NO_FILES),
+        quirks=Quirks(cap="max_completion_tokens", most_stops=4, schema="words", logprobs=False, files=_NO_FILES),
     ),
     Host(
         name="deepseek",
@@ -221,7 +226,7 @@ _ROWS = (
         address="https://api.deepseek.com/v1",
         sites=("api.deepseek.com",),
         prices="deepseek",
-        quirks=Quirks(schema="json", files=_NO_FILES),
+        quirks=Quirks(schema="json", no_logprobs="deepseek-reasoner", files=_NO_FILES),
     ),
     Host(
         name="mistral",
@@ -233,7 +238,14 @@ _ROWS = (
         address="https://api.mistral.ai/v1",
         sites=("api.mistral.ai",),
         prices="mistral",
-        quirks=Quirks(stream_options=False, seed="random_seed", short_ids=True, user_after_tool=False, files=_NO_FILES),
+        quirks=Quirks(
+            stream_options=False,
+            seed="random_seed",
+            short_ids=True,
+            user_after_tool=False,
+            logprobs=False,
+            files=_NO_FILES,
+        ),
     ),
     Host(
         name="xai",

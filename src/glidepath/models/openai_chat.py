@@ -25,8 +25,6 @@ from glidepath.models.content import (
     schema_name,
     schema_words,
     sent_choice,
-    strict,
-    strict_parameters,
 )
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
@@ -35,6 +33,7 @@ from glidepath.models.formats.chat import VENDOR, chat_messages, takes_of
 from glidepath.models.hosts import Quirks, matches
 from glidepath.models.names import sent_name
 from glidepath.models.openai_client import OpenAIPort, cache_fields
+from glidepath.models.strictness import strict, strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["OpenAIChatModel"]
@@ -116,7 +115,7 @@ class OpenAIChatModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = Reply(self._unknown_reasons, defined(request))
+        reply = Reply(self._unknown_reasons, request)
         reader = _Reader(reply, self._port.faults, echo=not self._official)
 
         async def open_stream() -> Any:
@@ -141,7 +140,7 @@ class OpenAIChatModel:
         if quirks.stream_options:
             body["stream_options"] = {"include_usage": True}
         if tools := defined(request):
-            body["tools"] = [_tool(tool, strict_one=request.strict_tools) for tool in tools]
+            body["tools"] = [_tool(tool, request) for tool in tools]
             body["tool_choice"] = _choice(sent_choice(request), named=quirks.named_choice)
         if request.max_output_tokens is not None:
             body[quirks.cap] = request.max_output_tokens
@@ -156,6 +155,12 @@ class OpenAIChatModel:
                 raise no_setting(f"{self.host}:{self.name}", "stop_sequences")
             check_stops(self.host, request.stop_sequences, quirks.most_stops)
             body["stop"] = list(request.stop_sequences)
+        if request.logprobs is not None:
+            if not quirks.logprobs or matches(quirks.no_logprobs, self.name):
+                raise no_setting(f"{self.host}:{self.name}", "logprobs")
+            body["logprobs"] = True
+            if request.logprobs:
+                body["top_logprobs"] = request.logprobs
         if request.output_schema is not None:
             body.update(_format(request.output_schema, quirks))
         body.update(self._caching)
@@ -176,13 +181,13 @@ class OpenAIChatModel:
             body[quirks.effort] = effort
 
 
-def _tool(tool: ToolSpec, *, strict_one: bool) -> dict[str, Any]:
+def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
     function: dict[str, Any] = {
         "name": sent_name(tool.name),
         "description": tool.description,
         "parameters": tool.parameters,
     }
-    closed = strict_parameters(tool.parameters) if strict_one else None
+    closed = strict_parameters(tool, request)
     if closed is not None:
         function = {**function, "parameters": closed, "strict": True}
     return {"type": "function", "function": function}
@@ -262,6 +267,8 @@ class _Reader:
             if choice.get("index"):
                 continue  # a second answer that nobody asked for
             yield from self._delta(choice.get("delta") or {})
+            if choice.get("logprobs"):
+                self._reply.weighed(choice["logprobs"].get("content"))
             self._reason = choice.get("finish_reason") or self._reason
 
     def finish(self) -> Iterable[Delta]:

@@ -19,8 +19,6 @@ from glidepath.models.content import (
     parsed,
     schema_name,
     sent_choice,
-    strict,
-    strict_parameters,
     worded,
 )
 from glidepath.models.exchange import answer
@@ -29,6 +27,7 @@ from glidepath.models.faults import Faults
 from glidepath.models.formats.responses import VENDOR, responses_input
 from glidepath.models.names import sent_name
 from glidepath.models.openai_client import OpenAIPort, cache_fields
+from glidepath.models.strictness import strict, strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["OpenAIResponsesModel"]
@@ -87,7 +86,7 @@ class OpenAIResponsesModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = Reply(self._unknown_reasons, defined(request))
+        reply = Reply(self._unknown_reasons, request)
         reader = _Reader(reply, self._port.faults)
 
         async def open_stream() -> Any:
@@ -114,12 +113,15 @@ class OpenAIResponsesModel:
             body["instructions"] = request.system_prompt
         if self._reasons:
             body["include"] = ["reasoning.encrypted_content"]
+        if request.logprobs is not None:
+            body["include"] = [*body.get("include", ()), "message.output_text.logprobs"]
+            body["top_logprobs"] = request.logprobs
         if request.stop_sequences:
             raise no_setting("OpenAI Responses", "stop_sequences", "use openai-chat:")
         if request.seed is not None:
             raise no_setting("OpenAI Responses", "seed", "use openai-chat:")
         if tools := defined(request):
-            body["tools"] = [_tool(tool, strict_one=request.strict_tools) for tool in tools]
+            body["tools"] = [_tool(tool, request) for tool in tools]
             choice = sent_choice(request)
             plain = choice in ("auto", "required", "none")
             body["tool_choice"] = choice if plain else {"type": "function", "name": sent_name(choice)}
@@ -145,8 +147,8 @@ class OpenAIResponsesModel:
         return merged(body, request.extras)
 
 
-def _tool(tool: ToolSpec, *, strict_one: bool) -> dict[str, Any]:
-    closed = strict_parameters(tool.parameters) if strict_one else None
+def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
+    closed = strict_parameters(tool, request)
     return {
         "type": "function",
         "name": sent_name(tool.name),
@@ -179,6 +181,7 @@ class _Reader:
         event = parsed(data)
         kind = event.get("type", "")
         if kind == "response.output_text.delta":
+            self._reply.weighed(event.get("logprobs"))
             yield self._said(event)
         elif kind == "response.function_call_arguments.delta":
             self._written[event["output_index"]] += len(event["delta"])
@@ -246,6 +249,7 @@ class _Reader:
             self._spoken.add(index)
             if not spoken:
                 self._refused = self._refused or bool(part.get("refusal"))
+                self._reply.weighed(part.get("logprobs"))
                 yield self._reply.said(part.get("text") or part.get("refusal") or "")
             cites += [_citation(one, start) for one in part.get("annotations") or ()]
             start += len(part.get("text") or part.get("refusal") or "")
