@@ -143,6 +143,7 @@ class AnthropicModel:
         if self._port.routed:  # the client makes an address of it, and the cloud refuses it in the body
             model = body.pop("model")
             del body["stream"]
+            body.setdefault("anthropic_version", self._port.version)
 
         async def open_stream() -> Any:
             client = await self._port.clients.get()

@@ -30,9 +30,9 @@ from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.chat import VENDOR, chat_messages, takes_of
-from glidepath.models.hosts import Quirks, matches
+from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches, takes_temperature
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OpenAIPort, cache_fields
+from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
 from glidepath.models.strictness import strict, strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
@@ -103,7 +103,8 @@ class OpenAIChatModel:
         self._official = served.name == "openai-chat"
         self._quirks = served.quirks
         if _REASONING.match(name):
-            self._quirks = replace(self._quirks, cap="max_completion_tokens")
+            fixed = self._quirks.fixed or HOSTS["openai-chat"].quirks.fixed
+            self._quirks = replace(self._quirks, cap="max_completion_tokens", fixed=fixed)
         self._takes = takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
         self._left_out: set[str] = set()
         self.context_window = context_window or known_window(name, self.provider)
@@ -145,7 +146,10 @@ class OpenAIChatModel:
         if request.max_output_tokens is not None:
             body[quirks.cap] = request.max_output_tokens
         if request.temperature is not None:
-            body["temperature"] = request.temperature
+            if takes_temperature(quirks, self.name, request.reasoning):
+                body["temperature"] = request.temperature
+            else:
+                self._leave_out(f"is sent no temperature: {NO_TEMPERATURE}")
         if request.reasoning is not None:
             self._effort(body, request.reasoning)
         if request.seed is not None:
@@ -171,14 +175,21 @@ class OpenAIChatModel:
 
     def _effort(self, body: dict[str, Any], effort: str) -> None:
         quirks = self._quirks
-        if matches(quirks.no_effort, self.name):
-            if "reasoning" not in self._left_out:
-                self._left_out.add("reasoning")
-                _log.warning("%r is sent no reasoning effort: %s refuses one", self, self.host)
+        word = effort_for(quirks, self.name, effort)
+        if quirks.thinking_switch and effort == "none":
+            body["thinking"] = {"type": "disabled"}
+        elif word is None:
+            self._leave_out(f"is sent no reasoning effort: {self.host} refuses one")
         elif quirks.effort == "reasoning":
-            body["reasoning"] = {"effort": effort}
+            body["reasoning"] = {"effort": word}
         else:
-            body[quirks.effort] = effort
+            body[quirks.effort] = word
+
+    def _leave_out(self, what: str) -> None:
+        """Say once that a request goes out without something, because it would be refused."""
+        if what not in self._left_out:
+            self._left_out.add(what)
+            _log.warning("%r %s", self, what)
 
 
 def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
@@ -261,8 +272,8 @@ class _Reader:
             self._reply.told(response_id=chunk.get("id"), model=chunk["model"])
         if chunk.get("service_tier"):
             self._reply.told(service_tier=chunk["service_tier"])
-        if chunk.get("usage"):
-            self._usage = _usage(chunk["usage"])
+        if used := chunk.get("usage") or ("x_groq" in chunk and chunk["x_groq"].get("usage")):
+            self._usage = _usage(used)
         for choice in chunk.get("choices") or ():
             if choice.get("index"):
                 continue  # a second answer that nobody asked for

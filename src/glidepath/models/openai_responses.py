@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
@@ -25,13 +26,15 @@ from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.responses import VENDOR, responses_input
+from glidepath.models.hosts import effort_for, matches, takes_temperature
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OpenAIPort, cache_fields
+from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
 from glidepath.models.strictness import strict, strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["OpenAIResponsesModel"]
 
+_log = logging.getLogger("glidepath")
 _PLAIN = ("gpt-3", "gpt-4", "chatgpt-", "ft:gpt-3", "ft:gpt-4")
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
@@ -79,6 +82,8 @@ class OpenAIResponsesModel:
         self._reasons = not name.startswith(_PLAIN) and "-chat" not in name
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
+        self._quirks = self._port.host.quirks
+        self._left_out: set[str] = set()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -114,6 +119,8 @@ class OpenAIResponsesModel:
         if self._reasons:
             body["include"] = ["reasoning.encrypted_content"]
         if request.logprobs is not None:
+            if matches(self._quirks.no_logprobs, self.name):
+                raise no_setting(f"{self.host}:{self.name}", "logprobs")
             body["include"] = [*body.get("include", ()), "message.output_text.logprobs"]
             body["top_logprobs"] = request.logprobs
         if request.stop_sequences:
@@ -128,9 +135,16 @@ class OpenAIResponsesModel:
         if request.max_output_tokens is not None:
             body["max_output_tokens"] = request.max_output_tokens
         if request.temperature is not None:
-            body["temperature"] = request.temperature
+            if takes_temperature(self._quirks, self.name, request.reasoning):
+                body["temperature"] = request.temperature
+            else:
+                self._leave_out(f"is sent no temperature: {NO_TEMPERATURE}")
         if request.reasoning is not None:
-            body["reasoning"] = {"effort": request.reasoning}
+            word = effort_for(self._quirks, self.name, request.reasoning)
+            if word is None:
+                self._leave_out("is sent no reasoning effort: it does not reason")
+            else:
+                body["reasoning"] = {"effort": word}
         if request.output_schema is not None:
             schema, closed = strict(request.output_schema)
             body["text"] = {
@@ -145,6 +159,12 @@ class OpenAIResponsesModel:
         if self.usage_is_billed:  # another host may not know the fields
             body.update(known_by(request, metadata=True))
         return merged(body, request.extras)
+
+    def _leave_out(self, what: str) -> None:
+        """Say once that a request goes out without something, because it would be refused."""
+        if what not in self._left_out:
+            self._left_out.add(what)
+            _log.warning("%r %s", self, what)
 
 
 def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:

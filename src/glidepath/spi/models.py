@@ -12,7 +12,7 @@ from glidepath.stability import UNPROVEN, experimental
 __all__ = ["Model", "ModelRequest", "TokenEstimator", "ToolSpec"]
 
 
-class ToolSpec(Value, frozen=True, gc=False):
+class ToolSpec(Value, frozen=True, gc=False, omit_defaults=True):
     """A tool as the model sees it: `parameters` is a JSON Schema of an object.
 
     `strict` is True where the model must be held to that schema and False where it must not; None leaves it to
