@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Amount", "Caps", "Meter", "Price", "Refusal", "Reservation", "Waiting", "dollars", "pico"]
 
 PICO = 10**12
+_PARTS = 5  # figures of a price at most
 MOST = 10**15  # dollars: more is a slip, and beyond what can be counted exactly
 
 
@@ -57,18 +58,26 @@ class Price(Value, frozen=True, gc=False):
     tier_start: int | None = None
     tier: Price | None = None
     """What a call costs whose prompt is longer than `tier_start` tokens."""
+    web_search: int = 0
+    """What a search of the web costs that the provider makes for a call."""
 
     @classmethod
     def per_million(cls, given: Any, *, field: str) -> Price:
-        """From dollars per million tokens: (input, output) or (input, output, cache_read, cache_write)."""
+        """From dollars per million tokens: (input, output) or (input, output, cache_read, cache_write).
+
+        A fifth figure is what a thousand searches of the web cost.
+        """
         if isinstance(given, Price):
             return given
-        if isinstance(given, str) or not hasattr(given, "__len__") or len(given) not in (2, 4):
+        if isinstance(given, str) or not hasattr(given, "__len__") or len(given) not in (2, 4, 5):
             raise ConfigurationError(f"{field} must be (input, output) in dollars per million tokens, not {given!r}")
         given = list(given)
         if given[0] is None or given[1] is None:
             raise ConfigurationError(f"{field} must say what input and output cost, not {given!r:.100}")
-        return cls(*[None if part is None else -(-pico(part, field=field) // 10**6) for part in given])  # type: ignore[arg-type]
+        parts: list[Any] = [None if part is None else -(-pico(part, field=field) // 10**6) for part in given[:4]]
+        search = 0 if len(given) < _PARTS or given[-1] is None else -(-pico(given[-1], field=field) // 1000)
+        input_, output, read, write = [*parts, None, None][:4]
+        return cls(input_, output, read, write, web_search=search)
 
     @property
     def worst_input(self) -> int:

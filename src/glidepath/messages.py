@@ -284,6 +284,8 @@ class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
     """The stop sequence at which it stopped."""
     logprobs: tuple[TokenLogprob, ...] = ()
     """The tokens of its visible text with their probabilities, where `logprobs` asked for them."""
+    web_searches: int = 0
+    """Searches of the web that the provider made for it and bills beside the tokens."""
 
 
 class Citation(Value, frozen=True, gc=False, omit_defaults=True):

@@ -17,7 +17,7 @@ from glidepath.ask.gates import choice_among, offer
 from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
-from glidepath.ask.usage import settled
+from glidepath.ask.usage import fees, settled
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
@@ -375,6 +375,8 @@ class _Call(Record, eq=False, gc=False):
             self.usage = usage = settled(run, reported, booking, view, attempt)
             plan.health.sent = max(plan.health.sent, usage.input)
             money = 0 if plan.price is None else plan.price.cost(usage)
+            if plan.price is not None and plan.price.web_search:
+                money += fees(plan.price, attempt)
             reservation.settle(usage.input + usage.output, money)
             run.money += money
             run.account.add(usage, money)

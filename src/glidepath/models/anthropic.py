@@ -445,6 +445,7 @@ class _Reader:
     def _used(self) -> Usage | None:
         given = self._usage
         self._reply.told(service_tier=given.get("service_tier"))
+        self._reply.searches = count(given, "server_tool_use", "web_search_requests")
         if not given:
             return None
         read, written = count(given, "cache_read_input_tokens"), count(given, "cache_creation_input_tokens")

@@ -199,7 +199,7 @@ def worded(text: Any) -> str:
 class Reply:
     """What has come so far of one reply: how much text, how many calls, and whether anything did."""
 
-    __slots__ = ("_half", "_names", "_tokens", "_unknown", "calls", "ended", "info", "silent", "text")
+    __slots__ = ("_half", "_names", "_tokens", "_unknown", "calls", "ended", "info", "searches", "silent", "text")
 
     def __init__(self, unknown: set[str], request: ModelRequest | None = None) -> None:
         tools = () if request is None else defined(request)
@@ -210,6 +210,8 @@ class Reply:
         self.silent = True
         self.ended = False
         self.info: dict[str, str] = {}
+        self.searches = 0
+        """Searches of the web that the provider bills."""
         self._unknown = unknown
         self._half = ""
 
@@ -271,7 +273,11 @@ class Reply:
         if self.silent and stop == "max_tokens":
             yield ThinkingDelta("")  # it was all spent on hidden thoughts: a reply that was cut, not an empty one
         self.ended = True
-        info: dict[str, Any] = {**self.info, "logprobs": tuple(self._tokens)} if self._tokens else {**self.info}
+        info: dict[str, Any] = {**self.info}
+        if self._tokens:
+            info["logprobs"] = tuple(self._tokens)
+        if self.searches:
+            info["web_searches"] = self.searches
         yield StreamEnd(stop, usage, ReplyInfo(**info) if info else None)
 
 

@@ -124,7 +124,9 @@ class GoogleModel:
 
     async def _stream(self, body: dict[str, Any], request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """The deltas of one reply. The error is raised outside its handler: an SDK's error holds the key."""
-        reader = _Reader(Reply(self._unknown_reasons, request), self._faults)
+        reader = _Reader(
+            Reply(self._unknown_reasons, request), self._faults, each_query=_LEVELED.match(self.name) is not None
+        )
         failure: ModelError | None = None
         responses: list[Any] = []
         chunks = None
@@ -350,9 +352,10 @@ def _thinking(name: str, effort: str, *, leveled: bool) -> dict[str, Any]:
 class _Reader:
     """Reads the chunks of one reply."""
 
-    def __init__(self, reply: Reply, faults: Faults) -> None:
+    def __init__(self, reply: Reply, faults: Faults, *, each_query: bool = True) -> None:
         self._reply = reply
         self._faults = faults
+        self._each_query = each_query
         self._usage: Usage | None = None
         self._reason: str | None = None
         self._why = ""
@@ -373,6 +376,9 @@ class _Reader:
                 yield from self._part(part)
             if candidate.grounding_metadata is not None:
                 self._grounds = candidate.grounding_metadata
+                if queries := candidate.grounding_metadata.web_search_queries:
+                    # Gemini 3 bills every query; earlier models bill a prompt once, however often they search.
+                    self._reply.searches = len(queries) if self._each_query else 1
             if candidate.logprobs_result is not None:
                 self._reply.weighed(_weights(candidate.logprobs_result))
             if candidate.finish_reason is not None:

@@ -274,6 +274,7 @@ class _Reader:
             self._reply.told(service_tier=chunk["service_tier"])
         if used := chunk.get("usage") or ("x_groq" in chunk and chunk["x_groq"].get("usage")):
             self._usage = _usage(used)
+            self._reply.searches = count(used, "server_tool_use", "web_search_requests")  # of OpenRouter
         for choice in chunk.get("choices") or ():
             if choice.get("index"):
                 continue  # a second answer that nobody asked for

@@ -259,6 +259,8 @@ class _Reader:
             yield from self._message(index, item)
         elif item.get("type"):  # of the provider's own tools: it goes back as it came
             self._reply.silent = False
+            if item["type"] == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search":
+                self._reply.searches += 1  # opening a page that was found costs nothing
             item = {key: value for key, value in item.items() if value is not None}
             yield kept(VENDOR, item, text=self._reply.text, calls=self._reply.calls)
 
