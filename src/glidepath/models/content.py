@@ -253,6 +253,11 @@ class Reply:
             top = [_weighed(other) for other in entry.get("top_logprobs") or ()]
             self._tokens.append(TokenLogprob(*_weighed(entry), tuple(top)))
 
+    @property
+    def weights(self) -> tuple[TokenLogprob, ...]:
+        """The tokens so far with their probabilities."""
+        return tuple(self._tokens or ())
+
     def stop(self, word: Any, reasons: Mapping[str, str]) -> str:
         """Our word for a provider's stop reason; one nobody knows is logged once per model object."""
         known = reasons.get(word) or reasons.get(word.lower()) if isinstance(word, str) else None
@@ -275,7 +280,7 @@ class Reply:
         self.ended = True
         info: dict[str, Any] = {**self.info}
         if self._tokens:
-            info["logprobs"] = tuple(self._tokens)
+            info["logprobs"] = self.weights
         if self.searches:
             info["web_searches"] = self.searches
         yield StreamEnd(stop, usage, ReplyInfo(**info) if info else None)
