@@ -106,6 +106,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("strict_tools", _C + "strict_tools", "bool", "hold the model to the tools' schemas, where the provider can"),
     Setting("stop_sequences", _C + "stop_sequences", "names", "texts at which a reply stops; passed to the model"),
     Setting("seed", _C + "seed", "count?", "passed to the model"),
+    Setting("logprobs", _C + "logprobs", "count?", "alternatives to name beside each token of a reply, with their probabilities"),
     Setting("tool_choice", _C + "tool_choice", "text", "auto, required, none, or the name of a tool"),
     Setting("tool_timeout", _C + "tool_timeout", "seconds?", "time for one tool call", "--tool-timeout", metavar="TIME", found=LOWER),
     Setting("max_tool_calls_per_turn", _C + "max_tool_calls_per_turn", "int?", "tool calls of one reply that are run", found=LOWER),
