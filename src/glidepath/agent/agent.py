@@ -31,6 +31,7 @@ from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.per_run import checked_per_run, inherited, replaced
 from glidepath.agent.prompts import as_messages, as_session
+from glidepath.agent.purse import Purse
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.agent.threads import in_its_own_loop
 from glidepath.errors import ConfigurationError
@@ -219,10 +220,27 @@ class Agent:
         messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
         self._check_root(cancel, parent)
         home = as_session(session)
+        if self.config.store is None and isinstance(session, str):
+            self._tell_of_store(home.id)
+        if parent is None or not parent.line:
+            return await self._flown(messages, home, parent, cancel, per_run, stream)
+        purse = Purse(parent.store, parent.line, parent.meter)
+        try:
+            return await self._flown(messages, home, purse, cancel, per_run, stream)
+        finally:
+            await purse.close()
+
+    async def _flown(
+        self,
+        messages: tuple[Message, ...],
+        home: Session,
+        parent: Budget | Purse | None,
+        cancel: CancelToken | None,
+        per_run: PerRun | None,
+        stream: RunStream | None,
+    ) -> RunResult:
         with outside():
             if self.config.store is None:
-                if isinstance(session, str):
-                    self._tell_of_store(home.id)
                 run = self._open(messages, home, parent, cancel, per_run, stream)
                 return await finish_run(run, home, messages, cancel)
             async with claimed(self.config, home) as opening:
@@ -244,7 +262,7 @@ class Agent:
         self,
         messages: tuple[Message, ...],
         home: Session,
-        parent: Budget | None,
+        parent: Budget | Purse | None,
         cancel: CancelToken | None,
         per_run: PerRun | None,
         stream: RunStream | None,
@@ -337,16 +355,22 @@ class Agent:
                 "this run spent from a budget above its own; pass it again: resume(..., parent=budget), or give the "
                 "run limits of its own: resume(..., limits=Limits(...))"
             )
-        if parent is not None:
-            plan = priced_under(plan, config, parent.meter)
+        purse = Purse(parent.store, parent.line, parent.meter) if parent is not None and parent.line else None
+        above = purse or parent
+        if above is not None:
+            plan = priced_under(plan, config, above.meter)
         now = asyncio.get_running_loop().time()
-        meter = Meter(plan.caps, parent.meter if parent is not None else None)
+        meter = Meter(plan.caps, above.meter if above is not None else None)
         restore_meter(meter, snapshot)
-        watch = watch_over(plan, now, parent.deadline(now) if parent is not None else inf, max(0.0, snapshot.elapsed))
+        watch = watch_over(plan, now, above.deadline(now) if above is not None else inf, max(0.0, snapshot.elapsed))
         run = open_run(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
         run.token = cancel
-        with outside():
-            return await finish_run(run, home, (), cancel, opening=opening)
+        try:
+            with outside():
+                return await finish_run(run, home, (), cancel, opening=opening)
+        finally:
+            if purse is not None:
+                await purse.close()
 
     def _home_inside(self, place: Place, session: Any, cancel: Any) -> Session | None:
         """The session of a child that is kept by itself; None for one beside its parent's."""
@@ -480,7 +504,7 @@ class Agent:
             raise ConfigurationError(f"parent must be a Budget, not {type(parent).__name__}{hint}")
         own = bool(config.constraints) if config.replace_defaults else (limits or config.limits).bounded
         bounded = own or config.unbounded
-        if not bounded and (parent is None or not parent.limits.bounded):
+        if not bounded and (parent is None or not parent.bounded):
             raise ConfigurationError(
                 "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
                 "or unbounded=True if that is what you want"

@@ -167,7 +167,7 @@ class WalletStoreContract(Contract):
     # --- the dead -----------------------------------------------------------------------------------------------
 
     def test_wallet_8_a_silent_run_is_overdue_and_a_draw_renews_it(self) -> None:
-        """WALLET-8: a hold is overdue when its lease is over, a draw renews it, and only an overdue one is written off."""
+        """WALLET-8: a hold is overdue when its lease is over; a draw renews it; only what is overdue is written off."""
 
         async def clause(store: WalletStore, other: WalletStore) -> None:
             hold = _run_of("a")
@@ -323,7 +323,8 @@ class WalletStoreContract(Contract):
         async def whole() -> None:
             store = self.make_store(lease=lease)
             other = self.again(store)
-            assert isinstance(store, WalletStore), f"{type(store).__name__} has no wallets"
+            kept: object = store
+            assert isinstance(kept, WalletStore), f"{type(store).__name__} has no wallets"
             try:
                 await clause(store, other)
             finally:

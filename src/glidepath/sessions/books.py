@@ -12,7 +12,7 @@ for that. A run on several wallets holds the same amount in each of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from glidepath._wire import Record, Value
 from glidepath.errors import StoreError
@@ -127,7 +127,7 @@ def period_of(per: str | None, now: float) -> str:
     """The period that is running: a day or a month of UTC; the same for ever when there is none."""
     if per is None:
         return ""
-    return datetime.fromtimestamp(now, tz=timezone.utc).strftime("%Y-%m-%d" if per == "day" else "%Y-%m")
+    return datetime.fromtimestamp(now, tz=UTC).strftime("%Y-%m-%d" if per == "day" else "%Y-%m")
 
 
 # --- one run ------------------------------------------------------------------------------------------------------
@@ -139,9 +139,9 @@ def _opened(book: Book, terms: Sequence[WalletTerms]) -> None:
         row = book.wallets.get(one.name)
         if row is not None and (row.per, row.parent) != (one.per, one.parent):
             raise StoreError(
-                f"wallet {one.name!r} is kept per {row.per or 'no period'}, inside {row.parent or 'no other'}, and this "
-                f"program says per {one.per or 'no period'}, inside {one.parent or 'no other'}: use another name, or "
-                f"`glidepath wallets remove {one.name}` when nothing needs it any more",
+                f"wallet {one.name!r} has per={row.per!r} and parent={row.parent!r}, and this program says "
+                f"per={one.per!r} and parent={one.parent!r}: use another name, or remove the old wallet with "
+                f"`glidepath wallets remove {one.name}`",
                 kind="conflict",
             )
     for one in terms:

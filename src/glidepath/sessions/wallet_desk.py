@@ -118,7 +118,7 @@ class MemoryWallets(WalletDesk):
     def __init__(self) -> None:
         self._book = Book(0.0)
 
-    async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:  # noqa: ARG002 - the whole book is at hand
+    async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
         with self._lock:
             book = self._book
             book.now = self._clock()

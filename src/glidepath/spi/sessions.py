@@ -8,9 +8,11 @@ concern to a store: it keeps bytes, their hash and their order.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Protocol, runtime_checkable
 
 from glidepath._wire import Value
+from glidepath.outcome import dollars
 from glidepath.stability import UNPROVEN, experimental
 
 __all__ = [
@@ -242,6 +244,31 @@ class Wallet(Value, frozen=True, kw_only=True):
     history: Mapping[str, tuple[int, int]] = {}
     """Tokens and money that were used in every period, this one included."""
 
+    @property
+    def cost(self) -> Decimal:
+        """Dollars used in this period."""
+        return dollars(self.money)
+
+    @property
+    def held_cost(self) -> Decimal:
+        """Dollars that runs hold for calls in flight and for their landings."""
+        return dollars(self.held_money)
+
+    @property
+    def max_cost(self) -> Decimal | None:
+        """The limit in dollars; None is unlimited."""
+        return None if self.max_money is None else dollars(self.max_money)
+
+    @property
+    def left_tokens(self) -> int | None:
+        """Tokens that are neither used nor held; None is unlimited."""
+        return None if self.max_tokens is None else max(0, self.max_tokens - self.tokens - self.held_tokens)
+
+    @property
+    def left_cost(self) -> Decimal | None:
+        """Dollars that are neither used nor held; None is unlimited."""
+        return None if self.max_money is None else dollars(max(0, self.max_money - self.money - self.held_money))
+
 
 @experimental(reason=UNPROVEN)
 @runtime_checkable
@@ -267,7 +294,7 @@ class WalletStore(Protocol):
         ...
 
     async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
-        """The run is over, its meter at these totals: that is used, the rest is free. False when it is another leg's."""
+        """The run is over with its meter at these totals: that is used, the rest is free. False for another leg's hold."""
         ...
 
     async def overdue(self) -> Sequence[OverdueHold]:
@@ -297,6 +324,5 @@ class WalletStore(Protocol):
         ...
 
     async def remove_wallet(self, name: str) -> None:
-        """Forget a wallet and its history; raises kinds `missing`, and `busy` while something is held or it is a
-        parent."""
+        """Forget a wallet and its history; raises `missing`, and `busy` for one that is held or is a parent."""
         ...
