@@ -47,7 +47,9 @@ def take(run: Run, reply: Reply) -> None:
     run.add(reply.message, reply.size)
     if reply.cut:
         tokens, _ = run.meter.room_for(None, now=True)
-        cause = StopCause(
+        elsewhere = run.meter.tree.source
+        cause = elsewhere is not None and elsewhere.refused
+        cause = cause or StopCause(
             source="TokenBudgetConstraint" if tokens is not None and tokens < SLICE else "CostLimitConstraint",
             action="graceful_exit",
             reason="the budget ran out while the model was writing",

@@ -213,9 +213,9 @@ class Purse:
                 error,
             )
 
-    def near(self) -> str:
-        """What to call the budget that is nearly used up."""
-        return f"wallet {self.line[-1].name}"
+    def nearly_empty(self) -> str | None:
+        """The wallet, when it is what is nearly used up."""
+        return f"wallet {self.line[-1].name}" if self.meter.near_budget() else None
 
 
 def _cause(grant: Grant, last: str) -> StopCause:

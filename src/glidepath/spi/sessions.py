@@ -294,7 +294,7 @@ class WalletStore(Protocol):
         ...
 
     async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
-        """The run is over with its meter at these totals: that is used, the rest is free. False for another leg's hold."""
+        """The run is over with its meter at these totals: that is used, the rest free. False for another leg's hold."""
         ...
 
     async def overdue(self) -> Sequence[OverdueHold]:
