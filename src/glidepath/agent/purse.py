@@ -30,6 +30,7 @@ __all__ = ["Purse"]
 _log = logging.getLogger("glidepath")
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0  # seconds between two looks for what other runs give back
 PATIENCE = 120.0  # seconds to wait for it; then the run lands
+AT_ONCE = 1.0  # seconds within which a call that waited in vain is made smaller and tried again
 GATE = 0.002  # seconds between two looks whether another draw of the same run is done
 _PLENTY = 1 << 60
 
@@ -60,6 +61,7 @@ class Purse:
         root.set_wires()
         self._gate = threading.Lock()  # one draw at a time, from whichever loop
         self._heart: asyncio.Task[None] | None = None
+        self._gave_up = -inf
 
     # --- drawing ------------------------------------------------------------------------------------------------
 
@@ -80,6 +82,8 @@ class Purse:
             self._open(run)
         loop = asyncio.get_running_loop()
         wait, until, swept = FIRST_WAIT, loop.time() + PATIENCE, False
+        if loop.time() - self._gave_up < AT_ONCE:  # the same call, made smaller
+            until = loop.time()
         while first or not self._has(asked):
             first = False
             grant = await self._ask(asked, least)
@@ -91,6 +95,7 @@ class Purse:
                 if await sweep(self.store):  # what the dead held may be enough
                     continue
             if final or loop.time() >= until:
+                self._gave_up = -inf if final else loop.time()
                 self.refused = _cause(grant, self.line[-1].name)
                 return
             if not patient:
