@@ -331,7 +331,7 @@ def _may_call(run: Run) -> bool:
     """
     if run.time() >= run.watch.deadline_at:
         return False
-    paid = run.resumed is None or run.resumed.landing_paid
+    paid = run.landing_paid if run.resumed is None else run.resumed.landing_paid
     return paid and (run.meter.parent is None or (run.iterations > 0 and run.boarded))
 
 

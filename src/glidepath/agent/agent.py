@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from glidepath._wire import replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig, make_config
+from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
 from glidepath.agent.durable import Opening, adopted, claimed, reopened, session_of
 from glidepath.agent.flight import (
     announce_child,
@@ -37,7 +38,7 @@ from glidepath.agent.threads import in_its_own_loop
 from glidepath.errors import ConfigurationError
 from glidepath.ledger import Meter
 from glidepath.messages import Message
-from glidepath.outcome import LoopOutcome, PerRun, RunResult, Snapshot
+from glidepath.outcome import NOT_CARRIED, LoopOutcome, PerRun, RunResult, Snapshot
 from glidepath.plugins.lineup import Lineup
 from glidepath.run import (
     INHERIT,
@@ -271,9 +272,16 @@ class Agent:
         plan = self._plan if parent is None else priced_under(self._plan, self.config, parent.meter)
         now = asyncio.get_running_loop().time()
         shared = parent.deadline(now) if parent is not None else inf
-        meter = Meter(plan.caps, parent.meter if parent is not None else None)
+        above = parent.meter if parent is not None else None
+        carried = NOT_CARRIED
+        if is_conversation(self.config.limits, home):
+            plan, meter, carried = bounded_conversation(plan, self.config, home, above)
+            begun(meter, carried)
+        else:
+            meter = Meter(plan.caps, above)
         watch = watch_over(plan, now, shared)
         run = open_run(plan, home, messages, meter, watch, None, stream, per_run=per_run)
+        run.carried = carried
         run.token = cancel
         return run
 
@@ -312,6 +320,8 @@ class Agent:
         """The run as the store has it: a result or a session that was passed only says which."""
         wanted = run_of(target)
         async with reopened(self.config, session_of(target), decisions, self._plan.tools, run_id=wanted) as opening:
+            if isinstance(target, Session):
+                opening.home.limits = target.limits
             if opening.result is not None:
                 return revived(self._plan, opening.result)
             if opening.snapshot is None:
@@ -360,10 +370,15 @@ class Agent:
         if above is not None:
             plan = priced_under(plan, config, above.meter)
         now = asyncio.get_running_loop().time()
-        meter = Meter(plan.caps, above.meter if above is not None else None)
+        meter, carried = Meter(plan.caps, above.meter if above is not None else None), NOT_CARRIED
+        if is_conversation(config.limits, home) or snapshot.carried != NOT_CARRIED:
+            plan, meter, carried = bounded_conversation(plan, config, home, meter.parent, snapshot)
         restore_meter(meter, snapshot)
+        if carried != snapshot.carried:
+            begun(meter, carried, snapshot.carried)
         watch = watch_over(plan, now, above.deadline(now) if above is not None else inf, max(0.0, snapshot.elapsed))
         run = open_run(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
+        run.carried = carried
         run.token = cancel
         try:
             with outside():

@@ -282,6 +282,7 @@ async def _with_children(store: Any, folded: Folded, snapshot: Snapshot, decisio
         used = await used_in(store, child.session_id)
         if used is None:
             continue
+        used = _own(used)
         snapshot = replace(
             snapshot,
             tokens=snapshot.tokens + used.tokens,
@@ -298,6 +299,18 @@ async def _with_children(store: Any, folded: Folded, snapshot: Snapshot, decisio
             spent[child.agent] = Charge(calls=before.calls + 1, usage=usage, picodollars=money)
             snapshot = replace(snapshot, children_spent=spent)
     return snapshot
+
+
+def _own(used: Snapshot) -> Snapshot:
+    """Without what earlier runs of its session have used, which is in the meter of a conversation that is limited."""
+    carried = used.carried
+    return replace(
+        used,
+        tokens=used.tokens - carried.tokens,
+        picodollars=used.picodollars - carried.money,
+        turns=used.turns - carried.turns,
+        metered_tool_calls=used.metered_tool_calls - carried.tool_calls,
+    )
 
 
 async def used_in(store: Any, session_id: str) -> Snapshot | None:
