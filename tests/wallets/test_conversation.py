@@ -174,3 +174,24 @@ def test_children_count_in_the_conversation_of_their_parent():
         assert (await above.run("x", session=home)).outcome is LoopOutcome.CUT_OFF
 
     VirtualClock().run(main())
+
+
+def test_a_child_with_a_session_of_its_own_is_bounded_there():
+    async def main():
+        child = make(Limits(max_tokens=9_000, scope="session"))
+        kept = Session("notes")
+
+        @tool
+        async def ask(question: str) -> str:
+            """Ask the child."""
+            return (await child.run(question, session=kept)).outcome.name
+
+        def model(request):
+            return call("ask", question=str(len(request.messages))) if len(request.messages) < 60 else say("done")
+
+        above = Agent(model=ScriptedModel().forever(model), tools=[ask], limits=Limits(max_iterations=90))
+        result = await above.run("Go.")
+        assert {child.outcome for child in result.children} >= {LoopOutcome.DONE, LoopOutcome.CUT_OFF}
+        assert kept.totals.usage.total <= 9_000
+
+    VirtualClock().run(main())

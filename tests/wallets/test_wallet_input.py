@@ -48,7 +48,10 @@ def test_a_wrong_wallet_is_refused_before_anything_runs(keywords, message):
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"max_iterations": 3}, "limits max_tokens and max_cost, not max_iterations: put it into the limits of the age"),
+        (
+            {"max_iterations": 3},
+            "limits max_tokens and max_cost, not max_iterations: put it into the limits of the age",
+        ),
         ({"max_tool_calls": 3}, "not max_tool_calls"),
         ({"timeout": 3}, "not timeout"),
         ({"max_cost": "10000000"}, r"can hold \$9 million at most, not '10000000'"),

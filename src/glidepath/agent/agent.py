@@ -362,8 +362,8 @@ class Agent:
         self._check_root(cancel, parent, config.limits)
         if snapshot.on_budget and parent is None and limits is None:
             raise ConfigurationError(
-                "this run spent from a budget above its own; pass it again: resume(..., parent=budget), or give the "
-                "run limits of its own: resume(..., limits=Limits(...))"
+                "this run spent from a budget above its own; pass it again: resume(..., parent=budget), with --wallet "
+                "NAME on the command line, or give the run limits of its own: resume(..., limits=Limits(...))"
             )
         purse = Purse(parent.store, parent.line, parent.meter) if parent is not None and parent.line else None
         above = purse or parent
@@ -455,8 +455,14 @@ class Agent:
         opening: Opening | None = None,
     ) -> RunResult:
         loop = asyncio.get_running_loop()
+        home = opening.home if opening is not None else home or Session(new_id("session", loop))
         meter = Meter(plan.caps, parent.meter if budget is None else budget.meter, depth=parent.meter.depth + 1)
+        then = None if opening is None else opening.snapshot
+        carried = NOT_CARRIED
+        if is_conversation(self.config.limits, home):
+            plan, meter, carried = bounded_conversation(plan, self.config, home, meter.parent, then, meter.depth)
         resumed = None if opening is None else opening.resumption(meter)
+        begun(meter, carried, NOT_CARRIED if then is None else then.carried)
         elapsed = 0.0 if resumed is None else resumed.snapshot.elapsed
         now, until = loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
         if loop is not parent.watch.loop:
@@ -465,11 +471,9 @@ class Agent:
             until = min(until, budget.deadline(now))
         watch = watch_over(plan, now, until, elapsed)
         watch.above = parent.watch
-        if opening is not None:
-            home = opening.home
-        home = home or Session(new_id("session", loop))
         messages = messages if resumed is None else ()
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, per_run=per_run)
+        run.carried = carried
         run.token = cancel
         refusal = meter.adopt() if resumed is None else None
         post(partial(announce_child, parent, run))

@@ -61,7 +61,12 @@ def _before(home: Session, run_id: str | None) -> Carried:
 
 
 def bounded_conversation(
-    plan: Plan, config: LoopConfig, home: Session, above: Meter | None, snapshot: Snapshot | None = None
+    plan: Plan,
+    config: LoopConfig,
+    home: Session,
+    above: Meter | None,
+    snapshot: Snapshot | None = None,
+    depth: int = 0,
 ) -> tuple[Plan, Meter, Carried]:
     """The meter of a run in a conversation that is limited as a whole, and what is in it from earlier runs.
 
@@ -80,7 +85,7 @@ def bounded_conversation(
             tool_calls=max(stand.tool_calls, before.tool_calls),
         )
         above = _session_meter(stand, config, above, snapshot)
-    meter, carried = Meter(plan.caps, above), {}
+    meter, carried = Meter(plan.caps, above, depth=depth), {}
     if config.limits.scope == "session":
         limited = [name for name in _RESOURCES if getattr(plan.caps, name) is not None]
         then = NOT_CARRIED if snapshot is None else snapshot.carried
@@ -104,6 +109,8 @@ def _session_meter(stand: SessionStand, config: LoopConfig, above: Meter | None,
 
 def begun(meter: Meter, carried: Carried, earlier: Carried = NOT_CARRIED) -> None:
     """Put what earlier runs have used into the meter of a run; `earlier` is what is in it already."""
+    if carried is earlier:  # nearly always
+        return
     meter.tokens += carried.tokens - earlier.tokens
     meter.money += carried.money - earlier.money
     meter.turns += carried.turns - earlier.turns

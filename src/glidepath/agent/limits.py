@@ -9,7 +9,7 @@ from typing import Any
 from glidepath._wire import Settings, asdict, replace
 from glidepath.errors import ConfigurationError, shown
 from glidepath.guards import GuardrailsConfig
-from glidepath.ledger import Caps, Meter, pico
+from glidepath.ledger import Caps, Meter, dollars, pico
 from glidepath.run import Place, Watch
 from glidepath.sessions.session import checked_id
 from glidepath.spi import Remaining, Wallet, WalletStore, WalletTerms
@@ -181,6 +181,20 @@ class Budget:
         budget.meter.near_tokens, budget.meter.near_money = near.near_tokens, near.near_money
         budget.meter.set_wires()
         return budget
+
+    @classmethod
+    async def find(cls, name: str, store: WalletStore) -> Budget:
+        """A wallet that is in the store already, with its parents and the limits it has; `ConfigurationError` if not.
+
+        Raises `StoreError` when the store fails.
+        """
+        from glidepath.agent.overdue import known_wallet  # only needed for a wallet
+
+        wallet = await known_wallet(store, name)
+        tokens, money = wallet.declared
+        parent = None if wallet.parent is None else await cls.find(wallet.parent, store)
+        limits = Limits(max_tokens=tokens, max_cost=None if money is None else dollars(money))
+        return cls(limits, name=name, store=store, per=wallet.per, parent=parent)
 
     def __repr__(self) -> str:
         every = asdict(self.limits).items()

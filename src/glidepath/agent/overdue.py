@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glidepath.agent.durable import used_in
-from glidepath.errors import StoreError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import Wallet
+from glidepath.spi.sessions import Wallet, WalletStore
 
 if TYPE_CHECKING:
     from glidepath.spi.sessions import OverdueHold, WalletTerms
 
-__all__ = ["account_of", "sweep"]
+__all__ = ["account_of", "known_wallet", "sweep"]
 
 _ALL = (None, None)
 
@@ -32,6 +32,21 @@ async def sweep(store: Any) -> int:
         if figures is not None:
             done += bool(await heard(called(store.write_off, late, *figures)))
     return done
+
+
+async def known_wallet(store: Any, name: str) -> Wallet:
+    """A wallet of this name; raises `ConfigurationError` when there is none."""
+    if isinstance(store, type) or not isinstance(store, WalletStore):
+        raise ConfigurationError(f"{store!r:.80} keeps no wallets")
+    try:
+        found = await heard(called(store.wallets, name))
+    except StoreError as error:
+        if error.kind != "missing":
+            raise
+        found = ()
+    if not found:
+        raise ConfigurationError(f"there is no wallet {name!r:.80} in this store; `glidepath wallets set` makes one")
+    return found[0]
 
 
 async def account_of(store: Any, terms: WalletTerms) -> Wallet:

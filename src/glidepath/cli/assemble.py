@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from glidepath.agent import Agent, ExecutionMode, Limits
+from glidepath.agent import Agent, Budget, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
 from glidepath.cli.layers import Known, Settings
 from glidepath.cli.settings import SETTINGS
@@ -26,6 +26,7 @@ __all__ = [
     "make_model",
     "make_store",
     "make_tools",
+    "wallet_of",
     "workspace_folder",
 ]
 
@@ -207,6 +208,16 @@ def make_store(name: str, world: World) -> Any:
     if "://" in name:
         raise ConfigurationError("store: expected the path of a file, or an address such as postgresql://host/db")
     return SqliteStore(world.folder / Path(name).expanduser())
+
+
+async def wallet_of(settings: Settings, agent: Agent) -> Budget | None:
+    """The wallet that the settings name, in the store of the agent; raises `ConfigurationError`."""
+    name = settings.get("wallet")
+    if not name:
+        return None
+    if agent.config.store is None:
+        raise ConfigurationError(f"wallet {name!r:.80} is kept in a store: pass --store PATH")
+    return await Budget.find(name, agent.config.store)
 
 
 def keep_sessions(settings: Settings, world: World) -> None:

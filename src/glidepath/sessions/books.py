@@ -28,6 +28,7 @@ __all__ = [
     "closed",
     "draw",
     "gone",
+    "opened",
     "overdue",
     "overruled",
     "period_of",
@@ -133,7 +134,7 @@ def period_of(per: str | None, now: float) -> str:
 # --- one run ------------------------------------------------------------------------------------------------------
 
 
-def _opened(book: Book, terms: Sequence[WalletTerms]) -> None:
+def opened(book: Book, terms: Sequence[WalletTerms]) -> None:
     """Make the wallets that are new; give the others the limits that this program has for them."""
     for one in terms:
         row = book.wallets.get(one.name)
@@ -237,7 +238,7 @@ def draw(book: Book, hold: Hold, want: WalletDraw, lease: float) -> Grant:
     row = book.holds.get(hold.key)
     if (row is None and renewing) or (row is not None and row.leg > hold.leg):
         return Grant(verdict="fenced")
-    _opened(book, hold.line)
+    opened(book, hold.line)
     line = book.line(hold.line)
     if row is None:
         row = HoldRow(key=hold.key, leg=hold.leg, owner="", session_id=None, expires=0.0, line=line, base=total)
@@ -397,6 +398,7 @@ def shown(row: WalletRow, accounts: Iterable[PeriodRow], holds: Iterable[HoldRow
         period=period,
         max_tokens=row.limit(0),
         max_money=row.limit(1),
+        declared=row.most,
         tokens=current.used[0],
         money=current.used[1],
         held_tokens=current.held[0],

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from glidepath._wire import Value
 from glidepath.sessions import books
 from glidepath.sessions.books import Book
-from glidepath.spi.sessions import Grant, Hold, OverdueHold, Wallet, WalletDraw
+from glidepath.spi.sessions import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
 __all__ = ["MemoryWallets", "Rows", "WalletDesk"]
 
@@ -66,6 +66,11 @@ class WalletDesk:
             relaxed=hold.session_id is not None,
         )
         return await self._lend(rows, lambda book: books.draw(book, hold, want, self._lease))
+
+    async def open_wallets(self, line: Sequence[WalletTerms]) -> None:
+        """Make the wallets that are new."""
+        rows = Rows(wallets=tuple(one.name for one in line), line=tuple(line))
+        await self._lend(rows, lambda book: books.opened(book, line))
 
     async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
         """The run is over."""

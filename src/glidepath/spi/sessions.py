@@ -232,6 +232,8 @@ class Wallet(Value, frozen=True, kw_only=True):
     period: str
     max_tokens: int | None
     max_money: int | None
+    declared: tuple[int | None, int | None] = (None, None)
+    """The limits of the program that opened it last, in tokens and money."""
     tokens: int = 0
     money: int = 0
     held_tokens: int = 0
@@ -291,6 +293,10 @@ class WalletStore(Protocol):
         Makes the wallets that are new, and gives the others the limits in `hold.line`. Raises kind `conflict` when a
         wallet has another period or another parent. What a new hold has spent before its first draw is not counted.
         """
+        ...
+
+    async def open_wallets(self, line: Sequence[WalletTerms]) -> None:
+        """Make the wallets that are new, and give the others these limits; raises kind `conflict`, as `draw` does."""
         ...
 
     async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
