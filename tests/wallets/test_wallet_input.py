@@ -50,7 +50,7 @@ def test_a_wrong_wallet_is_refused_before_anything_runs(keywords, message):
     [
         (
             {"max_iterations": 3},
-            "limits max_tokens and max_cost, not max_iterations: put it into the limits of the age",
+            "limits max_tokens and max_cost, not max_iterations: put it into the limits of",
         ),
         ({"max_tool_calls": 3}, "not max_tool_calls"),
         ({"timeout": 3}, "not timeout"),

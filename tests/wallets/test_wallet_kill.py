@@ -1,4 +1,4 @@
-"""Many processes on one wallet, and kill -9 among them: nothing is overspent, and nothing is held for ever (G4, G13)."""
+"""Many processes on one wallet, kill -9 among them: nothing is overspent, nothing is held for ever (G4, G13)."""
 
 import asyncio
 import os
