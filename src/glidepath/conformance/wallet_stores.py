@@ -294,6 +294,8 @@ class WalletStoreContract(Contract):
         """WALLET-15: wallets are listed by name; one that is in use or a parent stays; a missing one is `missing`."""
 
         async def clause(store: WalletStore, other: WalletStore) -> None:
+            await store.open_wallets((TEAM, USER))
+            assert [wallet.left_tokens for wallet in await other.wallets()] == [1_000, 400]
             hold = _run_of("a", TEAM, USER)
             await store.draw(hold, _asks(100))
             found: list[Wallet] = list(await other.wallets())

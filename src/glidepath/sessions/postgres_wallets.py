@@ -1,4 +1,7 @@
-"""Wallets in PostgreSQL: the rows of a draw are locked in one order, so that two draws never wait in a circle."""
+"""Wallets in PostgreSQL. Everything that waits on one event loop goes into one transaction.
+
+Rows are locked in one order, holds before accounts and each by name, so that two transactions never wait in a circle.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from glidepath._wire import Record
+from glidepath.errors import StoreError
 from glidepath.sessions import books
 from glidepath.sessions.books import Book, HoldRow
 from glidepath.sessions.sqlite_wallets import hold_row, of_hold, of_period, of_wallet, period_row, wallet_row
@@ -15,6 +20,7 @@ from glidepath.sessions.wallet_desk import Rows, WalletDesk
 __all__ = ["PostgresWallets"]
 
 T = TypeVar("T")
+MOST = 64  # pieces of work in one transaction
 ADVISORY = 0x676C6977
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 TABLES = """
@@ -57,11 +63,42 @@ _PUT_HOLD = (
 )
 
 
+class _Job(Record):
+    """A piece of work that waits for a transaction."""
+
+    rows: Rows
+    work: Callable[[Book], Any]
+    done: asyncio.Future[Any]
+
+    def fail(self, error: Exception) -> None:
+        """Let whoever waits hear of it."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+def _together(jobs: Sequence[_Job]) -> Rows:
+    """The rows that all of these need."""
+    return Rows(
+        keys=tuple(dict.fromkeys(key for job in jobs for key in job.rows.keys)),
+        wallets=tuple(dict.fromkeys(name for job in jobs for name in job.rows.wallets)),
+        line=tuple(dict.fromkeys(terms for job in jobs for terms in job.rows.line)),
+        whole=jobs[0].rows.whole,
+        everything=jobs[0].rows.everything,
+        relaxed=all(job.rows.relaxed for job in jobs),
+    )
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()  # whoever waited has heard of it
+
+
 class PostgresWallets(WalletDesk):
     """Wallets beside the journals, in the same database; the tables are made when they are first used."""
 
     def __init__(self) -> None:
         self._wallets_ready = False
+        self._waiting: dict[tuple[int, int], list[_Job]] = {}
         self._open_holds: dict[tuple[int, int, str], Any] = {}
 
     def _transaction(self) -> Any:
@@ -97,15 +134,59 @@ class PostgresWallets(WalletDesk):
             await connection.execute(TABLES)
 
     async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
-        async with self._transaction() as connection:
-            await self._prepare_wallets(connection)
-            if rows.relaxed:  # the journal's commit, which follows, takes this one to the disk with it
-                await connection.execute("SET LOCAL synchronous_commit = off")
-            book = await _read(connection, rows)
-            done = work(book)
-            await _write(connection, book)
+        """Wait with the others of this loop for the next transaction."""
+        loop = asyncio.get_running_loop()
+        here = (os.getpid(), id(loop))
+        done: asyncio.Future[Any] = loop.create_future()
+        if rows.whole:  # it only looks, and locks nothing
+            await self._transact([_Job(rows, work, done)])
+            return await done  # type: ignore[no-any-return]
+        waiting = self._waiting.get(here)
+        if waiting is not None:
+            waiting.append(_Job(rows, work, done))
+        else:
+            self._waiting[here] = [_Job(rows, work, done)]
+            loop.create_task(self._serve(here), name="glidepath-wallets").add_done_callback(_ended)
+        return await done  # type: ignore[no-any-return]
+
+    async def _serve(self, here: tuple[int, int]) -> None:
+        """One transaction after the other, until nobody waits."""
+        waiting = self._waiting[here]
+        jobs: list[_Job] = []
+        try:
+            while waiting:
+                jobs, waiting[:] = waiting[:MOST], waiting[MOST:]
+                await self._transact(jobs)
+        finally:
+            del self._waiting[here]
+            for job in (*jobs, *waiting):  # when it was cancelled
+                job.fail(StoreError("the wallets' store was interrupted"))
+
+    async def _transact(self, jobs: list[_Job]) -> None:
+        rows = _together(jobs)
+        answers: list[tuple[_Job, Any, StoreError | None]] = []
+        try:
+            async with self._transaction() as connection:
+                await self._prepare_wallets(connection)
+                if rows.relaxed:  # the journal's commit, which follows, takes this one to the disk with it
+                    await connection.execute("SET LOCAL synchronous_commit = off")
+                book = await _read(connection, rows)
+                for job in jobs:
+                    try:
+                        answers.append((job, job.work(book), None))
+                    except StoreError as error:  # it was refused before anything was changed
+                        answers.append((job, None, error))
+                await _write(connection, book)
+        except Exception as error:  # a StoreError, or a defect: whoever waits hears of it
+            for job in jobs:
+                job.fail(error)
+            return
         self._wallets_ready = True
-        return done
+        for job, answer, refused in answers:
+            if refused is not None:
+                job.fail(refused)
+            elif not job.done.done():
+                job.done.set_result(answer)
 
     async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
         async with self._transaction() as connection:
@@ -172,8 +253,8 @@ async def _write(connection: Any, book: Book) -> None:
     accounts = [of_period(account) for account in book.periods.values() if book.is_changed(account)]
     if accounts:
         await connection.executemany(_PUT_PERIOD, accounts)
-    for hold in book.holds.values():
-        if hold.key in book.dropped:
-            await connection.execute("DELETE FROM glidepath_wallet_holds WHERE key = $1", hold.key)
-        elif book.is_changed(hold):
-            await connection.execute(_PUT_HOLD, *of_hold(hold))
+    if book.dropped:
+        await connection.execute("DELETE FROM glidepath_wallet_holds WHERE key = ANY($1)", book.dropped)
+    holds = [of_hold(row) for row in book.holds.values() if row.key not in book.dropped and book.is_changed(row)]
+    if holds:
+        await connection.executemany(_PUT_HOLD, holds)
