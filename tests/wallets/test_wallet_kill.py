@@ -47,7 +47,7 @@ def campaign(address, folder, *, processes, agents, limit, kills, kind, seed):
                 victim.wait()
                 flock[flock.index(victim)] = start(address, limit, agents, seed * 1_000 + started, bill, kind, log)
                 started += 1
-            time.sleep(0.02)
+            time.sleep(0.1 if limit > 10**6 else 0.02)
     finally:
         for one in flock:
             one.kill()
