@@ -66,9 +66,7 @@ async def main(address, limit, agents, seed, bill, kind):
     journal = make_store(address) if kind == "elsewhere" else store
     wallet = make_wallet(store, limit)
     limits = Limits(max_iterations=12)
-    agent = Agent(
-        model=Biller(bill, chance), tools=[look], limits=limits, store=None if kind == "plain" else journal
-    )
+    agent = Agent(model=Biller(bill, chance), tools=[look], limits=limits, store=None if kind == "plain" else journal)
 
     async def take_over():
         """Go on with what others left."""

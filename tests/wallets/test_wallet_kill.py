@@ -14,7 +14,7 @@ from tests.crash.postgres import fresh_schema
 
 from glidepath.agent.overdue import sweep
 
-from .flock import LEASE, make_store
+from .flock import LEASE, make_store, make_wallet
 
 HERE = Path(__file__).resolve().parent
 
@@ -72,8 +72,7 @@ async def _figures(address):
         await store.close()
 
 
-def judge(found, spent, limit, dead_weight):
-    wallets, spent = found, spent
+def judge(wallets, spent, limit, dead_weight):
     flock, company = wallets["flock"], wallets["company"]
     assert spent <= limit, "more was billed than the wallet has"
     assert flock.tokens <= limit
@@ -85,7 +84,15 @@ def judge(found, spent, limit, dead_weight):
 
 
 def address_of(place, folder):
-    return fresh_schema() if place == "postgres" else str(folder / "wallets.db")
+    address = fresh_schema() if place == "postgres" else str(folder / "wallets.db")
+
+    async def make():
+        store = make_store(address)
+        await store.open_wallets(make_wallet(store, 1).line)
+        await store.close()
+
+    asyncio.run(make())
+    return address
 
 
 @pytest.mark.process

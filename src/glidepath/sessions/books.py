@@ -333,6 +333,8 @@ def write_off(book: Book, late: OverdueHold, total: Pair | None) -> bool:
     row = book.holds.get(late.key)
     if row is None or row.leg != late.leg or row.ended or not free(row.owner, row.expires, book.now):
         return False
+    if total is None and row.grant == row.spent:  # it held nothing: there is nothing to correct
+        total = _plus(row.base, row.spent)
     if total is not None:
         _close(book, row, total)
         return True
