@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from glidepath.agent.durable import used_in
+from glidepath.agent.kin import used_in
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
