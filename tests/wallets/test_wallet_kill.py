@@ -111,7 +111,7 @@ def test_g4_g13_processes_on_one_wallet_are_killed_and_nothing_is_overspent_or_l
 @pytest.mark.parametrize("kind", ["journal", "plain", "elsewhere"])
 @pytest.mark.parametrize("place", ["sqlite", "postgres"])
 def test_g4_g13_eight_processes_of_64_agents_on_one_wallet(place, kind, tmp_path):
-    agents, limit, kills = 64, 1_500_000, 12
+    agents, limit, kills = 64, 1_000_000, 12
     done = campaign(
         address_of(place, tmp_path), tmp_path, processes=8, agents=agents, limit=limit, kills=kills, kind=kind, seed=11
     )

@@ -6,6 +6,8 @@ import asyncio
 import logging
 import os
 import threading
+import time
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,7 @@ _log = logging.getLogger("glidepath")
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0  # seconds between two looks for what other runs give back
 PATIENCE = 120.0  # seconds to wait for it; then the run lands
 AT_ONCE = 1.0  # seconds within which a call that waited in vain is made smaller and tried again
+BETWEEN_SWEEPS = 1.0  # seconds
 GATE = 0.002  # seconds between two looks whether another draw of the same run is done
 _PLENTY = 1 << 60
 
@@ -92,7 +95,7 @@ class Purse:
             final = grant.verdict != "wait"
             if patient and (not swept if final else wait >= LONGEST_WAIT) and grant.verdict != "closed":
                 swept = True
-                if await sweep(self.store):  # what the dead held may be enough
+                if await self._sweep():  # what the dead held may be enough
                     continue
             if final or loop.time() >= until:
                 self._gave_up = -inf if final else loop.time()
@@ -103,6 +106,18 @@ class Purse:
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
         self.refused = None
+
+    async def _sweep(self) -> bool:
+        """Write off what is overdue, unless somebody in this process has just begun to; True when there was something.
+
+        Everybody who is refused at the same moment would do the same work.
+        """
+        now = time.monotonic()
+        if now - getattr(self.store, "swept", -inf) < BETWEEN_SWEEPS:
+            return False
+        with suppress(AttributeError):
+            self.store.swept = now
+        return bool(await sweep(self.store))
 
     def _open(self, run: Run) -> None:
         """The first draw: from here on the hold is this run's, and what it spent before is not counted."""
@@ -209,14 +224,18 @@ class Purse:
     async def _settle(self) -> None:
         root = self.meter
         tokens, money = root.tokens + root.reserved_tokens, root.money + root.reserved_money  # of abandoned work
-        try:
-            await heard(called(self.store.settle, self.hold, tokens, money), FAREWELL)
-        except Exception as error:
-            _log.warning(
-                "wallet %r could not be settled; what this run holds of it is written off when its lease is over: %s",
-                self.line[-1].name,
-                error,
-            )
+        until = time.monotonic() + FAREWELL
+        while True:
+            try:
+                left = max(1.0, until - time.monotonic())
+                await heard(called(self.store.settle, self.hold, tokens, money), left)
+            except Exception as error:
+                if getattr(error, "kind", "") == "locked" and time.monotonic() < until:
+                    await asyncio.sleep(LONGEST_WAIT)
+                    continue
+                what = "what this run holds of it is written off when its lease is over"
+                _log.warning("wallet %r could not be settled; %s: %s", self.line[-1].name, what, error)
+            return
 
     def nearly_empty(self) -> str | None:
         """The wallet, when it is what is nearly used up."""

@@ -27,6 +27,7 @@ __all__ = [
     "WalletRow",
     "closed",
     "draw",
+    "forgotten",
     "gone",
     "opened",
     "overdue",
@@ -317,6 +318,13 @@ def _close(book: Book, row: HoldRow, total: Pair) -> None:
 
 
 # --- the dead -----------------------------------------------------------------------------------------------------
+
+
+def forgotten(row: HoldRow, now: float) -> bool:
+    """True for a hold of which nobody needs to know any more: it was written off long ago, or ended holding nothing."""
+    if row.ended:
+        return row.ended < now - KEPT
+    return now >= row.expires and row.grant == row.spent
 
 
 def overdue(rows: Iterable[HoldRow], now: float) -> list[OverdueHold]:

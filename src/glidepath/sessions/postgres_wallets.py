@@ -63,6 +63,13 @@ _PUT_HOLD = (
 )
 
 
+_FORGET = (  # as `books.forgotten` says; what somebody else has locked is not forgotten now
+    "DELETE FROM glidepath_wallet_holds WHERE key IN (SELECT key FROM glidepath_wallet_holds WHERE "
+    "ended > 0 AND ended < $1 OR ended = 0 AND expires <= $2 AND grant_tokens = tokens AND grant_money = money "
+    "FOR UPDATE SKIP LOCKED)"
+)
+
+
 class _Job(Record):
     """A piece of work that waits for a transaction."""
 
@@ -192,9 +199,7 @@ class PostgresWallets(WalletDesk):
         async with self._transaction() as connection:
             await self._prepare_wallets(connection)
             now = await connection.fetchval(f"SELECT {_NOW}")
-            await connection.execute(
-                "DELETE FROM glidepath_wallet_holds WHERE ended > 0 AND ended < $1", now - books.KEPT
-            )
+            await connection.execute(_FORGET, now - books.KEPT, now)
             rows = await connection.fetch("SELECT * FROM glidepath_wallet_holds WHERE ended = 0")
         self._wallets_ready = True
         return now, [hold_row(row) for row in rows]

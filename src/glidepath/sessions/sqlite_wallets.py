@@ -36,16 +36,31 @@ CREATE TABLE IF NOT EXISTS wallet_holds(
 _PUT_WALLET = "INSERT OR REPLACE INTO wallets VALUES(?, ?, ?, ?, ?, ?, ?, ?)"
 _PUT_PERIOD = "INSERT OR REPLACE INTO wallet_periods VALUES(?, ?, ?, ?, ?, ?, ?, ?)"
 _PUT_HOLD = "INSERT OR REPLACE INTO wallet_holds VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_FORGET = (  # as `books.forgotten` says
+    "DELETE FROM wallet_holds WHERE ended > 0 AND ended < ? "
+    "OR ended = 0 AND expires <= ? AND grant_tokens = tokens AND grant_money = money"
+)
 MOST = 64  # pieces of work in one transaction
 
 Work = Callable[[Any], Any]
 Tell = Callable[[Any, BaseException | None], None]
 
 
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which file is at this path."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - asked before every transaction
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Clerk:
     """A thread with a connection of its own that does pieces of work, as many as are waiting in one transaction."""
 
-    def __init__(self, connect: Callable[[], Any], errors: Callable[[], Any]) -> None:
+    def __init__(self, path: str, connect: Callable[[], Any], errors: Callable[[], Any]) -> None:
+        self._path = path
+        self._file: tuple[int, int] | None = None
         self._jobs: queue.SimpleQueue[tuple[Work, Tell] | None] = queue.SimpleQueue()
         self._connect = connect
         self._errors = errors
@@ -80,6 +95,10 @@ class Clerk:
     def _transact(self, jobs: list[tuple[Work, Tell]], answers: list[tuple[Any, BaseException | None]]) -> None:
         if self._connection is None:
             self._connection = self._connect()
+            self._file = _identity(self._path)
+        elif self._file != _identity(self._path):
+            what = f"the session store {self._path} was removed or replaced while it was in use"
+            raise StoreError(what, kind="missing")
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -149,7 +168,7 @@ class SqliteWallets(WalletDesk):
         with self._desk_lock:
             self._users += 1
             if self._clerk is None:
-                self._clerk = Clerk(self._connect_desk, self._errors)
+                self._clerk = Clerk(self.path, self._connect_desk, self._errors)
             return self._clerk
 
     def _leave(self, *, join: bool) -> None:
@@ -209,13 +228,13 @@ class SqliteWallets(WalletDesk):
 
     # --- rows ---------------------------------------------------------------------------------------------------
 
-    def _must_be_there(self) -> None:
+    def _must_have_begun(self) -> None:
         if not os.path.exists(self.path):  # noqa: PTH110 - reading must not make a file
             raise StoreError(f"there is no session store at {self.path}", kind="missing")
 
     async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
         if not rows.line:
-            self._must_be_there()
+            self._must_have_begun()
 
         def all_of_it(connection: Any) -> T:
             book = _read(connection, rows, self._clock())
@@ -228,11 +247,11 @@ class SqliteWallets(WalletDesk):
     async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
         def work(connection: Any) -> tuple[float, Sequence[HoldRow]]:
             now = self._clock()
-            connection.execute("DELETE FROM wallet_holds WHERE ended > 0 AND ended < ?", (now - books.KEPT,))
+            connection.execute(_FORGET, (now - books.KEPT, now))
             rows = connection.execute("SELECT * FROM wallet_holds WHERE ended = 0").fetchall()
             return now, [hold_row(row) for row in rows]
 
-        self._must_be_there()
+        self._must_have_begun()
         return await self._ask(work)
 
     async def _remove_wallet(self, name: str) -> None:
@@ -243,7 +262,7 @@ class SqliteWallets(WalletDesk):
             connection.execute("DELETE FROM wallets WHERE name = ?", (name,))
             connection.execute("DELETE FROM wallet_periods WHERE name = ?", (name,))
 
-        self._must_be_there()
+        self._must_have_begun()
         await self._ask(work)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, TypeVar
 
 from glidepath._wire import Value
@@ -37,6 +38,8 @@ class WalletDesk:
     """The methods of a `WalletStore`. A store derives from it and lends rows."""
 
     _lease: float
+    swept: float = -inf
+    """When somebody in this process last began to write off what is overdue, by the monotonic clock."""
 
     @abstractmethod
     async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
@@ -44,7 +47,10 @@ class WalletDesk:
 
     @abstractmethod
     async def _live_holds(self) -> tuple[float, Sequence[books.HoldRow]]:
-        """What time it is, and every hold that is not written off; those written off long ago are forgotten."""
+        """What time it is, and every hold that is not written off.
+
+        Those written off long ago are forgotten, and those that are overdue and hold nothing.
+        """
 
     @abstractmethod
     async def _remove_wallet(self, name: str) -> None:
@@ -142,7 +148,7 @@ class MemoryWallets(WalletDesk):
     async def _live_holds(self) -> tuple[float, Sequence[books.HoldRow]]:
         with self._lock:
             now, holds = self._clock(), self._book.holds
-            for row in [row for row in holds.values() if row.ended and row.ended < now - books.KEPT]:
+            for row in [row for row in holds.values() if books.forgotten(row, now)]:
                 del holds[row.key]
             return now, [row for row in holds.values() if not row.ended]
 
