@@ -385,21 +385,22 @@ class Meter:
                     )
         return worst
 
-    def room_for(self, trading: Reservation | None, *, now: bool) -> tuple[int | None, int | None]:
+    def room_for(self, trading: Reservation | None, *, now: bool, ahead: bool = False) -> tuple[int | None, int | None]:
         """Tokens and pico-dollars that fit at once, or with nothing in flight; None where unlimited.
 
         What other runs have been pledged is never counted on; `trading` is what the asker itself would give up.
+        `ahead`: what can still be drawn from elsewhere counts, too.
         """
         tokens: int | None = None
         money: int | None = None
         for node in self.lineage:
             caps = node.caps
             if caps.tokens is not None:
-                room = caps.tokens - node.tokens - node.aside_tokens - node.held_tokens
+                room = caps.tokens - node.tokens - node.aside_tokens - node.held_tokens + ahead * node.ahead_tokens
                 room -= node.reserved_tokens if now else node.pledged_tokens
                 tokens = room if tokens is None else min(tokens, room)
             if caps.money is not None:
-                room = caps.money - node.money - node.aside_money - node.held_money
+                room = caps.money - node.money - node.aside_money - node.held_money + ahead * node.ahead_money
                 room -= node.reserved_money if now else node.pledged_money
                 money = room if money is None else min(money, room)
         if trading is not None:

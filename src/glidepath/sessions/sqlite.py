@@ -18,6 +18,7 @@ from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
 from glidepath.sessions.sqlite_says import explained
+from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.sessions.writer import Writer
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
@@ -87,7 +88,7 @@ def _keep_private(path: str) -> None:
                 os.chmod(file, mode & 0o770 if mode & stat.S_IWGRP else 0o600)  # noqa: PTH101
 
 
-class SqliteStore:
+class SqliteStore(SqliteWallets):
     """Keeps journals in one SQLite file, which is made when it is first used.
 
     Without a `path` it is `sessions.db` in the user's data folder of this platform.
@@ -124,6 +125,7 @@ class SqliteStore:
         self._file: tuple[int, int] | None = None  # which one is open
         self._gone: StoreError | None = None
         self._pid = os.getpid()
+        SqliteWallets.__init__(self)
 
     # --- connections ------------------------------------------------------------------------------------------
 
@@ -547,6 +549,7 @@ class SqliteStore:
         """Close the file; it is opened again when the store is used again."""
         self._forked()
         self._stop_writer()
+        self._close_desk()
         with self._lock:
             inline, self._inline = self._inline, None
             if inline is not None:
