@@ -3,7 +3,7 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import SessionStoreContract
+from glidepath.conformance import CatalogContract, SessionStoreContract
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 
@@ -52,3 +52,18 @@ class TestFleetStore(TestPostgresStore):
 
     def again(self, store):
         return FleetStore(self.dsn, lease=self.lease)
+
+
+class TestMemoryCatalog(CatalogContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
+class TestSqliteCatalog(CatalogContract):
+    subject = SqliteStore
+    place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
+
+
+class TestPostgresCatalog(CatalogContract):
+    subject = PostgresStore
+    make_store, again = TestPostgresStore.make_store, TestPostgresStore.again

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import binascii
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
 from glidepath.errors import StoreError
 from glidepath.sessions.chain import SCHEMA, Record, chained, check_schema, link, read, verified
+from glidepath.sessions.finding import prune
 from glidepath.sessions.fold import Folded, Imported, fold
-from glidepath.sessions.owner import free, this_owner
+from glidepath.sessions.owner import this_owner
 from glidepath.sessions.session import checked_id
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 
@@ -175,28 +176,6 @@ def _import_mark(name: str, entry: Entry, folded: Folded) -> Commit:
 
 
 # --- housekeeping -------------------------------------------------------------------------------------------------
-
-
-async def prune(store: SessionStore, *, older_than: float, states: Sequence[str] = ("completed",)) -> list[str]:
-    """Remove sessions whose last run ended so many seconds ago in one of these states; their children, too."""
-    before = time.time() - older_than
-    entries = await store.entries()
-    gone = [
-        entry.session_id
-        for entry in entries
-        if entry.updated < before
-        and entry.summary.get("state") in states
-        and not entry.summary.get("parent")
-        and free(entry.owner, entry.expires, time.time())
-    ]
-    chosen = [entry.session_id for entry in entries if _family(entry.session_id, gone)]
-    for session_id in chosen:
-        await store.remove(session_id)
-    return chosen
-
-
-def _family(session_id: str, roots: Iterable[str]) -> bool:
-    return any(session_id == root or session_id.startswith(f"{root}/") for root in roots)
 
 
 class Repaired(Value, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from glidepath.spi.hooks import (
 from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
 from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK, VIEWS, ExtensionPoint
 from glidepath.spi.policy import ProtocolPolicy
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
+from glidepath.spi.sessions import Catalog, Commit, Entry, Lease, SessionPage, SessionQuery, SessionStore, Sign
 
 __all__ = [
     "EXTENSION_POINTS",
@@ -36,6 +36,7 @@ __all__ = [
     "BeforeDecision",
     "Block",
     "CallGuard",
+    "Catalog",
     "Commit",
     "ContextStrategy",
     "Entry",
@@ -56,6 +57,8 @@ __all__ = [
     "Replace",
     "ResourceConstraint",
     "ResourceContext",
+    "SessionPage",
+    "SessionQuery",
     "SessionStore",
     "Shaped",
     "Sign",
