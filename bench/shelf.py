@@ -1,4 +1,4 @@
-"""Many sessions: list, search and prune them. `python -m bench.shelf [COUNT] [STORE]`, STORE a file or a PostgreSQL address.
+"""Many sessions: list, search and prune them. `python -m bench.shelf [COUNT] [STORE]`; STORE: a file or a database.
 
 Fills a store with finished sessions, then takes the time of one page of each kind (best and median of 9, in this
 process, the store open) and of a prune of everything.

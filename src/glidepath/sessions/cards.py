@@ -24,6 +24,7 @@ __all__ = [
 
 UNFINISHED = "unfinished"
 """The outcome to ask for when a session's last run has none yet."""
+LAST = chr(0x10FFFF)  # comes after every id that begins in the same way
 MAX_PAGE = 10_000
 _MAX_TAG, _MAX_TAGS, _MAX_TITLE = 64, 32, 200
 _IN_TAGS = "-_.:/@+="

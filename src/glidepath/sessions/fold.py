@@ -233,6 +233,8 @@ class Folded:
         """Nothing before this may act: decisions are void, and what had begun is not repeated, idempotent or not."""
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
         self.imported = self.foreign = True
+        if self.result is not None:
+            self.result = self.session.last = _wire.replace(self.result, session_id=self.session.id)
         self.decisions = {}
         self.intents = {key: _wire.replace(intent, idempotent=False) for key, intent in self.intents.items()}
         mine = f"{old}/"

@@ -8,7 +8,7 @@ from typing import Any
 
 from glidepath._wire import replace
 from glidepath.errors import StoreError
-from glidepath.sessions.cards import UNFINISHED, checked_query, checked_tags, checked_title, page_of, paged
+from glidepath.sessions.cards import LAST, UNFINISHED, checked_query, checked_tags, checked_title, page_of, paged
 from glidepath.sessions.owner import alive
 from glidepath.spi.sessions import Entry, SessionPage, SessionQuery
 
@@ -196,7 +196,7 @@ def _conditions(query: SessionQuery, start: tuple[float, str] | None) -> tuple[s
         parts.append(condition)
 
     if query.prefix:
-        add('starts_with(c.id COLLATE "C", ?)', query.prefix)
+        add('c.id COLLATE "C" >= ? AND c.id COLLATE "C" < ?', query.prefix, query.prefix + LAST)
     if query.roots:
         add("c.root")
     if query.state is not None:

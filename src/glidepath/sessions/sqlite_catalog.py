@@ -13,7 +13,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import StoreError
-from glidepath.sessions.cards import UNFINISHED, card, checked_query, checked_tags, checked_title, page_of, paged
+from glidepath.sessions.cards import LAST, UNFINISHED, card, checked_query, checked_tags, checked_title, page_of, paged
 from glidepath.sessions.owner import free
 from glidepath.spi.sessions import Entry, SessionPage, SessionQuery
 
@@ -238,7 +238,7 @@ def _conditions(query: SessionQuery, start: tuple[float, str] | None) -> tuple[s
         values.extend(given)
 
     if query.prefix:
-        add("substr(c.id, 1, ?) = ?", len(query.prefix), query.prefix)
+        add("s.id >= ? AND s.id < ?", query.prefix, query.prefix + LAST)
     if query.roots:
         add("c.root")
     if query.state is not None:
