@@ -26,6 +26,7 @@ from glidepath.agent.flight import (
     revived,
     watch_over,
 )
+from glidepath.agent.forks import forked, rewound
 from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.partners import warn_about_lonely
@@ -52,6 +53,7 @@ from glidepath.run import (
 )
 from glidepath.run.inside import outside
 from glidepath.sessions import Session
+from glidepath.sessions.forking import Fork
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 __all__ = ["Agent"]
@@ -137,6 +139,18 @@ class Agent:
         """
         per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
         return await self._fly_on(target, decisions, limits, cancel, parent, per_run, None)
+
+    async def fork(self, target: Target, *, at: int | None = None, name: str | None = None) -> Fork:
+        """A new session from this one as it was after turn `at`, the last one by default; this one stays as it is.
+
+        Go on with `run(..., session=fork.session_id)` or `resume(fork.session_id)`. `fork.effects` lists what the
+        original did after that turn, and the model is told. Raises `ConfigurationError` for a turn that is not there.
+        """
+        return await forked(self, target, at, name)
+
+    async def rewind(self, target: Target, *, at: int) -> Fork:
+        """Take a session back to turn `at` under its own id; what it was is kept as the session `fork.origin`."""
+        return await rewound(self, target, at)
 
     def run_sync(self, prompt: str | Sequence[Message] | Message, **keywords: Any) -> RunResult:
         """The same for code without an event loop; inside a running loop it uses a thread and a loop of its own.

@@ -21,7 +21,7 @@ from glidepath.sessions.changes import apply
 from glidepath.sessions.session import Session
 from glidepath.spi.sessions import Commit
 
-__all__ = ["HOOK", "Began", "Child", "Folded", "Imported", "Intent", "Opened", "Reserved", "fold"]
+__all__ = ["HOOK", "Began", "Child", "Effect", "Folded", "Forked", "Imported", "Intent", "Opened", "Reserved", "fold"]
 
 HOOK = "hook:"  # what the name of a hook begins with, where a child has the id of its call otherwise
 _BESIDE = frozenset({"child", "state", "tick"})  # what is written while a hook is asked
@@ -63,6 +63,33 @@ class Imported(Value, frozen=True, kw_only=True):
     """What is before this was taken in from a file, under this id: a stranger wrote it. It keeps nobody's decisions."""
 
     session_id: str
+
+
+class Effect(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that was made in the original of a fork, after the turn it was forked at. `outcome`: done, error, unknown.
+
+    In a journal that was repaired: a call of which only this much is known.
+    """
+
+    call_id: str
+    name: str = ""
+    arguments: dict[str, Any] | None = None
+    turn: int = 0
+    outcome: str = "unknown"
+
+
+class Forked(Value, frozen=True, kw_only=True):
+    """What is before this is a copy of another session up to one of its turns. From here on it is a run of its own.
+
+    Decisions do not count twice, what had begun in the original is unknown here, and what had not waits for a person.
+    `effects` are the calls that the original made after that turn.
+    """
+
+    session_id: str
+    origin: str
+    at: int
+    run_id: str = ""
+    effects: tuple[Effect, ...] = ()
 
 
 class Reserved(Value, frozen=True, kw_only=True):
@@ -112,6 +139,8 @@ class Folded:
         """Some of it was taken in from a file."""
         self.foreign = False
         """The last batch was: whoever wrote its calls, no model of ours asked for them."""
+        self.forked: Forked | None = None
+        """Where it was copied from, when it was."""
         self.unread: list[str] = []
         """Kinds of records that this version does not know."""
 
@@ -244,6 +273,22 @@ class Folded:
             if child.session_id.startswith(mine)
         ]
 
+    def on_fork(self, data: bytes) -> None:
+        """All before this is a copy: what had begun is not repeated, and the run goes on under an id of its own."""
+        self.forked = forked = _wire.decode(data, Forked)
+        self.session.id = forked.session_id
+        self.foreign = True
+        self.decisions = {}
+        self.intents = {key: _wire.replace(intent, idempotent=False) for key, intent in self.intents.items()}
+        if self.fields and forked.run_id:
+            self.fields["run_id"] = forked.run_id
+        result = self.result
+        if result is not None:
+            run_id = forked.run_id or result.run_id
+            snapshot = result.snapshot and _wire.replace(result.snapshot, run_id=run_id)
+            self.result = _wire.replace(result, run_id=run_id, session_id=forked.session_id, snapshot=snapshot)
+            self.session.last = self.result
+
     def on_end(self, data: bytes) -> None:
         """The run is over."""
         result = _wire.decode(data, RunResult)
@@ -268,6 +313,7 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "child": Folded.on_spawn,
     "ended": Folded.on_end,
     "imported": Folded.on_import,
+    "forked": Folded.on_fork,
 }
 
 

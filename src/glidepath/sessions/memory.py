@@ -10,6 +10,7 @@ from typing import Any
 from glidepath._wire import Record, replace
 from glidepath.errors import StoreError
 from glidepath.sessions.cards import checked_tags, checked_title, families, page_of
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionPage, SessionQuery, Sign
 
@@ -21,7 +22,7 @@ class _Shelf(Record):
     commits: list[Commit]
 
 
-class MemoryStore:
+class MemoryStore(CanFork):
     """Keeps journals in memory. They die with the process; everything else is as in the other stores."""
 
     def __init__(self, *, lease: float = LEASE, clock: Callable[[], float] = time.time) -> None:

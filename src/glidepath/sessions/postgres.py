@@ -10,6 +10,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive
 from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
@@ -51,7 +52,7 @@ class _Line:
         self.tail: dict[str, asyncio.Task[None]] = {}  # the last write of each session with durability "async"
 
 
-class PostgresStore(PostgresCatalog):
+class PostgresStore(CanFork, PostgresCatalog):
     """Keeps journals in a PostgreSQL database; the tables are made when they are first used.
 
     `timeout` is how many seconds a statement may take. Needs the extra `glidepath[postgres]`.

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
 from glidepath.sessions.sqlite_catalog import SqliteCatalog, note_summary, prepare
@@ -88,7 +89,7 @@ def _keep_private(path: str) -> None:
                 os.chmod(file, mode & 0o770 if mode & stat.S_IWGRP else 0o600)  # noqa: PTH101
 
 
-class SqliteStore(SqliteCatalog):
+class SqliteStore(CanFork, SqliteCatalog):
     """Keeps journals in one SQLite file, which is made when it is first used.
 
     Without a `path` it is `sessions.db` in the user's data folder of this platform.
