@@ -122,7 +122,7 @@ class StoreError(GlidepathError):
     """A session store could not read or write. `kind` says why, in one word.
 
     busy (another owner), fenced (lost to another owner), conflict, missing, damaged, schema (written by a version that
-    this one cannot read), full (disk), read_only, locked, unavailable (anything else).
+    this one cannot read), full (disk), read_only, locked, repaired (resume asks first), unavailable (anything else).
     """
 
     def __init__(self, message: str = "", *, kind: str = "unavailable") -> None:

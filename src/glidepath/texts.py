@@ -26,6 +26,7 @@ PLACEHOLDERS: Mapping[str, frozenset[str]] = MappingProxyType(
         "plain_text": frozenset({"tool"}),
         "output_repair": frozenset({"problem"}),
         "forked": frozenset({"turn", "calls"}),
+        "repaired": frozenset({"calls"}),
         "denied": frozenset({"reason"}),
         "blocked": frozenset({"reason"}),
         "unknown_tool": frozenset({"advice"}),
@@ -95,6 +96,10 @@ class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
     forked: str = (
         "This conversation is a copy of an earlier one, taken after turn {turn}. The earlier one continued, and made "
         "these calls. They may have taken effect, so find out before you repeat one: {calls}"
+    )
+    repaired: str = (
+        "A part of this conversation was damaged and is lost. Calls that were made in it may have taken effect, so "
+        "find out before you repeat one: {calls}"
     )
     interrupted: str = "Interrupted: this call has no result. Whether it took effect is not known."
     unknown_effect: str = (

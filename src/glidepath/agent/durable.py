@@ -19,6 +19,7 @@ from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, verdicts
+from glidepath.sessions.repairing import repair_notice, unknown_calls
 from glidepath.sessions.scribe import Scribe
 from glidepath.spi.sessions import Lease
 from glidepath.texts import Texts
@@ -145,11 +146,14 @@ def _move_in(home: Session, folded: Folded, scribe: Scribe, opening: Opening, te
     """The session as the journal has it; a run that crashed there is closed."""
     scribe.sequence = folded.sequence
     opening.written = len(folded.messages)
+    if folded.repaired is not None:
+        opening.unknown = unknown_calls(folded.repaired)
     if folded.fields and folded.result is None:
         known = known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
-        ended, results, opening.unknown = abandon(folded, texts)
+        ended, results, unknown = abandon(folded, texts)
+        opening.unknown += unknown
         scribe.ahead += [("message", result) for result in results]
         scribe.ahead.append(("ended", ended))
         folded.session.close_run(ended)
@@ -202,12 +206,13 @@ async def reopened(
     *,
     store: Any = None,
     run_id: str | None = None,
+    accept_repair: bool = False,
 ) -> AsyncIterator[Opening]:
     """Claim a session to go on with its last run; raises `ConfigurationError` when there is none, or it is another."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:
-        await _reopen(config, opening, store, decisions, tools, run_id)
+        await _reopen(config, opening, store, decisions, tools, run_id, accept_repair=accept_repair)
     except StoreError as error:
         if error.kind == "missing":
             raise ConfigurationError(f"resume({session_id!r:.80}): {error}") from None
@@ -220,7 +225,14 @@ async def reopened(
 
 
 async def _reopen(
-    config: LoopConfig, opening: Opening, store: Any, decisions: Any, tools: Mapping[str, Any], run_id: str | None
+    config: LoopConfig,
+    opening: Opening,
+    store: Any,
+    decisions: Any,
+    tools: Mapping[str, Any],
+    run_id: str | None,
+    *,
+    accept_repair: bool,
 ) -> None:
     session_id = opening.home.id
     lease = _lease(await heard(called(store.claim, session_id, this_owner(), create=False), undo=store.release))
@@ -231,6 +243,10 @@ async def _reopen(
             raise ConfigurationError(
                 f"session {session_id!r} has had another run since {run_id!r}; resume that one, by the session's id"
             )
+        if folded.repaired is not None:
+            if not accept_repair:
+                raise repair_notice(session_id, folded.repaired)
+            opening.unknown = unknown_calls(folded.repaired)
         _go_on(folded, scribe, opening, decisions, tools)
         if opening.snapshot is not None and opening.ended is None:
             opening.snapshot = await _with_children(store, folded, opening.snapshot, opening.decisions)

@@ -1,4 +1,4 @@
-"""Looking at journals and looking after them: list, show, export, import, prune, repair, stop."""
+"""Looking at journals and carrying them elsewhere: list, show, stop, export, import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import checked_tags, checked_title
-from glidepath.sessions.chain import SCHEMA, Record, chained, check_schema, link, read, verified
+from glidepath.sessions.chain import SCHEMA, Record, check_schema, link, read, verified
 from glidepath.sessions.families import (
     TEAM,
     Member,
@@ -25,7 +25,7 @@ from glidepath.sessions.families import (
 )
 from glidepath.sessions.finding import each_session, prune
 from glidepath.sessions.fold import Folded, Imported, fold
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions.repairing import Repaired, repair
 from glidepath.sessions.session import checked_id
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 
@@ -226,50 +226,3 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
         )
     await write_family(store, members)
     return new
-
-
-# --- housekeeping -------------------------------------------------------------------------------------------------
-
-
-class Repaired(Value, frozen=True, kw_only=True):
-    """What a repair kept and what it had to drop, and why."""
-
-    session_id: str
-    kept: int
-    dropped: int
-    reason: str = ""
-
-
-async def repair(store: SessionStore, session_id: str) -> Repaired:
-    """Keep the commits that are whole and drop the rest. Nothing happens to a journal that is whole.
-
-    A commit is dropped when it, or one before it, does not fit the chain or cannot be read. Whatever it had recorded is
-    lost: calls whose results are gone are reported as unknown when the run is resumed.
-    """
-    entry, commits = await store.load(session_id)
-    whole: list[Commit] = []
-    reason = ""
-    folded = Folded(session_id)
-    before = b""
-    for commit in commits:
-        try:
-            if commit.number != len(whole) + 1:
-                raise StoreError(f"commit {len(whole) + 1} is missing", kind="damaged")
-            if chained(before, commit.number, commit.body) != commit.hash:
-                raise StoreError(f"commit {commit.number} was changed", kind="damaged")
-            folded.take(read(commit))
-        except StoreError as error:
-            if error.kind == "schema":
-                raise
-            reason = str(error)
-            break
-        whole.append(commit)
-        before = commit.hash
-    last = whole[-1] if whole else Commit(0, b"", b"")
-    dropped = max(len(commits) - len(whole), entry.head - last.number)
-    if not reason and (entry.head, entry.hash) != (last.number, last.hash):
-        reason = f"the journal ends with commit {last.number}, and its head said {entry.head}"
-    if reason:
-        lease = await store.claim(session_id, this_owner(), create=False)
-        await store.cut(lease, last.number, last.hash)
-    return Repaired(session_id=session_id, kept=len(whole), dropped=dropped, reason=reason)

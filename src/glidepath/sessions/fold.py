@@ -21,7 +21,21 @@ from glidepath.sessions.changes import apply
 from glidepath.sessions.session import Session
 from glidepath.spi.sessions import Commit
 
-__all__ = ["HOOK", "Began", "Child", "Effect", "Folded", "Forked", "Imported", "Intent", "Opened", "Reserved", "fold"]
+__all__ = [
+    "HOOK",
+    "Began",
+    "Child",
+    "Effect",
+    "Folded",
+    "Forked",
+    "Imported",
+    "Intent",
+    "Opened",
+    "Quarantine",
+    "Quarantined",
+    "Reserved",
+    "fold",
+]
 
 HOOK = "hook:"  # what the name of a hook begins with, where a child has the id of its call otherwise
 _BESIDE = frozenset({"child", "state", "tick"})  # what is written while a hook is asked
@@ -92,6 +106,27 @@ class Forked(Value, frozen=True, kw_only=True):
     effects: tuple[Effect, ...] = ()
 
 
+class Quarantined(Value, frozen=True, kw_only=True):
+    """A commit that was behind a damaged one, and is whole itself."""
+
+    commit: int
+    hash: str
+    records: _wire.Raw
+
+
+class Quarantine(Value, frozen=True, kw_only=True):
+    """The journal was repaired: commits from `first` on are lost, but for those kept here. Nothing in them is believed.
+
+    `effects` are the calls that may have taken effect, as far as anything is known about them.
+    """
+
+    reason: str
+    first: int
+    lost: tuple[int, ...] = ()
+    kept: tuple[Quarantined, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+
 class Reserved(Value, frozen=True, kw_only=True):
     """A model call is about to start: what it may use at worst."""
 
@@ -141,6 +176,8 @@ class Folded:
         """The last batch was: whoever wrote its calls, no model of ours asked for them."""
         self.forked: Forked | None = None
         """Where it was copied from, when it was."""
+        self.repaired: Quarantine | None = None
+        """What was lost, until a run begins that knows of it."""
         self.unread: list[str] = []
         """Kinds of records that this version does not know."""
 
@@ -191,7 +228,7 @@ class Folded:
         if not began.resumed:
             self.fields, self.decisions, self.children = {}, {}, []
             self._new_batch()
-        self.result = None
+        self.result = self.repaired = None
         self.decisions.update(began.decisions)
 
     def _new_batch(self) -> None:
@@ -289,6 +326,14 @@ class Folded:
             self.result = _wire.replace(result, run_id=run_id, session_id=forked.session_id, snapshot=snapshot)
             self.session.last = self.result
 
+    def on_quarantine(self, data: bytes) -> None:
+        """What was open is closed: nobody knows how far it got. How the run had stood is known no longer."""
+        self.repaired = _wire.decode(data, Quarantine)
+        self._new_batch()
+        self.decisions, self.result = {}, None
+        if self.fields:
+            self.fields["pending"] = []
+
     def on_end(self, data: bytes) -> None:
         """The run is over."""
         result = _wire.decode(data, RunResult)
@@ -314,6 +359,7 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "ended": Folded.on_end,
     "imported": Folded.on_import,
     "forked": Folded.on_fork,
+    "quarantine": Folded.on_quarantine,
 }
 
 

@@ -11,10 +11,11 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Value, replace
 from glidepath.errors import ConfigurationError
-from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage, UserMessage, codec
+from glidepath.messages import AssistantMessage, Usage, UserMessage, codec
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, StopCause, dollars
 from glidepath.sessions.archive import Journal, read_journal
 from glidepath.sessions.chain import link, read, verified
+from glidepath.sessions.effects import effects_in, told_effects
 from glidepath.sessions.families import Member, family_of, rebased, renamed, renamed_summary, write_family
 from glidepath.sessions.finding import find_sessions, remove_sessions
 from glidepath.sessions.fold import Effect, Folded, Forked, fold
@@ -26,7 +27,6 @@ from glidepath.texts import Texts
 
 __all__ = ["Fork", "fork", "rewind", "turns"]
 
-_SHOWN_CALLS, _SHOWN_ARGUMENTS = 20, 200
 _LONGEST_BASE = 160
 REWINDING = "rewinding"
 
@@ -205,7 +205,7 @@ def _mark(
 ) -> tuple[list[tuple[str, Any]], Folded]:
     """The records that end the copy, and the state before them."""
     made = fold(journal.commits[: place.kept], journal.entry.session_id)
-    effects = tuple(one for one in _effects(journal.commits[place.kept :], place.at) if one.name not in harmless)
+    effects = tuple(one for one in effects_in(journal.commits[place.kept :], place.at) if one.name not in harmless)
     run_id = f"run_{os.urandom(8).hex()}"
     items: list[tuple[str, Any]] = [
         ("forked", Forked(session_id=new, origin=old, at=place.at, run_id=run_id, effects=effects))
@@ -213,7 +213,7 @@ def _mark(
     if not place.whole:
         return items, made
     if effects:
-        text = texts.fill("forked", turn=place.at, calls=_listed(effects))
+        text = texts.fill("forked", turn=place.at, calls=told_effects(effects))
         items.append(("message", UserMessage(text, internal=True, reason="forked")))
     if made.result is None and made.snapshot is not None:
         items.append(("ended", _stopped(made, run_id, new, old, place.at)))
@@ -252,38 +252,6 @@ def _stopped(folded: Folded, run_id: str, new: str, old: str, at: int) -> RunRes
         snapshot=replace(snapshot, run_id=run_id, **ended),
         **ended,
     )
-
-
-def _effects(commits: Iterable[Commit], at: int) -> list[Effect]:
-    """The calls that began in these commits, the first of which comes after turn `at`."""
-    calls: dict[str, tuple[ToolCall, int]] = {}
-    found: dict[str, Effect] = {}
-    for commit in commits:
-        for record in read(commit):
-            data = bytes(record.payload)
-            message = codec.decode(data) if record.kind in ("message", "result") else None
-            if type(message) is AssistantMessage:
-                at += 1
-                calls = {call.id: (call, at) for call in message.tool_calls}
-            elif type(message) is ToolResultMessage and message.call_id in found:
-                known = "unknown" if message.kind == "unknown_effect" else "error" if message.is_error else "done"
-                found[message.call_id] = replace(found[message.call_id], outcome=known)
-            elif record.kind == "intent":
-                told = _wire.decode(data, dict[str, Any])
-                call_id = str(told.get("call_id", ""))
-                call, turn = calls.get(call_id, (ToolCall(call_id, "", {}), at))
-                arguments = told.get("arguments") or call.arguments
-                found[call_id] = Effect(call_id=call_id, name=call.name, arguments=arguments, turn=turn)
-    return list(found.values())
-
-
-def _listed(effects: Sequence[Effect]) -> str:
-    lines = [
-        f"{one.name}({_wire.encode(one.arguments or {}).decode()[:_SHOWN_ARGUMENTS]}), turn {one.turn}: {one.outcome}"
-        for one in effects[:_SHOWN_CALLS]
-    ]
-    more = len(effects) - len(lines)
-    return "; ".join(lines) + (f"; and {more} more." if more else ".")
 
 
 def _summary(entry: Entry, made: Folded, mark: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -226,6 +226,7 @@ async def _prune(options: argparse.Namespace, store: Any, world: World, _: Any) 
 
 
 async def _repair(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.cli.shown import call_line
     from glidepath.sessions.archive import repair
 
     done = await repair(store, options.session)
@@ -233,6 +234,9 @@ async def _repair(options: argparse.Namespace, store: Any, world: World, _: Any)
         world.note(f"{options.session} is whole: {done.kept} commits")
         return 0
     world.note(f"{options.session}: kept {done.kept} commits, dropped {done.dropped}: {done.reason}")
+    for one in done.effects:
+        world.note(f"may have taken effect: {call_line(one.name or 'a call', one.arguments or {})} ({one.call_id})")
+    world.note("Look at it, then continue with: glidepath resume --accept-repair " + options.session)
     return 0
 
 
