@@ -75,7 +75,7 @@ async def read_journal(store: SessionStore, session_id: str) -> Journal:
 
 async def list_runs(store: SessionStore, *, children: bool = False) -> list[Entry]:
     """What is in the store, the last written first; child sessions only when asked for."""
-    return [entry for entry in await store.entries() if children or not entry.summary.get("parent")]
+    return [entry async for entry in each_session(store, roots=not children)]
 
 
 async def show(store: SessionStore, session_id: str) -> Journal:

@@ -10,7 +10,7 @@ from glidepath._wire import Raw, Record, Value, WireError
 from glidepath.errors import StoreError
 from glidepath.sessions.cards import is_child
 from glidepath.sessions.chain import chained, read
-from glidepath.sessions.finding import each_session, remove_sessions
+from glidepath.sessions.finding import TEAM, each_session, remove_sessions
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 
@@ -27,7 +27,6 @@ __all__ = [
 ]
 
 COPYING = "importing"  # in the summary until a copy is complete: without its last record it has authority
-TEAM = "team:"
 _Rename = Callable[[str], str]
 
 

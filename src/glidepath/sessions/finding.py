@@ -12,8 +12,9 @@ from glidepath.sessions.cards import checked_query, checked_tag, checked_tags, c
 from glidepath.sessions.owner import free
 from glidepath.spi.sessions import Entry, SessionPage, SessionQuery, SessionStore
 
-__all__ = ["annotate", "each_session", "find_sessions", "prune", "remove_sessions"]
+__all__ = ["annotate", "each_session", "expired", "find_sessions", "prune", "remove_sessions"]
 
+TEAM = "team:"
 _PAGE = 10_000
 _ENDED = ("completed",)
 
@@ -73,13 +74,17 @@ async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> li
 
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """
+    names = [*session_ids]
+    for team in [name for name in names if name.startswith(TEAM)]:  # what its members flew
+        flown = f"{team.removeprefix(TEAM)}/"
+        names += [entry.session_id async for entry in each_session(store, prefix=flown, roots=False)]
     catalog: Any = getattr(store, "remove_many", None)
     if catalog is not None:
-        return await catalog(session_ids)  # type: ignore[no-any-return]
+        return await catalog(names)  # type: ignore[no-any-return]
     entries = {entry.session_id: entry for entry in await store.entries()}
     below = families(entries.values())
     now, gone = time.time(), []
-    for session_id in dict.fromkeys(session_ids):
+    for session_id in dict.fromkeys(names):
         family = [one for one in (session_id, *below.get(session_id, ())) if one in entries]
         if all(free(entries[one].owner, entries[one].expires, now) for one in family):
             for one in family:
@@ -89,25 +94,42 @@ async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> li
     return gone
 
 
+async def expired(
+    store: SessionStore, *, older_than: float, states: Sequence[str] | None = _ENDED, tag: str | None = None
+) -> AsyncIterator[Entry]:
+    """The sessions that `prune` would remove with their children, but for those in flight."""
+    for query in _expiries(older_than, states, tag):
+        async for entry in each_session(store, query):
+            if free(entry.owner, entry.expires, time.time()):
+                yield entry
+
+
 async def prune(
     store: SessionStore, *, older_than: float, states: Sequence[str] | None = _ENDED, tag: str | None = None
 ) -> list[str]:
     """Remove sessions whose last run ended so many seconds ago in one of these states; their children, too.
 
-    `states=None` is any state; a run in flight always stays. With a `tag`, only sessions that have it.
+    `states=None` is any state; a run in flight always stays. With a `tag`, only sessions that have it. Answers with
+    the ids of all that are gone.
     """
-    if isinstance(older_than, bool) or not isinstance(older_than, int | float) or older_than != older_than:  # noqa: PLR0124
+    gone: list[str] = []
+    for query in _expiries(older_than, states, tag):
+        cursor: str | None = None
+        while True:
+            page = await find_sessions(store, query, cursor=cursor)
+            gone += await remove_sessions(store, [entry.session_id for entry in page.sessions])
+            cursor = page.cursor
+            if cursor is None:
+                break
+    return gone
+
+
+def _expiries(older_than: Any, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
+    """What to ask for; raises `ConfigurationError`."""
+    number = isinstance(older_than, int | float) and not isinstance(older_than, bool)
+    if not number or older_than != older_than:  # noqa: PLR0124 - that is what NaN is
         raise ConfigurationError(f"older_than must be a number of seconds, not {older_than!r:.80}")
     if tag is not None:
         checked_tag(tag)
     before = time.time() - older_than
-    gone: list[str] = []
-    for state in (None,) if states is None else states:
-        query = SessionQuery(before=before, tag=tag, state=state, limit=_PAGE)
-        while True:
-            page = await find_sessions(store, query)
-            gone += await remove_sessions(store, [entry.session_id for entry in page.sessions])
-            if page.cursor is None:
-                break
-            query = replace(query, cursor=page.cursor)
-    return gone
+    return [SessionQuery(before=before, tag=tag, state=state, limit=_PAGE) for state in (states or (None,))]
