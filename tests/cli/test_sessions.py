@@ -127,3 +127,20 @@ def test_sessions_are_deleted_by_name_or_by_age(shell, tmp_path):
     assert shell("sessions", "delete", "--older-than", "0s", "--tag", "scratch").err == "deleted 1 session\n"
     assert shell("sessions", "delete", "--older-than", "0s", "--state", "error").err == "deleted 0 sessions\n"
     assert shell("sessions", "delete", "--older-than", "0s", "--state", "any").err == "deleted 1 session\n"
+
+
+def test_what_is_said_is_redacted_before_it_is_stored(tmp_path):
+    (tmp_path / "vault.py").write_text(
+        "import re\ndef hide(text):\n    return re.sub('hunter2', '[hidden]', text)\n", encoding="utf-8"
+    )
+    flags = ("--store", "s.db", "--redact", "python:vault:hide")
+    ran = glidepath("run", "my password is hunter2", "--model", "python:flights:hello", *flags, folder=tmp_path)
+    assert ran.code == 0, ran
+    listed = glidepath("sessions", "list", "--store", "s.db", folder=tmp_path)
+    assert "my password is [hidden]" in listed.out
+    assert not any(b"hunter2" in file.read_bytes() for file in tmp_path.glob("s.db*"))
+    for name, said in (("vault:hide", "redact: expected python:module:function"), ("python:vault:nothing", "nothing")):
+        bad = glidepath(
+            "run", "x", "--model", "python:flights:hello", "--store", "s.db", "--redact", name, folder=tmp_path
+        )
+        assert (bad.code, said in bad.err) == (2, True), bad

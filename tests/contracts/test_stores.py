@@ -5,7 +5,7 @@ from tests.crash.postgres import fresh_schema
 
 from glidepath.conformance import CatalogContract, SessionStoreContract
 from glidepath.engines.dbos.store import FleetStore
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SqliteStore
 
 
 class TestMemoryStore(SessionStoreContract):
@@ -67,3 +67,15 @@ class TestSqliteCatalog(CatalogContract):
 class TestPostgresCatalog(CatalogContract):
     subject = PostgresStore
     make_store, again = TestPostgresStore.make_store, TestPostgresStore.again
+
+
+class TestRedactingStore(SessionStoreContract):
+    subject = RedactingStore
+
+    def make_store(self, *, lease=10.0):
+        return RedactingStore(MemoryStore(lease=lease), str)
+
+
+class TestRedactingCatalog(CatalogContract):
+    subject = RedactingStore
+    make_store = TestRedactingStore.make_store

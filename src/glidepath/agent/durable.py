@@ -18,7 +18,7 @@ from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, verdicts
+from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, unredacted, verdicts
 from glidepath.sessions.repairing import repair_notice, unknown_calls
 from glidepath.sessions.scribe import Scribe
 from glidepath.spi.sessions import Lease
@@ -272,14 +272,14 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
     if result is not None:
         snapshot = snapshot_of(result)
         opening.decided = check_decisions(decisions, snapshot)
-        opening.decisions = {**strangers(folded, snapshot), **opening.decided}
+        opening.decisions = {**strangers(folded, snapshot), **unredacted(folded, opening.decided)}
     else:
         known = known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
         snapshot, found = verdicts(folded, charged(snapshot, folded.reserved), tools)
         opening.decided = check_decisions(decisions, snapshot)
-        opening.decisions = {**opening.decided, **found}
+        opening.decisions = {**unredacted(folded, opening.decided), **found}
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
         snapshot = replace(snapshot, per_run=None)
     opening.snapshot = snapshot

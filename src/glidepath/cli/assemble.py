@@ -26,6 +26,7 @@ __all__ = [
     "make_model",
     "make_store",
     "make_tools",
+    "redacting",
     "workspace_folder",
 ]
 
@@ -55,7 +56,8 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
     if fields.get("fallback_models"):
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
     if fields.get("store"):
-        fields["store"] = None if fields["store"] == NO_STORE else make_store(fields["store"], world)
+        named = fields["store"]
+        fields["store"] = None if named == NO_STORE else redacting(make_store(named, world), settings, world)
     return Agent(**fields)
 
 
@@ -207,6 +209,18 @@ def make_store(name: str, world: World) -> Any:
     if "://" in name:
         raise ConfigurationError("store: expected the path of a file, or an address such as postgresql://host/db")
     return SqliteStore(world.folder / Path(name).expanduser())
+
+
+def redacting(store: Any, settings: Settings, world: World) -> Any:
+    """The store with the redaction hook that the settings name, if any."""
+    name = settings.get("redact")
+    if not name:
+        return store
+    from glidepath.sessions import RedactingStore
+
+    if not name.startswith("python:"):
+        raise ConfigurationError(f"redact: expected python:module:function, got {name!r:.80}")
+    return RedactingStore(store, find_object(name, world))
 
 
 def keep_sessions(settings: Settings, world: World) -> None:

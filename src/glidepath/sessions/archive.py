@@ -25,6 +25,7 @@ from glidepath.sessions.families import (
 )
 from glidepath.sessions.finding import each_session, prune
 from glidepath.sessions.fold import Folded, Imported, fold
+from glidepath.sessions.redaction import redacted_commits, redactor_of
 from glidepath.sessions.repairing import Repaired, repair
 from glidepath.sessions.session import checked_id
 from glidepath.spi.sessions import Commit, Entry, SessionStore
@@ -218,9 +219,15 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
         name = checked_id(rebased(entry.session_id, old, new))
         folded = fold(written)  # what cannot be read is not taken in
         commits = written if new == old else renamed(written, partial(rebased, old=old, new=new))
+        items: list[tuple[str, Any]] = [("imported", Imported(session_id=name))]
+        redactor, told = redactor_of(store), entry.summary
+        if redactor is not None:
+            commits, changed = redacted_commits(redactor, commits)
+            told = redactor.summary(told) or {}
+            items = [("redacted", changed), *items] if changed else items
         last = commits[-1].hash if commits else b""
-        mark = link(last, entry.head + 1, folded.sequence + 1, time.time(), [("imported", Imported(session_id=name))])
-        summary = renamed_summary(entry.summary, partial(rebased, old=old, new=new))
+        mark = link(last, entry.head + 1, folded.sequence + 1, time.time(), items)
+        summary = renamed_summary(told, partial(rebased, old=old, new=new))
         members.append(
             Member(session_id=name, commits=commits, mark=mark, summary=summary, title=entry.title, tags=entry.tags)
         )

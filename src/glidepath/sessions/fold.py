@@ -168,6 +168,8 @@ class Folded:
         """Results of the last batch that were not in the transcript yet."""
         self.queued: tuple[str, ...] = ()
         """Calls of the last batch that were counted and had not started."""
+        self.redacted: frozenset[str] = frozenset()
+        """Calls of the last batch whose arguments are not the ones they were made with."""
         self.decisions: dict[str, Decision] = {}
         self.children: list[Child] = []
         self.imported = False
@@ -233,6 +235,7 @@ class Folded:
 
     def _new_batch(self) -> None:
         self.intents, self.results, self.queued, self.foreign = {}, {}, (), False
+        self.redacted = frozenset()
 
     def on_message(self, data: bytes) -> None:
         """The transcript grows."""
@@ -326,6 +329,10 @@ class Folded:
             self.result = _wire.replace(result, run_id=run_id, session_id=forked.session_id, snapshot=snapshot)
             self.session.last = self.result
 
+    def on_redact(self, data: bytes) -> None:
+        """These calls may not run from what is kept of them."""
+        self.redacted = self.redacted.union(_wire.decode(data, list[str]))
+
     def on_quarantine(self, data: bytes) -> None:
         """What was open is closed: nobody knows how far it got. How the run had stood is known no longer."""
         self.repaired = _wire.decode(data, Quarantine)
@@ -360,6 +367,7 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "imported": Folded.on_import,
     "forked": Folded.on_fork,
     "quarantine": Folded.on_quarantine,
+    "redacted": Folded.on_redact,
 }
 
 

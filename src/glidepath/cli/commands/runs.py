@@ -21,7 +21,8 @@ __all__ = ["add_arguments", "execute"]
 
 _DAY = 86_400
 _SHOWN = 60
-_OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - {"store"}
+_OF_STORE = ("store", "redact")
+_OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,12 +60,12 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
     import asyncio
 
-    from glidepath.cli.assemble import assume_store, make_agent, make_store
+    from glidepath.cli.assemble import assume_store, make_agent, make_store, redacting
     from glidepath.cli.layers import gather
     from glidepath.errors import ConfigurationError, StoreError
 
-    settings = gather(options, world, only=BY_KEY if options.action == "replay" else ("store",))
-    store = make_store(assume_store(settings, "runs"), world)
+    settings = gather(options, world, only=BY_KEY if options.action == "replay" else _OF_STORE)
+    store = redacting(make_store(assume_store(settings, "runs"), world), settings, world)
     agent = make_agent(settings, world) if options.action == "replay" else None
 
     async def act() -> int:

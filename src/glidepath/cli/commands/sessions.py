@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["act_on_store", "add_arguments", "add_fork_arguments", "add_store_flags", "execute", "fork"]
 
-_NOT_STORE = frozenset(setting.key for setting in SETTINGS) - {"store"}
+_OF_STORE = ("store", "redact")
+_NOT_STORE = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,12 +96,12 @@ def act_on_store(options: argparse.Namespace, world: World, command: str, act: C
     """Do something with the store that the settings name; what it raises is a usage error."""
     import asyncio
 
-    from glidepath.cli.assemble import assume_store, make_store
+    from glidepath.cli.assemble import assume_store, make_store, redacting
     from glidepath.cli.layers import gather
     from glidepath.errors import ConfigurationError, StoreError
 
-    settings = gather(options, world, only=("store",))
-    store = make_store(assume_store(settings, command), world)
+    settings = gather(options, world, only=_OF_STORE)
+    store = redacting(make_store(assume_store(settings, command), world), settings, world)
 
     async def whole() -> int:
         try:
