@@ -71,6 +71,12 @@ class RunStarted(Event, frozen=True, gc=False, tag=True):
     resumed: bool = False
     user: str | None = None
     metadata: Mapping[str, str] | None = None
+    provider: str | None = None
+    """Who serves the model, where its adapter says."""
+    limits: Mapping[str, float] | None = None
+    """The run's own limits, of `tokens`, `picodollars`, `turns`, `tool_calls` and `seconds`; others are unlimited."""
+    notes: Mapping[str, str] | None = None
+    """Of a resumed run: what its plugins left in the journal the last time (`Plugin.journal_note`), by plugin."""
 
 
 class RunPaused(Event, frozen=True, gc=False, tag=True):
@@ -272,6 +278,7 @@ class ModelSwitched(Event, frozen=True, gc=False, tag=True):
     previous: str
     model: str
     reason: str
+    provider: str | None = None
 
 
 class BreakerChanged(Event, frozen=True, gc=False, tag=True):

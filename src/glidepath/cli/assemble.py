@@ -58,7 +58,23 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
     if fields.get("store"):
         named = fields["store"]
         fields["store"] = None if named == NO_STORE else redacting(make_store(named, world), settings, world)
+    if settings["telemetry.otel"]:
+        fields["plugins"] = (*fields.get("plugins", ()), _telemetry(settings))
     return Agent(**fields)
+
+
+def _telemetry(settings: Settings) -> Any:
+    """The OpenTelemetry plugin, and the SDK behind it."""
+    try:
+        from glidepath.otel import OpenTelemetry
+        from glidepath.otel.sdk import set_up_sdk
+    except ImportError:
+        raise ConfigurationError(
+            "--otel needs the extra otel and the OpenTelemetry SDK: "
+            "pip install 'glidepath[otel]' opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+        ) from None
+    set_up_sdk()
+    return OpenTelemetry(content=settings["telemetry.content"] or None)
 
 
 def config_fields(settings: Settings) -> dict[str, Any]:

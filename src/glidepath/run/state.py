@@ -13,6 +13,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
+from glidepath._wire import replace
 from glidepath.events import (
     Event,
     HookFailed,
@@ -56,7 +57,7 @@ from glidepath.run.snapshot import Resumption, take_snapshot
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.guards import StopGuard
-from glidepath.spi.models import ModelRequest
+from glidepath.spi.models import ModelRequest, provider_of
 from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
 
 __all__ = ["Run"]
@@ -263,7 +264,31 @@ class Run:
             self.resumed is not None,
             self.user,
             self.metadata,
+            provider_of(plan.model),
+            self._own_limits() if self.listening else None,
+            None if self.per_run is None else self.per_run.notes,
         )
+        if self.audience is not None:
+            self._take_notes(self.audience)
+
+    def _own_limits(self) -> dict[str, float]:
+        """The limits that are set for this run itself, as `RunStarted` shows them."""
+        plan, caps = self.plan, self.plan.caps
+        limits = {
+            "tokens": caps.tokens,
+            "picodollars": caps.money,
+            "turns": caps.turns,
+            "tool_calls": caps.tool_calls,
+            "seconds": plan.timeout,
+        }
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    def _take_notes(self, audience: Audience) -> None:
+        """What those who watch want the journal to keep about this run."""
+        notes = audience.notes()
+        if notes:
+            per_run = self.per_run or PerRun()
+            self.per_run = replace(per_run, notes={**(per_run.notes or {}), **notes})
 
     @property
     def user(self) -> str | None:

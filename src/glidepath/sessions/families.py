@@ -129,6 +129,11 @@ def _rename_state(told: Any, rename: _Rename, _root: bool = False) -> None:
         _rename_result(child, rename)
 
 
+def _rename_keys(told: Any, rename: _Rename, _root: bool = False) -> None:
+    for name in list(told):
+        told[rename(name)] = told.pop(name)
+
+
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
@@ -136,6 +141,7 @@ def _listed(value: Any) -> list[Any]:
 _CHANGES: dict[str, Callable[..., None]] = {
     "opened": _rename_opened,
     "child": _rename_field,
+    "charged": _rename_keys,
     "imported": _rename_field,
     "forked": _rename_field,
     "ended": _rename_result,

@@ -214,7 +214,7 @@ def _mark(
         return items, made
     if effects:
         text = texts.fill("forked", turn=place.at, calls=told_effects(effects))
-        items.append(("message", UserMessage(text, internal=True, reason="forked")))
+        items.append(("message", UserMessage(text, internal=True)))
     if made.result is None and made.snapshot is not None:
         items.append(("ended", _stopped(made, run_id, new, old, place.at)))
     return items, made

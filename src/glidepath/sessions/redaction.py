@@ -19,7 +19,10 @@ Hook = Callable[[str], str]
 Items = list[tuple[str, Any]]
 
 _WHOLE = frozenset(  # records without anything that somebody said
-    {"opened", "queued", "placed", "tick", "reserved", "child", "imported", "redacted", "quarantine"}
+    {
+        *("opened", "config", "queued", "placed", "tick", "reserved", "child", "charged"),
+        *("imported", "redacted", "quarantine"),
+    }
 )
 _DEEP = frozenset({"arguments", "details", "payload", "output", "metadata", "extras", "metrics"})
 _NAMES = frozenset(  # what a journal is read by

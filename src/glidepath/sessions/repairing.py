@@ -152,7 +152,7 @@ def _closing(
     calls = told_effects(effects) if effects else "which ones is not known."
     items += [
         ("quarantine", quarantine),
-        ("message", UserMessage(texts.fill("repaired", calls=calls), internal=True, reason="repaired")),
+        ("message", UserMessage(texts.fill("repaired", calls=calls), internal=True)),
     ]
     return items, quarantine.effects
 
