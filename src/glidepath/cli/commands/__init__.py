@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "team": "give a team of agents one goal and watch its steps",
     "models": "list model providers, fetch the embedded model",
     "sim": "fly your configuration against misbehaving models and tools",
+    "whatif": "ask what other limits, prices or guards would have done to stored runs",
     "config": "show, check and describe the configuration",
     "trust": "trust this folder's configuration, list or revoke trust",
     "completion": "print a completion script for your shell",
