@@ -19,6 +19,7 @@ __all__ = [
     "AbandonedWork",
     "AgentState",
     "Charge",
+    "ConfigurationChange",
     "LoopOutcome",
     "PendingCall",
     "PerRun",
@@ -258,6 +259,25 @@ class PerRun(Value, frozen=True, kw_only=True):
     """What plugins leave in the journal about this run, by plugin: see `Plugin.journal_note`."""
 
 
+class ConfigurationChange(Value, frozen=True, kw_only=True):
+    """Something about the agent that was different when its run went on. `before` and `now` are None for nothing.
+
+    `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, plugin or constraint;
+    `name` says which limit, tool, plugin or constraint.
+    """
+
+    what: str
+    name: str = ""
+    before: str | None = None
+    now: str | None = None
+
+    def __str__(self) -> str:
+        what = f"{self.what} {self.name}".rstrip()
+        if self.before is None:
+            return f"{what} is new: {self.now}"
+        return f"{what} is gone" if self.now is None else f"{what} changed: {self.before} -> {self.now}"
+
+
 class Snapshot(Value, frozen=True, kw_only=True):
     """What a run must carry over a pause, a crash or a limit, and what its messages do not tell. Plain JSON.
 
@@ -367,6 +387,8 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     abandoned: tuple[AbandonedWork, ...] = ()
     unknown_effects: tuple[ToolCall, ...] = ()
     undelivered: tuple[Message, ...] = ()
+    changes: tuple[ConfigurationChange, ...] = ()
+    """What about the agent had changed since the journal was last written, when the run was resumed from a store."""
     missed_events: int = 0
     """How many events async observers never saw, because they were too slow; known only after `RunEnded`."""
     metadata: dict[str, Any] = field(default_factory=dict)

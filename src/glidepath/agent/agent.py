@@ -11,9 +11,10 @@ from typing import Any, Generic, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
+from glidepath.agent.adopting import adopted
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
-from glidepath.agent.durable import Opening, adopted, claimed, reopened, session_of
+from glidepath.agent.durable import Opening, claimed, reopened, session_of
 from glidepath.agent.flight import (
     announce_child,
     finish_run,
@@ -385,7 +386,8 @@ class Agent(Generic[OutputT]):
         meter = Meter(plan.caps, parent.meter if parent is not None else None)
         restore_meter(meter, snapshot)
         watch = watch_over(plan, now, parent.deadline(now) if parent is not None else inf, max(0.0, snapshot.elapsed))
-        run = open_run(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
+        resumed = Resumption(snapshot, decisions) if opening is None else opening.resuming(snapshot)
+        run = open_run(plan, home, (), meter, watch, None, stream, resumed=resumed)
         run.token = cancel
         with outside():
             return await finish_run(run, home, (), cancel, opening=opening)
@@ -440,6 +442,9 @@ class Agent(Generic[OutputT]):
             return await fly(home=home)
         if post is None and parent.journal is not None and parent.journal.store is self.config.store:
             await parent.journal.spawned(place.rpartition(".")[0], home.id, plan.agent_name)
+            async with claimed(self.config, home) as opening:
+                opening.above = parent.journal
+                return await fly(opening=opening)
         async with claimed(self.config, home) as opening:
             return await fly(opening=opening)
 
@@ -475,6 +480,8 @@ class Agent(Generic[OutputT]):
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, per_run=per_run)
         run.token = cancel
         refusal = meter.adopt() if resumed is None else None
+        if refusal is None and opening is not None and opening.above is not None:
+            opening.above.follow(home.id, meter)
         post(partial(announce_child, parent, run))
         try:
             with outside():

@@ -121,7 +121,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("constraints", _C + "constraints", "names", "constraints by their entry-point name, asked after the built-in ones"),
     Setting("replace_defaults", _C + "replace_defaults", "bool", "drop the built-in constraints; needs constraints"),
     Setting("plugins", _C + "plugins", "names", "plugins by their entry-point name, in calling order"),
-    Setting("store", _C + "store", "text?", "where sessions are kept: a file, a postgresql:// address, default (a file in your data folder), or none", "--store", metavar="PATH"),
+    Setting("store", _C + "store", "text?", "where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", "--store", metavar="PATH"),
     Setting("durability", _C + "durability", "choice", "when the store writes to disk", choices=("sync", "full", "async", "exit")),
     Setting("empty_outcome_retry_budget", _C + "empty_outcome_retry_budget", "count?", "stops without a tool call that may be answered in a row"),
     Setting("plain_text_terminal_fallback_tool", _C + "plain_text_terminal_fallback_tool", "text?", "the tool a plain-text stop is taken for"),

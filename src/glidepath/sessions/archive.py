@@ -61,7 +61,7 @@ class Journal(Value, frozen=True):
 
 
 async def read_journal(store: SessionStore, session_id: str) -> Journal:
-    """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`) or `schema`."""
+    """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`), `newer`, `schema`."""
     entry, commits = await store.load(session_id)
     refuse_unfinished(entry)
     try:

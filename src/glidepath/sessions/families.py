@@ -15,7 +15,7 @@ from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 
 __all__ = [
-    "COPYING",
+    "IMPORTING",
     "TEAM",
     "Member",
     "family_of",
@@ -26,7 +26,7 @@ __all__ = [
     "write_family",
 ]
 
-COPYING = "importing"  # in the summary until a copy is complete: without its last record it has authority
+IMPORTING = "importing"  # in the summary until a copy is complete: without its last record it has authority
 _Rename = Callable[[str], str]
 
 
@@ -60,7 +60,7 @@ def rebased(name: str, old: str, new: str) -> str:
 
 def refuse_unfinished(entry: Entry) -> None:
     """Raise `StoreError` for a journal that was copied in part: nothing in it says yet that it is a copy."""
-    if entry.summary.get(COPYING):
+    if entry.summary.get(IMPORTING):
         what = f"the import of session {entry.session_id!r} was not finished: import it again"
         raise StoreError(what, kind="damaged")
     if entry.summary.get("rewinding"):
@@ -216,7 +216,7 @@ async def _clear(store: SessionStore, session_id: str) -> None:
         if error.kind == "missing":
             return
         raise
-    if entry.summary.get(COPYING) or not entry.head:
+    if entry.summary.get(IMPORTING) or not entry.head:
         await remove_sessions(store, [session_id])
         return
     raise StoreError(f"session {session_id!r} is in this store already; import it under another id", kind="conflict")
@@ -227,7 +227,7 @@ async def _begun(store: SessionStore, member: Member) -> _Copy:
     try:
         if lease.head:
             raise StoreError(f"session {member.session_id!r} is in this store already", kind="conflict")
-        first = {COPYING: True, "parent": member.summary.get("parent")}
+        first = {IMPORTING: True, "parent": member.summary.get("parent")}
         for commit in member.commits:
             await _written(store, lease, commit, first)
     except BaseException:
@@ -238,7 +238,7 @@ async def _begun(store: SessionStore, member: Member) -> _Copy:
 
 async def _finished(store: SessionStore, copy: _Copy) -> None:
     member = copy.member
-    kept = {key: value for key, value in member.summary.items() if key not in (COPYING, "rewinding")}
+    kept = {key: value for key, value in member.summary.items() if key not in (IMPORTING, "rewinding")}
     await _written(store, copy.lease, member.mark, kept)
 
 
