@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from glidepath.admit import poll
 from glidepath.ask import ask, board
+from glidepath.cruise import DELIVERED, cruise
 from glidepath.errors import ModelError
 from glidepath.execute import execute, finish_batch, settle
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, smooth
@@ -31,11 +32,16 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
         if run.hooks.steering and ending is None:
             await poll(run, "steering")
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
-            if not smooth(run, PRE_FLIGHT):
-                await judge(run, PRE_FLIGHT)
-            run.admit()
-            run.open_turn()
-            reply = await ask(run)
+            reply = await cruise(run) if run.cruises else None
+            if reply is DELIVERED:
+                ending = delivered(run)
+                run.close_turn()
+                break
+            if reply is None:
+                if not smooth(run, PRE_FLIGHT):
+                    await judge(run, PRE_FLIGHT)
+                run.open_turn()
+                reply = await ask(run)
             take(run, reply)
             if not smooth(run, AFTER_MODEL):
                 await judge(run, AFTER_MODEL)

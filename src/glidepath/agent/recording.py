@@ -9,7 +9,7 @@ from glidepath import _wire
 from glidepath._version import VERSION
 from glidepath._wire import Raw, Value, replace
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, codec
-from glidepath.outcome import AgentState, LoopOutcome, PerRun, RunResult
+from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, RunResult
 from glidepath.sessions.chain import Record, read
 from glidepath.sessions.fold import Began, Child, Folded, Opened, Used
 from glidepath.sessions.lenient import message_of
@@ -69,6 +69,7 @@ class Leg:
         self.told: list[Message] = []
         self.ended: RunResult | None = None
         self.per_run: PerRun | None = None
+        self.carried = NOT_CARRIED
         self.on_budget = False
         self.until = ""
         """What came next, when not all of it can be compared."""
@@ -105,6 +106,7 @@ class Leg:
             self.told = list(folded.messages)
             snapshot = folded.snapshot
             self.per_run = None if snapshot is None else snapshot.per_run
+            self.carried = NOT_CARRIED if snapshot is None else snapshot.carried
             self.on_budget = snapshot is not None and snapshot.on_budget
         self.commits.append(commit)
         ticks = [_wire.decode(bytes(one.payload), list[Any]) for one in records if one.kind == "tick"]
@@ -138,6 +140,8 @@ class Leg:
         began = folded.began
         if self.began is None and began is not None and began.version != VERSION:
             return f"glidepath {began.version or 'of an earlier release'} wrote it, and this is {VERSION}"
+        if folded.redacted:
+            return "the arguments of a call were redacted"
         for record in records:
             if record.kind == "child" and _wire.decode(bytes(record.payload), Child).of_hook:
                 return "a hook started a child"

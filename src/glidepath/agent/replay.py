@@ -35,7 +35,7 @@ from glidepath.messages import (
     ToolCallDelta,
     ToolResultMessage,
 )
-from glidepath.outcome import Charge, RunResult
+from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.run import CancelToken, Plan, Run, restore_meter
 from glidepath.run.account import Account
 from glidepath.sessions import Session
@@ -378,6 +378,7 @@ async def _flown(
     agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None, token: CancelToken
 ) -> RunResult:
     from glidepath.agent.agent import Agent
+    from glidepath.agent.conversation import bounded_conversation
     from glidepath.agent.flight import finish_run, open_run, watch_over
 
     began: Any = leg.began
@@ -415,6 +416,9 @@ async def _flown(
         opened = claimed(config, home, parent=parent, scribe=make)
     async with opened as opening:
         home, prompt = opening.home, tuple(leg.told[began.first_new :])
+        if leg.carried.session is not None:
+            then = Snapshot(run_id=began.run_id, carried=leg.carried)
+            plan, meter, _ = bounded_conversation(plan, config, home, meter.parent, then)
         if began.resumed and opening.snapshot is not None:
             restore_meter(meter, opening.snapshot)
             resumed = opening.resuming(opening.snapshot)
@@ -422,7 +426,7 @@ async def _flown(
             prompt = ()
         else:
             run = open_run(plan, home, prompt, meter, watch(), None, None, per_run=leg.per_run)
-        run.run_id = began.run_id
+        run.run_id, run.carried = began.run_id, leg.carried
         run.token = token
         return await finish_run(run, home, prompt, token, opening=opening)
 

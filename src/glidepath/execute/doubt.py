@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import UNKNOWN, Job
@@ -56,13 +56,16 @@ def job_for(run: Run, call: ToolCall) -> Job:
     return job
 
 
-def keep(run: Run, job: Job, limit: Callable[[], int] | None = None) -> None:
-    """The result of a call joins the transcript where it belongs; one that nobody knows is listed, and its children."""
+def keep(run: Run, job: Job, count: int = 0) -> None:
+    """The result of a call, one of `count`, joins the transcript where it belongs.
+
+    One that nobody knows is listed, and its children.
+    """
     if job.doubt is not None and job.kind == UNKNOWN:
         if job.call not in run.unknown_effects:
             run.unknown_effects += (job.call,)
         _close_accounts(run, job.call.id)
-    place(run, job.message(run, limit))
+    place(run, job.message(run, count))
 
 
 def _close_accounts(run: Run, call_id: str) -> None:

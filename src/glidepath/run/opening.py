@@ -70,6 +70,7 @@ def open_state(
     if resumed is not None:
         restore(run, resumed)
     _take_per_run(run, run.per_run or per_run)
+    run.look_around()
     return run
 
 
