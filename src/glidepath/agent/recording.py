@@ -140,27 +140,29 @@ class Leg:
         began = folded.began
         if self.began is None and began is not None and began.version != VERSION:
             return f"glidepath {began.version or 'of an earlier release'} wrote it, and this is {VERSION}"
-        if folded.redacted:
-            return "the arguments of a call were redacted"
-        for record in records:
-            if record.kind == "child" and _wire.decode(bytes(record.payload), Child).of_hook:
-                return "a hook started a child"
-        if folded.fields.get("fallbacks_spent") or (folded.reserved is not None and folded.reserved.model):
-            return "a fallback model was asked"
-        result = folded.result
-        if result is None:
-            return ""
-        if result.state in _BY_THE_CLOCK or result.outcome is LoopOutcome.CANCELLED:
-            return STOPPED
-        provider = (
-            result.outcome is LoopOutcome.FAILED and result.cause is not None and result.cause.source == "provider"
-        )
-        return "the model failed" if provider else ""
+        hooks = any(record.kind == "child" and _wire.decode(bytes(record.payload), Child).of_hook for record in records)
+        fallback = folded.fields.get("fallbacks_spent") or (folded.reserved is not None and folded.reserved.model)
+        for holds, what in (
+            (folded.redacted, "the arguments of a call were redacted"),
+            (hooks, "a hook started a child"),
+            (fallback, "a fallback model was asked"),
+        ):
+            if holds:
+                return what
+        return "" if folded.result is None else _unrepeatable(folded.result)
 
     def close(self) -> None:
         """No more commits follow in this leg."""
         if not self.until and self.ended is None:
             self.until = STOPPED
+
+
+def _unrepeatable(result: RunResult) -> str:
+    """Why this end cannot be brought about again; empty when it can."""
+    if result.state in _BY_THE_CLOCK or result.outcome is LoopOutcome.CANCELLED:
+        return STOPPED
+    failed = result.outcome is LoopOutcome.FAILED and result.cause is not None and result.cause.source == "provider"
+    return "the model failed" if failed else ""
 
 
 def legs_of(commits: Sequence[Commit]) -> list[Leg]:
