@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
 from glidepath import _wire
@@ -10,6 +11,7 @@ from glidepath.sessions.frames import HEADER_SIZE, Frame, Gap, Kind, Scan, salt_
 from glidepath.sessions.own_segment import segment_path
 from glidepath.sessions.owner import GONE
 from glidepath.sessions.segment_index import Row, SegmentIndex
+from glidepath.sessions.segment_reader import Broken, SegmentReader
 
 __all__ = ["Catching", "catch_up", "discover"]
 
@@ -65,10 +67,22 @@ def discover(index: SegmentIndex) -> None:
         index.db.execute("INSERT INTO segments(number) VALUES(?)", (number,))
     for number in {*strange, *index.written()}:
         catch_up(index, number)
+    if strange:
+        _find_summaries(index)
     index.db.execute(
         "UPDATE sqlite_sequence SET seq = max(seq, (SELECT ifnull(max(key), 0) FROM parts), "
         "(SELECT ifnull(max(key), 0) FROM removed)) WHERE name = 'sessions'"
     )
+
+
+def _find_summaries(index: SegmentIndex) -> None:
+    """Segments were read in the order of their numbers, which is not that of time: look for each last summary."""
+    with SegmentReader(index.folder, index.store) as reader:
+        for row in index.all():
+            with suppress(Broken):
+                found = reader.summary(row.key, (row.segment, row.place))
+                if found is not None:
+                    index.db.execute("UPDATE sessions SET summary = ? WHERE key = ?", (found, row.key))
 
 
 class Catching:
@@ -184,8 +198,10 @@ class Catching:
         return row
 
     def _drop(self, key: int) -> None:
+        """A session was removed: its name was used again."""
         self.rows[key] = None
         self.index.db.execute("DELETE FROM sessions WHERE key = ?", (key,))
+        self.index.db.execute("INSERT OR IGNORE INTO removed VALUES(?, ?)", (key, self.number))
 
     def _commit(self, frame: Frame) -> None:
         row = self._named(frame.key, None)

@@ -59,6 +59,7 @@ def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
     if own is None or own.torn:
         return
     token, place = row.token + 1, (0, 0)
+    desk.strays.add((own.number, row.key))
     for commit in commits:
         frame = packed(
             own.salt, Kind.COPY, row.key, token, commit.number, place, commit.hash, row.updated, b"", commit.body
@@ -74,7 +75,6 @@ def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
     desk.leases.hold(row.key, token, 0.0)
     desk.index.db.execute("DELETE FROM parts WHERE key = ?", (row.key,))
     desk.index.db.execute("INSERT INTO parts VALUES(?, ?)", (own.number, row.key))
-    desk.parts.clear()
 
 
 def _written(desk: SegmentDesk, own: OwnSegment, frame: bytes) -> int:

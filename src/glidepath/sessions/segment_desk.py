@@ -60,7 +60,8 @@ class SegmentDesk:
         self.me = this_owner()
         self.held: dict[int, Held] = {}
         self.dirty: dict[int, Held] = {}
-        self.parts: set[tuple[int, int]] = set()
+        self.strays: set[tuple[int, int]] = set()
+        """Where frames are that do not count: segment and session. Whoever makes the index anew meets them, too."""
         self.own: OwnSegment | None = None
         self.flushed = 0
         self.syncs = False
@@ -177,13 +178,12 @@ class SegmentDesk:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Change the index: all of it or nothing, and what it was told counts only then."""
-        dirty, flushed = self.dirty, self.flushed
+        dirty, strays, flushed = self.dirty, self.strays, self.flushed
         try:
             with self.folder.locked(), self.index.writing():
                 yield
         except BaseException:
-            self.dirty, self.flushed = dirty, flushed
-            self.parts.clear()
+            self.dirty, self.strays, self.flushed = dirty, strays, flushed
             raise
 
     def flush(self, only: Iterable[int] | None = None) -> None:
@@ -192,9 +192,7 @@ class SegmentDesk:
             return
         db, number = self.index.db, self.own.number
         chosen = list(self.dirty.values()) if only is None else [self.dirty[key] for key in only if key in self.dirty]
-        parts = [(held.segment, held.key) for held in chosen if (held.segment, held.key) not in self.parts]
-        db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", parts)
-        self.parts.update(parts)
+        db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", [(held.segment, held.key) for held in chosen])
         db.executemany(
             "UPDATE sessions SET head = ?, hash = ?, segment = ?, place = ?, updated = ?, summary = ?, released = ?, "
             "owner = CASE ? WHEN 1 THEN NULL ELSE owner END WHERE key = ? AND token = ?",
@@ -207,6 +205,8 @@ class SegmentDesk:
             ],
         )
         if only is None:
+            db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", self.strays)
+            self.strays = set()
             db.execute("UPDATE segments SET known = max(known, ?) WHERE number = ?", (self.own.end, number))
             self.dirty = {}
             self.flushed = self.own.end
@@ -225,7 +225,6 @@ class SegmentDesk:
         if self.index.replaced():
             self.index.close()
             self.index = self.folder.index(PATIENCE)
-            self.parts.clear()
         if self.leases.replaced() and self.folder.writable:
             self._renew_leases()
         return self.index

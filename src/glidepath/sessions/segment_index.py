@@ -215,7 +215,7 @@ class SegmentIndex:
     def forget(self, key: int, segment: int) -> None:
         """The session is gone; `segment` is where that is written."""
         self.db.execute("DELETE FROM sessions WHERE key = ?", (key,))
-        self.db.execute("INSERT OR IGNORE INTO removed VALUES(?, ?)", (key, segment))
+        self.db.execute("INSERT OR REPLACE INTO removed VALUES(?, ?)", (key, segment))
 
     # --- segments ---------------------------------------------------------------------------------------------
 

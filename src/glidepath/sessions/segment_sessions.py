@@ -177,6 +177,7 @@ def write_commit(
     frame = packed(own.salt, Kind.COMMIT, held.key, held.token, number, place, commit.hash, now, first, commit.body)
     segment, at = desk.write(own, frame)
     if desk.held.get(held.key) is not held:
+        desk.strays.add((segment, held.key))
         raise taken_over(held)
     held.head, held.hash, held.segment, held.place, held.updated = number, commit.hash, segment, at, now
     if first:
@@ -261,8 +262,11 @@ def remove_session(desk: SegmentDesk, session_id: str, now: float) -> None:
         desk.index.forget(row.key, own.number)
         desk.leases.hold(row.key, row.token + 1, GONE)
     desk.dirty.pop(row.key, None)
-    own = desk.segment()
-    desk.write(own, packed(own.salt, Kind.REMOVE, row.key, row.token + 1, time=now))
+    now_own = desk.segment()
+    number, _ = desk.write(now_own, packed(now_own.salt, Kind.REMOVE, row.key, row.token + 1, time=now))
+    if number != own.number:
+        with desk.transaction():
+            desk.index.forget(row.key, number)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
