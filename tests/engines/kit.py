@@ -117,3 +117,15 @@ async def fetch(address, query, *arguments):
         return await connection.fetch(query, *arguments)
     finally:
         await connection.close()
+
+
+async def within(seconds, *coroutines):
+    """What they answer; when one does not, what each task of this loop is waiting for."""
+    tasks = [asyncio.ensure_future(one) for one in coroutines]
+    _, late = await asyncio.wait(tasks, timeout=seconds)
+    if late:
+        stacks = io.StringIO()
+        for task in asyncio.all_tasks():
+            task.print_stack(file=stacks)
+        raise AssertionError(f"{len(late)} of {len(tasks)} have not ended after {seconds} s\n{stacks.getvalue()}")
+    return [task.result() for task in tasks]

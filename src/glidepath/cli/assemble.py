@@ -51,7 +51,23 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
     if fields.get("store"):
         fields["store"] = None if fields["store"] == NO_STORE else make_store(fields["store"], world)
+    if settings["telemetry.otel"]:
+        fields["plugins"] = (*fields.get("plugins", ()), _telemetry(settings))
     return Agent(**fields)
+
+
+def _telemetry(settings: Settings) -> Any:
+    """The OpenTelemetry plugin, and the SDK behind it."""
+    try:
+        from glidepath.otel import OpenTelemetry
+        from glidepath.otel.sdk import set_up_sdk
+    except ImportError:
+        raise ConfigurationError(
+            "--otel needs the extra otel and the OpenTelemetry SDK: "
+            "pip install 'glidepath[otel]' opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+        ) from None
+    set_up_sdk()
+    return OpenTelemetry(content=settings["telemetry.content"] or None)
 
 
 def config_fields(settings: Settings) -> dict[str, Any]:

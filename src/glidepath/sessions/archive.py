@@ -48,7 +48,7 @@ class Journal(Value, frozen=True):
 
 
 async def read_journal(store: SessionStore, session_id: str) -> Journal:
-    """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`) or `schema`."""
+    """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`), `newer`, `schema`."""
     entry, commits = await store.load(session_id)
     refuse_unfinished(entry)
     try:
@@ -227,7 +227,7 @@ async def repair(store: SessionStore, session_id: str) -> Repaired:
                 raise StoreError(f"commit {commit.number} was changed", kind="damaged")
             folded.take(read(commit))
         except StoreError as error:
-            if error.kind == "schema":
+            if error.kind in ("newer", "schema"):
                 raise
             reason = str(error)
             break

@@ -213,7 +213,7 @@ class SqliteStore:
             return
         if layout > LAYOUT and owner == APPLICATION:
             raise StoreError(
-                f"{self.path} has layout {layout}; this version knows {LAYOUT}: use a newer glidepath", kind="schema"
+                f"{self.path} has layout {layout}; this version knows {LAYOUT}: use a newer glidepath", kind="newer"
             )
         if tables and owner != APPLICATION:
             raise StoreError(f"{self.path} is a database of something else: choose another file", kind="damaged")

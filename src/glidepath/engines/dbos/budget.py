@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent.limits import Budget, Limits
+from glidepath.engines.dbos.tables import FLEET
 from glidepath.errors import StoreError
 from glidepath.ledger import Amount, dollars
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
@@ -23,6 +24,7 @@ __all__ = ["FleetBudget"]
 SPARE = 4  # times what is asked for is drawn with it, where there is plenty: most runs draw once or twice
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 PATIENCE = 30.0  # seconds to wait for what is held by runs that nobody flies
+LONGEST = 300.0  # seconds to wait for what is held by runs that somebody does: then the run lands
 _PLENTY = 1 << 60
 
 
@@ -66,17 +68,25 @@ class FleetBudget(Budget):
                 await self.ledger.open(self.session, leg, self.worker)
                 self.leg = leg
                 self.meter.tokens, self.meter.money = run.meter.tokens, run.meter.money
-            wait, since = FIRST_WAIT, asyncio.get_running_loop().time()
+            wait, since, waiting = FIRST_WAIT, asyncio.get_running_loop().time(), False
             while not self._has(asked):
-                drawn = await self._draw(asked, least)
+                drawn = await self._draw(asked, least, waiting=waiting)
                 if drawn.verdict == "refused":
                     self.refused = _cause(drawn)
                     return
                 if drawn.verdict == "granted" or not patient:
                     break
+                if not waiting:
+                    waiting = True
+                    if self.meter.pledged_tokens or self.meter.pledged_money:
+                        continue
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
-                if asyncio.get_running_loop().time() - since >= PATIENCE:
+                waited = asyncio.get_running_loop().time() - since
+                if waited >= LONGEST:
+                    self.refused = _tired(drawn)
+                    return
+                if waited >= PATIENCE:
                     await self.ledger.write_off(PATIENCE)
             self.refused = None
         except StoreError as error:
@@ -91,15 +101,17 @@ class FleetBudget(Budget):
         money = caps.money is None or root.money + root.aside_money + root.reserved_money + asked.money <= caps.money
         return tokens and money
 
-    async def _draw(self, asked: Amount, least: Amount) -> Drawn:
+    async def _draw(self, asked: Amount, least: Amount, *, waiting: bool) -> Drawn:
         root = self.meter
         leg: Any = self.leg
+        # While a run waits, the first call that it was pledged is as firm as its landing: nobody can count on it.
+        firm_tokens, firm_money = (root.pledged_tokens, root.pledged_money) if waiting else (0, 0)
         drawn = await self.ledger.draw(
             self.session,
             leg,
             spent=self.spent,
-            landing=Amount(root.aside_tokens, root.aside_money),
-            flight=Amount(root.reserved_tokens, root.reserved_money),
+            landing=Amount(root.aside_tokens + firm_tokens, root.aside_money + firm_money),
+            flight=Amount(root.reserved_tokens - firm_tokens, root.reserved_money - firm_money),
             asked=asked,
             least=least,
             spare=Amount(SPARE * max(0, asked.tokens), SPARE * max(0, asked.money)),
@@ -150,6 +162,16 @@ def _cause(drawn: Drawn) -> StopCause:
         action="graceful_exit",
         reason=f"what comes next does not fit what is left of the {drawn.resource} limit of {drawn.tight}",
         metrics={"limit": str(dollars(most)) if money else most, "used": str(dollars(used)) if money else used},
+    )
+
+
+def _tired(drawn: Drawn) -> StopCause:
+    """What others hold would be enough, and has not come back for too long."""
+    name = drawn.tight or FLEET
+    return StopCause(
+        source=f"budget of {name}",
+        action="graceful_exit",
+        reason=f"what comes next has waited {LONGEST:g} s for what other runs hold of the budget of {name}",
     )
 
 
