@@ -15,7 +15,15 @@ from glidepath.ask import answered_well, ask, gave_up, noted, request_for, unsen
 from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
 from glidepath.ask.usage import settled
-from glidepath.events import BudgetReserved, BudgetSettled, MessageAdded, StreamChunk, StreamStarted, TurnEnded, TurnStarted
+from glidepath.events import (
+    BudgetReserved,
+    BudgetSettled,
+    MessageAdded,
+    StreamChunk,
+    StreamStarted,
+    TurnEnded,
+    TurnStarted,
+)
 from glidepath.execute import alone
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge
 from glidepath.ledger import Reservation
@@ -111,7 +119,11 @@ async def cruise(run: Run) -> Any:
             await tether(pump(run, plan.model, request, attempt, booking), watch)
         except BaseException as error:
             failed = gave_up(run, attempt, booking, view, error)
-            tell, outbox, number = run.tell_all, run.outbox, run.next_number  # a stream that was let go has the old ones
+            tell, outbox, number = (
+                run.tell_all,
+                run.outbox,
+                run.next_number,
+            )  # a stream that was let go has the old ones
         if failed is not None:
             return await ask(run, begun=failed)
         # --- settle (_Call.settle)

@@ -147,8 +147,10 @@ class Catching:
         elif kind == Kind.RELEASE:
             self._release(frame)
         elif kind == Kind.REMOVE:
-            self.rows[frame.key] = None
-            self.index.forget(frame.key, self.number)
+            row = self._row(frame.key)
+            if row is None or row.token < frame.token:  # else its removal failed, and somebody has claimed it since
+                self.rows[frame.key] = None
+                self.index.forget(frame.key, self.number, frame.token)
         elif kind == Kind.FLAG:
             row = self._row(frame.key)
             if row is not None and frame.time > row.flagged and frame.token >= row.token:
@@ -157,7 +159,7 @@ class Catching:
     def _begin(self, frame: Frame) -> None:
         """A claim or a cut: from here on commits follow the one that it links to."""
         said = self._payload(frame)
-        row = self._named(frame.key, said.get("id"))
+        row = self._named(frame.key, said.get("id"), frame.token)
         if row is None or frame.token < row.token:
             return
         if frame.token > row.token:  # the index has not heard of it
@@ -173,7 +175,7 @@ class Catching:
         if "summary" in said:
             row.summary = _wire.encode(said["summary"])
 
-    def _named(self, key: int, name: str | None) -> Row | None:
+    def _named(self, key: int, name: str | None, token: int) -> Row | None:
         """The row of a session, made when the index does not have it; None when the session was removed.
 
         A session whose name nobody can read is kept under another, and is told to be damaged.
@@ -181,7 +183,7 @@ class Catching:
         row, db = self._row(key), self.index.db
         if row is not None and (name is None or row.id == name):
             return row
-        if row is None and db.execute("SELECT 1 FROM removed WHERE key = ?", (key,)).fetchone():
+        if row is None and self.index.is_removed(key, token):
             return None
         other = None if name is None else self.index.named(name)
         if other is not None and other.key > key:  # its name was used again
@@ -201,10 +203,10 @@ class Catching:
         """A session was removed: its name was used again."""
         self.rows[key] = None
         self.index.db.execute("DELETE FROM sessions WHERE key = ?", (key,))
-        self.index.db.execute("INSERT OR IGNORE INTO removed VALUES(?, ?)", (key, self.number))
+        self.index.db.execute("INSERT OR IGNORE INTO removed VALUES(?, ?, ?)", (key, self.number, 2**62))
 
     def _commit(self, frame: Frame) -> None:
-        row = self._named(frame.key, None)
+        row = self._named(frame.key, None, frame.token)
         if row is None or frame.token < row.token or (frame.token == row.token and frame.number <= row.head):
             return
         if frame.link == (row.segment, row.place) and frame.token == row.token and row.suspect != NAMELESS:

@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS segments(
 CREATE TABLE IF NOT EXISTS parts(
   segment INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY(segment, key)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS parts_by_key ON parts(key);
-CREATE TABLE IF NOT EXISTS removed(key INTEGER PRIMARY KEY, segment INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS removed(key INTEGER PRIMARY KEY, segment INTEGER NOT NULL, token INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS gaps(
   segment INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, PRIMARY KEY(segment, start)) WITHOUT ROWID
 """
@@ -212,10 +212,15 @@ class SegmentIndex:
             ),
         )
 
-    def forget(self, key: int, segment: int) -> None:
-        """The session is gone; `segment` is where that is written."""
+    def forget(self, key: int, segment: int, token: int) -> None:
+        """The session is gone; `segment` is where that is written, and `token` is larger than any of its owners had."""
         self.db.execute("DELETE FROM sessions WHERE key = ?", (key,))
-        self.db.execute("INSERT OR REPLACE INTO removed VALUES(?, ?)", (key, segment))
+        self.db.execute("INSERT OR REPLACE INTO removed VALUES(?, ?, ?)", (key, segment, token))
+
+    def is_removed(self, key: int, token: int) -> bool:
+        """True when a session was removed after the owner with this token had it."""
+        row = self.db.execute("SELECT token FROM removed WHERE key = ?", (key,)).fetchone()
+        return row is not None and token < row[0]
 
     # --- segments ---------------------------------------------------------------------------------------------
 

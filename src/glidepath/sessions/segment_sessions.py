@@ -259,14 +259,13 @@ def remove_session(desk: SegmentDesk, session_id: str, now: float) -> None:
     own = desk.segment()
     with desk.transaction():
         row = _had(desk, _row(desk, session_id), now)
-        desk.index.forget(row.key, own.number)
-        desk.leases.hold(row.key, row.token + 1, GONE)
+        token = row.token + 1  # whoever claims it when this fails gets the same, and this frame does not count
+        _, others = own.append(packed(own.salt, Kind.REMOVE, row.key, token, time=now))
+        if others is not None:
+            desk.heed(others)
+        desk.index.forget(row.key, own.number, token)
+        desk.leases.hold(row.key, token, GONE)
     desk.dirty.pop(row.key, None)
-    now_own = desk.segment()
-    number, _ = desk.write(now_own, packed(now_own.salt, Kind.REMOVE, row.key, row.token + 1, time=now))
-    if number != own.number:
-        with desk.transaction():
-            desk.index.forget(row.key, number)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
