@@ -83,6 +83,7 @@ def _find_summaries(index: SegmentIndex) -> None:
                 found = reader.summary(row.key, (row.segment, row.place))
                 if found is not None:
                     index.db.execute("UPDATE sessions SET summary = ? WHERE key = ?", (found, row.key))
+                    index.note(row.key, row.id, found)
 
 
 class Catching:
@@ -92,6 +93,9 @@ class Catching:
         self.index, self.number, self.start = index, number, known
         self.rows: dict[int, Row | None] = {}
         self.parts: set[int] = set()
+        self.told: set[int] = set()
+        """Sessions whose name or summary has changed."""
+        self.labels: dict[int, Row] = {}
         self.writer: str | None = None
         self.data = b""
 
@@ -108,6 +112,10 @@ class Catching:
         for row in self.rows.values():
             if row is not None:
                 index.put(row)
+                if row.key in self.told:
+                    index.note(row.key, row.id, row.summary)
+                if row.key in self.labels:
+                    index.label(row.key, row.title, row.tags, row.annotated)
         db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", [(self.number, key) for key in self.parts])
         if self.writer is not None:
             db.execute("UPDATE segments SET writer = ? WHERE number = ?", (self.writer, self.number))
@@ -151,10 +159,20 @@ class Catching:
             if row is None or row.token < frame.token:  # else its removal failed, and somebody has claimed it since
                 self.rows[frame.key] = None
                 self.index.forget(frame.key, self.number, frame.token)
-        elif kind == Kind.FLAG:
+        elif kind in (Kind.FLAG, Kind.LABEL):
+            self.parts.add(frame.key)
             row = self._row(frame.key)
-            if row is not None and frame.time > row.flagged and frame.token >= row.token:
-                row.flag, row.flagged = self._payload(frame).get("reason"), frame.time
+            if row is not None:
+                self._words(row, frame, self._payload(frame))
+
+    def _words(self, row: Row, frame: Frame, said: dict[str, Any]) -> None:
+        """What a person said about a session: the last word counts, whichever segment has it."""
+        if frame.kind != Kind.LABEL and frame.time > row.flagged and frame.token >= row.token:
+            row.flag, row.flagged = said.get("reason"), frame.time
+        when = said.get("annotated", frame.time if frame.kind == Kind.LABEL else 0.0)
+        if when > row.annotated:
+            row.title, row.tags, row.annotated = str(said.get("title", "")), str(said.get("tags", "")), when
+            self.labels[row.key] = row
 
     def _begin(self, frame: Frame) -> None:
         """A claim or a cut: from here on commits follow the one that it links to."""
@@ -174,6 +192,8 @@ class Catching:
         row.updated = max(row.updated, frame.time)
         if "summary" in said:
             row.summary = _wire.encode(said["summary"])
+            self.told.add(row.key)
+            self._words(row, frame, said)
 
     def _named(self, key: int, name: str | None, token: int) -> Row | None:
         """The row of a session, made when the index does not have it; None when the session was removed.
@@ -194,9 +214,11 @@ class Catching:
         if row is None:
             row = self.rows[key] = Row(key, name or f"unnamed-{key}", suspect=0 if name else NAMELESS)
             db.execute("INSERT INTO sessions(key, id) VALUES(?, ?)", (key, row.id))
+            self.told.add(key)
         elif name is not None:
             row.id, row.suspect = name, 0
             db.execute("UPDATE sessions SET id = ? WHERE key = ?", (name, key))
+            self.told.add(key)
         return row
 
     def _drop(self, key: int) -> None:
@@ -216,6 +238,7 @@ class Catching:
         if frame.extra and frame.sound:
             start = frame.at - self.start + HEADER_SIZE
             row.summary = self.data[start : start + frame.extra]
+            self.told.add(row.key)
 
     def _release(self, frame: Frame) -> None:
         row = self._row(frame.key)

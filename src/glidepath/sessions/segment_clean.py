@@ -11,6 +11,7 @@ from glidepath.sessions.own_segment import OwnSegment, segment_path
 from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_index import Row
 from glidepath.sessions.segment_reader import Broken, SegmentReader
+from glidepath.sessions.segment_sessions import everything_said
 
 __all__ = ["clean"]
 
@@ -65,7 +66,7 @@ def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
             own.salt, Kind.COPY, row.key, token, commit.number, place, commit.hash, row.updated, b"", commit.body
         )
         place = (own.number, _written(desk, own, frame))
-    said = _wire.encode({"id": row.id, "summary": _wire.loads(row.summary)})
+    said = _wire.encode(everything_said(row))
     frame = packed(own.salt, Kind.CUT, row.key, token, row.head, place, row.hash, row.updated, b"", said)
     at = _written(desk, own, frame)
     own.sync()  # before the old ones go

@@ -40,6 +40,8 @@ class Held(Record):
     place: int
     updated: float
     summary: bytes
+    told: bool = True
+    """The index knows this summary."""
     released: bool = False
     renew: float = GONE
     """When the lease is written anew."""
@@ -204,7 +206,12 @@ class SegmentDesk:
                 for held in chosen
             ],
         )
+        for held in chosen:
+            if not held.told:
+                self.index.note(held.key, held.id, held.summary)
         if only is None:
+            for held in chosen:
+                held.told = True
             db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", self.strays)
             self.strays = set()
             db.execute("UPDATE segments SET known = max(known, ?) WHERE number = ?", (self.own.end, number))
@@ -261,14 +268,20 @@ class SegmentDesk:
             return False
         return size > self.index.known(number)[1]
 
-    def latest_of_all(self) -> list[Row]:
-        """Every row as of now."""
+    def catch_up_all(self, *, flush: bool = False) -> None:
+        """Tell the index what others have written, and with `flush` what we have."""
         mine = self.own.number if self.own is not None else 0
         grown = [number for number in self.index.written() if number != mine and self._grown(number)]
-        if grown:
+        if grown or (flush and self.dirty):
             with self.transaction():
+                if flush:
+                    self.flush()
                 for number in grown:
                     catch_up(self.index, number)
+
+    def latest_of_all(self) -> list[Row]:
+        """Every row as of now."""
+        self.catch_up_all()
         rows = self.index.all()
         dirty = self.dirty
         return [overlaid(row, dirty[row.key]) if row.key in dirty else row for row in rows]
