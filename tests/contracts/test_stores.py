@@ -89,6 +89,16 @@ class TestSqliteCatalog(CatalogContract):
     place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
 
 
+class TestSegmentWallets(WalletStoreContract):
+    subject = SegmentStore
+    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again
+
+
+class TestSegmentCatalog(CatalogContract):
+    subject = SegmentStore
+    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again
+
+
 class TestPostgresWallets(WalletStoreContract):
     subject = PostgresStore
     make_store, again = TestPostgresStore.make_store, TestPostgresStore.again
