@@ -187,6 +187,8 @@ ROWS = {
         claude("us.anthropic.claude-sonnet-5-v1:0"), {"temperature": 0.2}, has(temperature=None)),
     "a temperature where it is taken": (THINKING, claude("claude-opus-4-6"), {"temperature": 0.2}, has(
         temperature=0.2)),
+    "a temperature above 1": (f"{CLAUDE}api/messages/create", claude("claude-sonnet-4-5"), {"temperature": 1.5},
+        "temperature from 0 to 1"),
     "xhigh on 4.6": (f"{CLAUDE}build-with-claude/effort", claude("claude-opus-4-6"), {"reasoning": "xhigh"}, has(
         output_config={"effort": "high"})),
     "bounds in a strict tool": (STRUCTURED, claude("claude-sonnet-4-5"), {"tools": (BOUNDED,)}, bounds_are_told),
@@ -284,6 +286,11 @@ ROWS = {
         "reasoning": "low"}, has(reasoning_effort="high")),
     "the highest effort on DeepSeek": (f"{DEEPSEEK}guides/thinking_mode", hosted("deepseek:deepseek-v4-pro"), {
         "reasoning": "max"}, has(reasoning_effort="max")),
+    "a forced call on DeepSeek": (f"{DEEPSEEK}guides/thinking_mode", hosted("deepseek:deepseek-v4-pro"), {
+        "reasoning": "high", **FORCED}, has(
+        thinking={"type": "disabled"}, tool_choice="required", reasoning_effort=None)),
+    "a last call on DeepSeek": (f"{DEEPSEEK}guides/thinking_mode", hosted("deepseek:deepseek-v4-pro"), {
+        "defined_tools": (SPEC,)}, has(thinking=None, tool_choice="auto")),
     "thoughts of an earlier loop on DeepSeek": (f"{DEEPSEEK}guides/thinking_mode", hosted("deepseek:deepseek-v4-pro"), {
         "messages": [*loop('{"reasoning_content":"hm"}'), AssistantMessage((TextBlock("Done."),)), HI]},
         thoughts_of_all_loops),
@@ -360,10 +367,22 @@ def test_every_row_names_a_page_and_every_vendor_has_rows():
         (OpenAIResponsesModel("gpt-5", api_key=KEY), {"temperature": 0.2}),
         (OpenAIResponsesModel("gpt-4o", api_key=KEY), {"reasoning": "low"}),
         (OpenAIChatModel("o3", api_key=KEY), {"temperature": 0.2}),
+        (OpenAIChatModel("deepseek-v4-pro", api_key=KEY, host="deepseek"), {"reasoning": "high", **FORCED}),
         (OpenAIChatModel("grok-4", api_key=KEY, host="xai"), {"reasoning": "low"}),
         (GoogleModel(api_key=KEY, name="gemini-2.0-flash"), {"reasoning": "low"}),
     ],
-    ids=["cool claude", "claude off", "claude forced", "claude strict", "gpt-5", "gpt-4o", "o3", "grok", "gemini"],
+    ids=[
+        "cool claude",
+        "claude off",
+        "claude forced",
+        "claude strict",
+        "gpt-5",
+        "gpt-4o",
+        "o3",
+        "deepseek",
+        "grok",
+        "gemini",
+    ],
 )
 def test_what_is_left_out_is_logged_once(model, request_, caplog):
     for _ in range(2):
