@@ -150,6 +150,22 @@ def test_a_host_without_files_says_so(host):
         OpenAIChatModel("m", host=host, api_key=KEY).stream(asked(DOCUMENT))
 
 
+@every
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "/etc/passwd", "data:application/pdf;base64,eA==", "ftp://e.org/a"]
+)
+@pytest.mark.parametrize("kind", ["file", "image"])
+def test_an_address_on_a_disk_is_not_sent_to_be_fetched(dialect, url, kind):
+    block = FileBlock("application/pdf", url=url) if kind == "file" else ImageBlock("image/png", url=url)
+    with pytest.raises(RejectedError, match=r"https:// or http://|takes no document by url"):
+        dialect.model("http://127.0.0.1:1").stream(asked(block))
+
+
+def test_gemini_fetches_from_googles_storage():
+    body = body_of(Google(), asked(FileBlock("application/pdf", url="gs://bucket/a.pdf")))
+    assert body["contents"][0]["parts"][1]["fileData"]["fileUri"] == "gs://bucket/a.pdf"
+
+
 @pytest.mark.parametrize("block", [DOCUMENT, ImageBlock("image/png", url="https://example.org/a.png")])
 def test_bedrock_takes_no_address(block):
     far = FileBlock("application/pdf", url="https://example.org/a.pdf") if isinstance(block, FileBlock) else block
