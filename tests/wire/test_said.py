@@ -200,6 +200,15 @@ def test_a_file_in_a_result_that_a_vendor_does_not_take_is_told_to_the_model(dia
     ]
     body = body_of(dialect, ModelRequest(messages=history, tools=(SPEC,)))
     assert "the file 'a.zip' was left out" in json.dumps(body)
+
+
+@every
+def test_a_picture_of_a_tool_that_cannot_be_fetched_is_told_and_the_run_goes_on(dialect):
+    far = ImageBlock("image/png", url="file:///tmp/a.png")
+    call_ = AssistantMessage((ToolCall("c", "search", {"q": "a"}),))
+    result = ToolResultMessage("c", "search", (TextBlock("Look:"), far))
+    body = body_of(dialect, ModelRequest(messages=[UserMessage("hi"), call_, result]))
+    assert "the image was left out" in json.dumps(body)
     assert "UEs" not in json.dumps(body)
 
 

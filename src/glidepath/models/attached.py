@@ -63,7 +63,7 @@ def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:
 
 
 def in_result(block: Any, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """A block of a tool's result; a file that this vendor does not take becomes a text that says so.
+    """A block of a tool's result; a file or picture that this vendor does not take becomes a text that says so.
 
     The person who wrote a prompt can be asked for another one. A tool has run, and its model must go on.
     """
@@ -71,7 +71,7 @@ def in_result(block: Any, write: Callable[[Any], dict[str, Any]]) -> dict[str, A
         return write(block)
     except RejectedError as error:
         if not isinstance(block, FileBlock):
-            raise
+            return {"text": f"[the image was left out: {error}]"}
         named = f" {block.name!r:.100}" if block.name else ""
         return {"text": f"[the file{named} was left out: {error}]"}
 
