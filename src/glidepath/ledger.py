@@ -308,7 +308,7 @@ class Meter:
         return Reservation(self, reserve.tokens, reserve.money)
 
     def reserve(
-        self, tokens: int, money: int, *, turns: int = 1, trading: Reservation | None = None, queued: bool = False
+        self, tokens: int, money: int, turns: int = 1, trading: Reservation | None = None, *, queued: bool = False
     ) -> Reservation | Refusal:
         """Set aside the worst case of a call in the whole lineage, or say what stands in the way.
 
@@ -317,14 +317,15 @@ class Meter:
         tree = self.tree
         if self.parent is None and trading is None and not tree.queue:
             with tree.lock:
+                promised, owed = self.reserved_tokens + tokens, self.reserved_money + money
                 if (
                     self.turns + turns <= self.turns_wire
-                    and self.tokens + self.aside_tokens + self.reserved_tokens + tokens <= self.tokens_wire
-                    and self.money + self.aside_money + self.reserved_money + money <= self.money_wire
+                    and self.tokens + self.aside_tokens + promised <= self.tokens_wire
+                    and self.money + self.aside_money + owed <= self.money_wire
                 ):
-                    self.reserved_tokens += tokens
-                    self.reserved_money += money
                     self.turns += turns
+                    self.reserved_tokens = promised
+                    self.reserved_money = owed
                     return Reservation(self, tokens, money)
         more_tokens, more_money = tokens, money
         if trading is not None:
@@ -384,21 +385,22 @@ class Meter:
                     )
         return worst
 
-    def room_for(self, trading: Reservation | None, *, now: bool) -> tuple[int | None, int | None]:
+    def room_for(self, trading: Reservation | None, *, now: bool, ahead: bool = False) -> tuple[int | None, int | None]:
         """Tokens and pico-dollars that fit at once, or with nothing in flight; None where unlimited.
 
         What other runs have been pledged is never counted on; `trading` is what the asker itself would give up.
+        `ahead`: what can still be drawn from elsewhere counts, too.
         """
         tokens: int | None = None
         money: int | None = None
         for node in self.lineage:
             caps = node.caps
             if caps.tokens is not None:
-                room = caps.tokens - node.tokens - node.aside_tokens - node.held_tokens
+                room = caps.tokens - node.tokens - node.aside_tokens - node.held_tokens + ahead * node.ahead_tokens
                 room -= node.reserved_tokens if now else node.pledged_tokens
                 tokens = room if tokens is None else min(tokens, room)
             if caps.money is not None:
-                room = caps.money - node.money - node.aside_money - node.held_money
+                room = caps.money - node.money - node.aside_money - node.held_money + ahead * node.ahead_money
                 room -= node.reserved_money if now else node.pledged_money
                 money = room if money is None else min(money, room)
         if trading is not None:
@@ -448,18 +450,22 @@ class Meter:
 
     def short_of_calls(self, count: int) -> bool:
         """True when so many more tool calls would break a limit."""
-        for node in self.lineage:  # noqa: SIM110 - asked every turn
+        node: Meter | None = self
+        while node is not None:
             if node.tool_calls + count > node.calls_wire:
                 return True
+            node = node.parent
         return False
 
     def charge_tool_call(self) -> None:
         """Count one tool call in the whole lineage."""
+        node: Meter | None = self
         with self.tree.lock:
-            for node in self.lineage:
-                node.tool_calls += 1
-                if node.tool_calls >= node.calls_wire:
+            while node is not None:
+                node.tool_calls = calls = node.tool_calls + 1
+                if calls >= node.calls_wire:
                     node.attention = True
+                node = node.parent
 
     def return_tool_call(self) -> None:
         """A call that was counted did not begin: its place is free again in the whole lineage."""
@@ -503,19 +509,17 @@ class Reservation(Record, gc=False):
         if not self.open:
             return
         self.open = False
-        tree = self.meter.tree
-        reserved_tokens, reserved_money = self.tokens, self.money
+        node: Meter | None = self.meter
+        tree, reserved_tokens, reserved_money = node.tree, self.tokens, self.money  # type: ignore[union-attr]
         with tree.lock:
-            for node in self.meter.lineage:
+            while node is not None:
                 node.reserved_tokens -= reserved_tokens
                 node.reserved_money -= reserved_money
-                node.tokens += tokens
-                node.money += money
-                if (
-                    node.tokens + node.aside_tokens >= node.tokens_soft
-                    or node.money + node.aside_money >= node.money_soft
-                ):
+                node.tokens = spent = node.tokens + tokens
+                node.money = paid = node.money + money
+                if spent + node.aside_tokens >= node.tokens_soft or paid + node.aside_money >= node.money_soft:
                     node.attention = True
+                node = node.parent
             if self.pledged:
                 self.redeem()
             if tree.queue:

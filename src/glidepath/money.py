@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Value
+from glidepath._wire import Value, settle_field
 from glidepath.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ class Price(Value, frozen=True, gc=False):
     """What a call costs whose prompt is longer than `tier_start` tokens."""
     web_search: int = 0
     """What a search of the web costs that the provider makes for a call."""
+    worst_input: int = 0
+    """The most an input token can cost; worked out here."""
+
+    def __post_init__(self) -> None:
+        settle_field(self, "worst_input", max(self.input, self.cache_write or 0))
 
     @classmethod
     def per_million(cls, given: Any, *, field: str) -> Price:
@@ -63,11 +68,6 @@ class Price(Value, frozen=True, gc=False):
         search = 0 if len(given) < _PARTS or given[-1] is None else -(-pico(given[-1], field=field) // 1000)
         input_, output, read, write = [*parts, None, None][:4]
         return cls(input_, output, read, write, web_search=search)
-
-    @property
-    def worst_input(self) -> int:
-        """The most an input token can cost."""
-        return max(self.input, self.cache_write or 0)
 
     def at(self, input_tokens: int) -> Price:
         """The price of a call with so long a prompt."""

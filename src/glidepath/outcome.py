@@ -19,6 +19,7 @@ __all__ = [
     "AbandonedWork",
     "AgentState",
     "Charge",
+    "ConfigurationChange",
     "LoopOutcome",
     "PendingCall",
     "PerRun",
@@ -258,6 +259,53 @@ class PerRun(Value, frozen=True, kw_only=True):
     """What plugins leave in the journal about this run, by plugin: see `Plugin.journal_note`."""
 
 
+class ConfigurationChange(Value, frozen=True, kw_only=True):
+    """Something about the agent that was different when its run went on. `before` and `now` are None for nothing.
+
+    `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, plugin or constraint;
+    `name` says which limit, tool, plugin or constraint.
+    """
+
+    what: str
+    name: str = ""
+    before: str | None = None
+    now: str | None = None
+
+    def __str__(self) -> str:
+        what = f"{self.what} {self.name}".rstrip()
+        if self.before is None:
+            return f"{what} is new: {self.now}"
+        return f"{what} is gone" if self.now is None else f"{what} changed: {self.before} -> {self.now}"
+
+
+class SessionStand(Value, frozen=True, kw_only=True):
+    """The limits of a session itself, and what its earlier runs had used when a run began."""
+
+    max_tokens: int | None = None
+    max_money: int | None = None
+    max_tool_calls: int | None = None
+    tokens: int = 0
+    money: int = 0
+    tool_calls: int = 0
+
+
+class Carried(Value, frozen=True, kw_only=True):
+    """What the meter of a run has in it from earlier runs of its session, whose limits bound the conversation.
+
+    `session` is how a session with limits of its own stood, so that they hold when the run is resumed by its name.
+    """
+
+    tokens: int = 0
+    money: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    session: SessionStand | None = None
+
+
+NOT_CARRIED = Carried()
+"""Nothing, and no limit."""
+
+
 class Snapshot(Value, frozen=True, kw_only=True):
     """What a run must carry over a pause, a crash or a limit, and what its messages do not tell. Plain JSON.
 
@@ -289,6 +337,8 @@ class Snapshot(Value, frozen=True, kw_only=True):
     tokens: int = 0
     picodollars: int = 0
     behind: int = 0
+    carried: Carried = NOT_CARRIED
+    """The part of `turns` to `picodollars` that earlier runs of the session have used, where the session is limited."""
     on_budget: bool = False
     """It spent from a budget above its own, and may not go on without one."""
     # coming down
@@ -367,6 +417,8 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     abandoned: tuple[AbandonedWork, ...] = ()
     unknown_effects: tuple[ToolCall, ...] = ()
     undelivered: tuple[Message, ...] = ()
+    changes: tuple[ConfigurationChange, ...] = ()
+    """What about the agent had changed since the journal was last written, when the run was resumed from a store."""
     missed_events: int = 0
     """How many events async observers never saw, because they were too slow; known only after `RunEnded`."""
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -384,6 +436,16 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         if self.cost is not None:
             parts.append(f"${self.cost:.6f}")
         return f"{', '.join(parts)}, text={_head(self.text)}>"
+
+    @property
+    def all_turns(self) -> int:
+        """Model turns, those of children included."""
+        return self.iterations + sum(child.all_turns for child in self.children)
+
+    @property
+    def all_tool_calls(self) -> int:
+        """Tool calls, those of children included."""
+        return self.tool_calls + sum(child.all_tool_calls for child in self.children)
 
     @property
     def cache_hit_rate(self) -> float | None:

@@ -134,6 +134,7 @@ LIMITS = {
     "grace_iterations": 1,
     "landing_tokens": 500,
     "landing_seconds": 3.0,
+    "scope": "session",
 }
 GUARDRAILS = {
     "max_tokens_recoveries": 1,
@@ -417,6 +418,7 @@ PARENTS = Limits(
     grace_iterations=4,
     landing_tokens=2_000,
     landing_seconds=7,
+    scope="session",
 )
 
 

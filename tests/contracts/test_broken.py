@@ -4,7 +4,7 @@ import pytest
 
 from glidepath.conformance import CONTRACTS, clauses_of
 
-from .broken import coordinators, evaluators, hooks, kernel, reviews, shaping, stores
+from .broken import coordinators, evaluators, hooks, kernel, reviews, shaping, stores, wallets
 from .examine import BROKEN, failures
 
 WHOLE = (
@@ -29,6 +29,7 @@ WHOLE = (
     shaping.StopTrial,
     shaping.StrategyTrial,
     stores.Trial,
+    wallets.Trial,
 )
 
 

@@ -3,9 +3,9 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import SessionStoreContract
+from glidepath.conformance import SessionStoreContract, WalletStoreContract
 from glidepath.engines.dbos.store import FleetStore
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
 
 
 class TestMemoryStore(SessionStoreContract):
@@ -30,6 +30,21 @@ class TestSqliteStore(SessionStoreContract):
         return SqliteStore(self.path, lease=self.lease)
 
 
+class TestSegmentStore(SessionStoreContract):
+    subject = SegmentStore
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path):
+        self.path = tmp_path / "sessions"
+
+    def make_store(self, *, lease=10.0):
+        self.lease = lease
+        return SegmentStore(self.path, lease=lease)
+
+    def again(self, store):
+        return SegmentStore(self.path, lease=self.lease)
+
+
 class TestPostgresStore(SessionStoreContract):
     subject = PostgresStore
 
@@ -52,3 +67,18 @@ class TestFleetStore(TestPostgresStore):
 
     def again(self, store):
         return FleetStore(self.dsn, lease=self.lease)
+
+
+class TestMemoryWallets(WalletStoreContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
+class TestSqliteWallets(WalletStoreContract):
+    subject = SqliteStore
+    place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
+
+
+class TestPostgresWallets(WalletStoreContract):
+    subject = PostgresStore
+    make_store, again = TestPostgresStore.make_store, TestPostgresStore.again

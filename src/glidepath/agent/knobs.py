@@ -329,6 +329,10 @@ class Knobs:
         """Time for the landing call; at most a quarter of `timeout`."""
         return self._part("limits", "landing_seconds", value)
 
+    def scope(self, value: str) -> Self:
+        """Whether the limits bound each "run", or the whole "session"."""
+        return self._part("limits", "scope", value)
+
     # --- the fields of GuardrailsConfig ---
 
     def max_tokens_recoveries(self, value: int) -> Self:

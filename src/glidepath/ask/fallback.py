@@ -145,6 +145,7 @@ def _switch(run: Run, plan: Plan, reason: str) -> None:
     run.account = accounts.pop(plan.model_name) if plan.model_name in accounts else Account()
     run.other_accounts = accounts
     run.plan = plan
+    run.look_around()
     run.anchor = plan.fixed_tokens  # the other provider counts differently
     run.emit(ModelSwitched, before.model_name, plan.model_name, reason, provider_of(plan.model))
     if before.vendor is None or before.vendor != plan.vendor:

@@ -7,10 +7,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from glidepath.agent import Agent, ExecutionMode, Limits
+from glidepath.agent import Agent, Budget, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
-from glidepath.cli.layers import Known, Settings
+from glidepath.cli.layers import Settings
 from glidepath.cli.settings import SETTINGS
+from glidepath.cli.stores import DEFAULT_STORE, NO_STORE, assume_store, keep_sessions, make_store, store_path
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, told
 from glidepath.guards import GuardrailsConfig
@@ -26,14 +27,9 @@ __all__ = [
     "make_model",
     "make_store",
     "make_tools",
+    "wallet_of",
     "workspace_folder",
 ]
-
-
-DEFAULT_STORE = "default"
-"""The name of the store in the user's data folder."""
-NO_STORE = "none"
-"""Said instead of a store by whoever wants nothing kept."""
 
 
 def make_agent(settings: Settings, world: World, *, model: str | None = None) -> Agent:
@@ -185,11 +181,9 @@ def make_tools(settings: Settings, world: World) -> tuple[Tool, ...]:
 
 def _own_files(settings: Settings, world: World) -> list[Path]:
     """Files that decide about this run or the next one: the configuration, and the store with its approvals."""
-    store = settings.get("store") or NO_STORE
     files = [settings.file] if settings.file is not None else []
-    if "://" not in store and store not in (NO_STORE, DEFAULT_STORE):
-        files.append(world.folder / Path(store).expanduser())
-    return files
+    store = store_path(settings.get("store") or NO_STORE, world)
+    return files if store is None else [*files, store]
 
 
 def _tell_of_the_sandbox(shell: Tool | None, world: World) -> None:
@@ -212,46 +206,11 @@ def _installed(name: str, world: World) -> Tool:
     return installed("tools", name)  # type: ignore[no-any-return]
 
 
-def make_store(name: str, world: World) -> Any:
-    """The store a name stands for: a PostgreSQL address, the path of an SQLite file, or `default`."""
-    from glidepath.sessions import PostgresStore, SqliteStore
-
-    if name == DEFAULT_STORE:
-        return SqliteStore()
-    if name.startswith(("postgresql://", "postgres://")):
-        return PostgresStore(name)
-    if "://" in name:
-        raise ConfigurationError("store: expected the path of a file, or an address such as postgresql://host/db")
-    return SqliteStore(world.folder / Path(name).expanduser())
-
-
-def keep_sessions(settings: Settings, world: World) -> None:
-    """Keep what a person runs by hand in the default store, when nobody said otherwise and it can be written."""
-    if settings.said("store"):
-        if settings.get("store") == NO_STORE:
-            del settings.known["store"]
-        return
-    from glidepath.sessions.sqlite import default_file
-
-    try:
-        file = default_file()
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.touch(mode=0o600)
-        with file.open("ab"):
-            settings.known["store"] = Known(DEFAULT_STORE, "default")
-    except (ConfigurationError, OSError) as error:
-        world.note(f"this run cannot be resumed, because its session cannot be kept: {error}")
-
-
-def assume_store(settings: Settings, what: str) -> str:
-    """The store that is named, else the default one if there is any; raises `ConfigurationError`."""
-    if settings.get("store"):
-        return str(settings["store"])
-    from glidepath.sessions.sqlite import default_file
-
-    if not default_file().exists():
-        raise ConfigurationError(
-            f"{what} needs the store that the run was made with: pass --store PATH (there is no {default_file()})"
-        )
-    settings.known["store"] = Known(DEFAULT_STORE, "default")
-    return DEFAULT_STORE
+async def wallet_of(settings: Settings, agent: Agent[Any]) -> Budget | None:
+    """The wallet that the settings name, in the store of the agent; raises `ConfigurationError`."""
+    name = settings.get("wallet")
+    if not name:
+        return None
+    if agent.config.store is None:
+        raise ConfigurationError(f"wallet {name!r:.80} is kept in a store: pass --store PATH")
+    return await Budget.find(name, agent.config.store)

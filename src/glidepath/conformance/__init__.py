@@ -36,6 +36,7 @@ pytest.register_assert_rewrite(
             "sim",
             "stores",
             "voices",
+            "wallet_stores",
         )
     ]
 )
@@ -62,6 +63,7 @@ from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
 from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
+from glidepath.conformance.wallet_stores import WalletStoreContract  # noqa: E402
 
 __all__ = [
     "CONTRACTS",
@@ -87,6 +89,7 @@ __all__ = [
     "TeamCoordinatorContract",
     "TokenEstimatorContract",
     "ToolGateContract",
+    "WalletStoreContract",
     "clauses_of",
 ]
 
@@ -99,7 +102,7 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (SessionStoreContract,),
+        "session_store": (SessionStoreContract, WalletStoreContract),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract,),

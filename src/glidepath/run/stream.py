@@ -13,7 +13,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath.events import Event
-from glidepath.outcome import OutputT, RunResult
+from glidepath.outcome import AgentState, OutputT, RunResult
 from glidepath.run.watch import Interrupt, Signal
 
 if TYPE_CHECKING:
@@ -57,6 +57,14 @@ class RunStream(Generic[OutputT]):
         if result is None:
             raise RuntimeError("the run has not ended yet: consume the stream, or leave its `async with` block, first")
         return result
+
+    @property
+    def state(self) -> AgentState:
+        """Where the run stands at this moment: IDLE before it takes off, then as in `RunResult.state` once it ended."""
+        if self.run is None:
+            ended = self._task is not None and self._task.done()
+            return self.result.state if ended else AgentState.IDLE
+        return self.run.state
 
     async def __aenter__(self) -> Self:
         if self._entered:

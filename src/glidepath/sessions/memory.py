@@ -10,6 +10,7 @@ from typing import Any
 from glidepath._wire import Record, replace
 from glidepath.errors import StoreError
 from glidepath.sessions.owner import GONE, LEASE, free
+from glidepath.sessions.wallet_desk import MemoryWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
 __all__ = ["MemoryStore"]
@@ -20,7 +21,7 @@ class _Shelf(Record):
     commits: list[Commit]
 
 
-class MemoryStore:
+class MemoryStore(MemoryWallets):
     """Keeps journals in memory. They die with the process; everything else is as in the other stores."""
 
     def __init__(self, *, lease: float = LEASE, clock: Callable[[], float] = time.time) -> None:
@@ -28,6 +29,7 @@ class MemoryStore:
         self._clock = clock
         self._shelves: dict[str, _Shelf] = {}
         self._lock = threading.Lock()
+        MemoryWallets.__init__(self)
 
     def _shelf(self, session_id: str) -> _Shelf:
         shelf = self._shelves.get(session_id)

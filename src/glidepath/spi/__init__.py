@@ -23,7 +23,20 @@ from glidepath.spi.hooks import (
 from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
 from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK, VIEWS, ExtensionPoint
 from glidepath.spi.policy import ProtocolPolicy
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
+from glidepath.spi.sessions import (
+    Commit,
+    Entry,
+    Grant,
+    Hold,
+    Lease,
+    OverdueHold,
+    SessionStore,
+    Sign,
+    Wallet,
+    WalletDraw,
+    WalletStore,
+    WalletTerms,
+)
 
 __all__ = [
     "EXTENSION_POINTS",
@@ -42,11 +55,14 @@ __all__ = [
     "ExtensionPoint",
     "Gate",
     "GateContext",
+    "Grant",
     "GuardVerdict",
+    "Hold",
     "Lease",
     "Meters",
     "Model",
     "ModelRequest",
+    "OverdueHold",
     "OverflowContext",
     "Plugin",
     "PollContext",
@@ -68,4 +84,8 @@ __all__ = [
     "ToolSpec",
     "ToolTraits",
     "TransformContext",
+    "Wallet",
+    "WalletDraw",
+    "WalletStore",
+    "WalletTerms",
 ]

@@ -259,6 +259,11 @@ class FleetLedger:
             limits_money=row["money"],
         )
 
+    async def left(self, session: str) -> None:
+        """A worker was given a run and cannot read it: that is not counted."""
+        async with self._connection() as connection:
+            await connection.execute("UPDATE glidepath_fleet_runs SET taken = taken - 1 WHERE session = $1", session)
+
     async def outcome(self, session: str) -> tuple[str | None, str | None]:
         """How a run ended, and what was wrong with it; (None, None) while it has not.
 
