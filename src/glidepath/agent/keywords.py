@@ -114,3 +114,4 @@ class ResumeKeywords(TypedDict, total=False):
     tool_choice: str | None
     metadata: Mapping[str, str] | None
     user: str | None
+    accept_repair: bool

@@ -72,6 +72,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("sandbox", "", "choice", "the shell tool's sandbox: auto uses it where it is installed, require insists on it", "--sandbox", choices=("auto", "require", "off"), default="auto", found=("auto", "require")),
     Setting("shell_home", "", "text?", "the folder that is HOME for shell commands, read-only in the sandbox; an empty one by default", "--shell-home", metavar="DIR"),
     Setting("allow_protected", "", "names", "protected files that the tools may write, such as .vscode/tasks.json", "--allow-protected", metavar="PATHS"),
+    Setting("redact", "", "text?", "a function that rewrites what is said before it is stored: python:module:function", "--redact", metavar="NAME"),
     Setting("approve", "", "choice", "calls that need a person's approval: ask, approve all of them, or deny them", "--approve", choices=("ask", "all", "deny"), default="ask", in_file=False),
     Setting("limits.max_iterations", _L + "max_iterations", "int?", "model turns", "--max-turns", "max_steps", metavar="N", default=50, found=LOWER),
     Setting("limits.max_tokens", _L + "max_tokens", "int?", "tokens in total, input and output", "--max-tokens", "token_budget", metavar="N", found=LOWER),
