@@ -3,6 +3,7 @@
 No vendor was asked. The pages were read in November 2026, from stored copies; a row follows what its page said then.
 """
 
+import re
 from functools import cache
 
 import pytest
@@ -127,6 +128,35 @@ UNIONS = tuple(
 FREE = {"type": "object", "properties": {"m": {"type": "object", "additionalProperties": True}}, "required": ["m"]}
 
 
+DEEP = {
+    "type": "object",
+    "properties": {
+        "rows": {
+            "type": "array",
+            "minItems": 3,
+            "uniqueItems": True,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "mail": {"type": "string", "format": "email", "maxLength": 9},
+                    "code": {"oneOf": [{"type": "string", "format": "regex"}, {"type": "null"}]},
+                    "minimum": {"type": "integer"},
+                },
+            },
+        }
+    },
+}
+
+
+def legal_names(found):
+    def check(body):
+        names = found(body)
+        assert len(set(names)) == 2
+        assert all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", name) for name in names)
+
+    return check
+
+
 def strict_ones(most):
     def check(body):
         assert [bool(one.get("strict")) for one in body["tools"]] == [n < most for n in range(len(body["tools"]))]
@@ -214,7 +244,28 @@ ROWS = {
     "a seed": (f"{CLAUDE}api/messages/create", claude("claude-sonnet-4-5"), {"seed": 1}, "seed"),
     "tool names": (f"{CLAUDE}agents-and-tools/tool-use/define-tools", claude("claude-sonnet-4-5"), {
         "tools": (ToolSpec("files/read.text", "", OBJECT),)}, has(tools__0__name="files_read_text_b4ce56e3")),
+    "bounds deep in an output": (STRUCTURED, claude("claude-sonnet-4-5"), {"output_schema": DEEP}, has(
+        output_config__format__schema__properties__rows={
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "mail": {"type": "string", "format": "email", "description": "(maxLength: 9)"},
+                    "code": {"anyOf": [{"type": "string", "description": '(format: "regex")'}, {"type": "null"}]},
+                    "minimum": {"type": "integer"},
+                },
+                "required": ["mail", "code", "minimum"],
+                "additionalProperties": False,
+            },
+            "description": "(minItems: 3, uniqueItems: true)",
+        })),
     # --- OpenAI, Azure
+    "tool names of OpenAI": (CHAT, hosted("openai-chat:gpt-4o"), {
+        "tools": (ToolSpec("files/read.text", "", OBJECT), ToolSpec("a" * 65, "", OBJECT))}, legal_names(
+        lambda body: [one["function"]["name"] for one in body["tools"]])),
+    "tool names of Responses": (RESPONSES, hosted("openai:gpt-4o"), {
+        "tools": (ToolSpec("files/read.text", "", OBJECT), ToolSpec("a" * 65, "", OBJECT))}, legal_names(
+        lambda body: [one["name"] for one in body["tools"]])),
     "the cap of a reasoning model": (REASONING, hosted("openai-chat:o4-mini"), {"max_output_tokens": 99}, has(
         max_completion_tokens=99, max_tokens=None)),
     "the cap on Azure": (AZURE, OpenAIChatModel("mine", host="azure", api_key=KEY,
@@ -270,6 +321,9 @@ ROWS = {
         toolConfig__functionCallingConfig={"mode": "VALIDATED"})),
     "tools and a schema on 2.5": (f"{GEMINI}structured-output", gemini("gemini-2.5-flash"), {
         "output_schema": OBJECT, **TOOLS}, has(generationConfig=None)),
+    "tool names of Gemini": (f"{GEMINI}function-calling", gemini("gemini-2.5-flash"), {
+        "tools": (ToolSpec("9/lives", "", OBJECT), ToolSpec("a" * 65, "", OBJECT))}, legal_names(
+        lambda body: [one["name"] for one in body["tools"][0]["functionDeclarations"]])),
     # --- compatible hosts
     "a schema and tools on Groq": (f"{GROQ}structured-outputs", hosted("groq:llama-3.3-70b-versatile"), {
         "output_schema": OBJECT, **TOOLS}, has(response_format=None)),
