@@ -23,7 +23,17 @@ from glidepath.spi.hooks import (
 from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
 from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK, VIEWS, ExtensionPoint
 from glidepath.spi.policy import ProtocolPolicy
-from glidepath.spi.sessions import Catalog, Commit, Entry, Lease, SessionPage, SessionQuery, SessionStore, Sign
+from glidepath.spi.sessions import (
+    Catalog,
+    Commit,
+    Entry,
+    Excerpts,
+    Lease,
+    SessionPage,
+    SessionQuery,
+    SessionStore,
+    Sign,
+)
 
 __all__ = [
     "EXTENSION_POINTS",
@@ -40,6 +50,7 @@ __all__ = [
     "Commit",
     "ContextStrategy",
     "Entry",
+    "Excerpts",
     "ExtensionPoint",
     "Gate",
     "GateContext",

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 from glidepath._wire import Value
 from glidepath.stability import UNPROVEN, experimental
 
-__all__ = ["Catalog", "Commit", "Entry", "Lease", "SessionPage", "SessionQuery", "SessionStore", "Sign"]
+__all__ = ["Catalog", "Commit", "Entry", "Excerpts", "Lease", "SessionPage", "SessionQuery", "SessionStore", "Sign"]
 
 
 class Commit(Value, frozen=True, gc=False):
@@ -164,6 +164,25 @@ class SessionPage(Value, frozen=True):
 
     sessions: tuple[Entry, ...]
     cursor: str | None = None
+
+
+@experimental(reason=UNPROVEN)
+@runtime_checkable
+class Excerpts(Protocol):
+    """What a store can do so that long sessions are not read from their start: read a part of a journal.
+
+    Optional: where a store has no `pick`, the whole journal is read.
+
+    What happens when it crashes: as with `SessionStore.load`.
+    """
+
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+        """The entry, and the commits from number `since` on; none when there are not so many."""
+        ...
+
+    async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
+        """The commits with these numbers, in this order; those that are not there are left out."""
+        ...
 
 
 @experimental(reason=UNPROVEN)
