@@ -4,7 +4,7 @@ import pytest
 
 from glidepath.conformance import CONTRACTS, clauses_of
 
-from .broken import catalogs, coordinators, evaluators, excerpts, hooks, kernel, reviews, shaping, stores
+from .broken import catalogs, coordinators, evaluators, excerpts, hooks, kernel, reviews, shaping, stores, wallets
 from .examine import BROKEN, failures
 
 WHOLE = (
@@ -31,6 +31,7 @@ WHOLE = (
     shaping.StopTrial,
     shaping.StrategyTrial,
     stores.Trial,
+    wallets.Trial,
 )
 
 

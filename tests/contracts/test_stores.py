@@ -3,7 +3,7 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import CatalogContract, ExcerptsContract, SessionStoreContract
+from glidepath.conformance import CatalogContract, ExcerptsContract, SessionStoreContract, WalletStoreContract
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
 
@@ -69,14 +69,29 @@ class TestFleetStore(TestPostgresStore):
         return FleetStore(self.dsn, lease=self.lease)
 
 
+class TestMemoryWallets(WalletStoreContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
 class TestMemoryCatalog(CatalogContract):
     subject = MemoryStore
     make_store = TestMemoryStore.make_store
 
 
+class TestSqliteWallets(WalletStoreContract):
+    subject = SqliteStore
+    place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
+
+
 class TestSqliteCatalog(CatalogContract):
     subject = SqliteStore
     place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
+
+
+class TestPostgresWallets(WalletStoreContract):
+    subject = PostgresStore
+    make_store, again = TestPostgresStore.make_store, TestPostgresStore.again
 
 
 class TestPostgresCatalog(CatalogContract):

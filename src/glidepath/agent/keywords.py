@@ -45,6 +45,7 @@ class _Rest(TypedDict, total=False):
     strict_tools: bool
     stop_sequences: Iterable[str]
     seed: int | None
+    logprobs: int | None
     extras: Mapping[str, Any] | None
     max_output_tokens_recovery: MaxTokensRecovery | None
     empty_outcome_retry_budget: int | None

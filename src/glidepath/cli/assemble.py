@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from glidepath.agent import Agent, ExecutionMode, Limits
+from glidepath.agent import Agent, Budget, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
 from glidepath.cli.layers import Settings
 from glidepath.cli.settings import SETTINGS
@@ -28,6 +28,7 @@ __all__ = [
     "make_store",
     "make_tools",
     "redacting",
+    "wallet_of",
     "workspace_folder",
 ]
 
@@ -205,6 +206,16 @@ def _installed(name: str, world: World) -> Tool:
     if meant is not None and name not in available("tools"):
         raise ConfigurationError(f"tools: there is no tool {name!r}; did you mean {meant!r}?")
     return installed("tools", name)  # type: ignore[no-any-return]
+
+
+async def wallet_of(settings: Settings, agent: Agent[Any]) -> Budget | None:
+    """The wallet that the settings name, in the store of the agent; raises `ConfigurationError`."""
+    name = settings.get("wallet")
+    if not name:
+        return None
+    if agent.config.store is None:
+        raise ConfigurationError(f"wallet {name!r:.80} is kept in a store: pass --store PATH")
+    return await Budget.find(name, agent.config.store)
 
 
 def redacting(store: Any, settings: Settings, world: World) -> Any:

@@ -38,6 +38,7 @@ pytest.register_assert_rewrite(
             "sim",
             "stores",
             "voices",
+            "wallet_stores",
         )
     ]
 )
@@ -66,6 +67,7 @@ from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
 from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
+from glidepath.conformance.wallet_stores import WalletStoreContract  # noqa: E402
 
 __all__ = [
     "CONTRACTS",
@@ -93,6 +95,7 @@ __all__ = [
     "TeamCoordinatorContract",
     "TokenEstimatorContract",
     "ToolGateContract",
+    "WalletStoreContract",
     "clauses_of",
 ]
 
@@ -105,7 +108,7 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (SessionStoreContract, CatalogContract, ExcerptsContract),
+        "session_store": (SessionStoreContract, WalletStoreContract, CatalogContract, ExcerptsContract),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract,),

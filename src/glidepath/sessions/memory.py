@@ -12,6 +12,7 @@ from glidepath.errors import StoreError
 from glidepath.sessions.cards import checked_tags, checked_title, families, page_of
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
+from glidepath.sessions.wallet_desk import MemoryWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionPage, SessionQuery, Sign
 
 __all__ = ["MemoryStore"]
@@ -22,7 +23,7 @@ class _Shelf(Record):
     commits: list[Commit]
 
 
-class MemoryStore(CanFork):
+class MemoryStore(CanFork, MemoryWallets):
     """Keeps journals in memory. They die with the process; everything else is as in the other stores."""
 
     def __init__(self, *, lease: float = LEASE, clock: Callable[[], float] = time.time) -> None:
@@ -30,6 +31,7 @@ class MemoryStore(CanFork):
         self._clock = clock
         self._shelves: dict[str, _Shelf] = {}
         self._lock = threading.Lock()
+        MemoryWallets.__init__(self)
 
     def _shelf(self, session_id: str) -> _Shelf:
         shelf = self._shelves.get(session_id)

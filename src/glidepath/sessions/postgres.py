@@ -14,6 +14,7 @@ from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive
 from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
+from glidepath.sessions.postgres_wallets import PostgresWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
 __all__ = ["PostgresStore"]
@@ -52,7 +53,7 @@ class _Line:
         self.tail: dict[str, asyncio.Task[None]] = {}  # the last write of each session with durability "async"
 
 
-class PostgresStore(CanFork, PostgresCatalog):
+class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     """Keeps journals in a PostgreSQL database; the tables are made when they are first used.
 
     `timeout` is how many seconds a statement may take. Needs the extra `glidepath[postgres]`.
@@ -67,6 +68,7 @@ class PostgresStore(CanFork, PostgresCatalog):
         self._size = max_connections
         self._lines: dict[tuple[int, int], _Line] = {}
         self._ready = False
+        PostgresWallets.__init__(self)
 
     # --- connections ------------------------------------------------------------------------------------------
 

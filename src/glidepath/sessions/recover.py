@@ -108,8 +108,10 @@ def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
 def abandon(folded: Folded, snapshot: Snapshot, texts: Texts) -> tuple[RunResult, list[ToolResultMessage]]:
     """Close a run that crashed and is not resumed: how it ended, and the results its calls get."""
     results, unknown = [], []
+    counted = 0
     for call in open_calls(folded):
         begun = call.id in folded.intents
+        counted += not begun and call.id in folded.queued
         if begun:
             unknown.append(call)
         kind, text = (
@@ -132,7 +134,7 @@ def abandon(folded: Folded, snapshot: Snapshot, texts: Texts) -> tuple[RunResult
         usage=usage,
         cost=dollars(money) if money else None,
         iterations=snapshot.iterations,
-        tool_calls=snapshot.tool_calls,
+        tool_calls=max(0, snapshot.tool_calls - counted),
         landing_calls=snapshot.landing_calls,
         elapsed=snapshot.elapsed,
         unknown_effects=(*snapshot.unknown_effects, *unknown),

@@ -378,7 +378,7 @@ class Scribe:
             "task": task[:200],
             "iterations": run.iterations,
             "messages": len(run.messages),
-            "tokens": run.meter.tokens,
+            "tokens": run.meter.tokens - run.carried.tokens,
             "cost": None if cost is None else str(cost),
             "parent": self.parent,
             **({"base": self.base} if self.base else {}),

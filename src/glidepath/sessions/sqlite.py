@@ -21,6 +21,7 @@ from glidepath.sessions.owner import GONE, LEASE, SHORT, free
 from glidepath.sessions.sqlite_catalog import SHIFT, SqliteCatalog, note_summary, prepare
 from glidepath.sessions.sqlite_rows import blob, entry_in
 from glidepath.sessions.sqlite_says import explained
+from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.sessions.writer import Writer
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
@@ -90,7 +91,7 @@ def _keep_private(path: str) -> None:
                 os.chmod(file, mode & 0o770 if mode & stat.S_IWGRP else 0o600)  # noqa: PTH101
 
 
-class SqliteStore(CanFork, SqliteCatalog):
+class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
     """Keeps journals in one SQLite file, which is made when it is first used.
 
     Without a `path` it is `sessions.db` in the user's data folder of this platform.
@@ -127,6 +128,7 @@ class SqliteStore(CanFork, SqliteCatalog):
         self._file: tuple[int, int] | None = None  # which one is open
         self._gone: StoreError | None = None
         self._pid = os.getpid()
+        SqliteWallets.__init__(self)
 
     # --- connections ------------------------------------------------------------------------------------------
 
@@ -556,6 +558,7 @@ class SqliteStore(CanFork, SqliteCatalog):
         """Close the file; it is opened again when the store is used again."""
         self._forked()
         self._stop_writer()
+        self._close_desk()
         with self._lock:
             inline, self._inline = self._inline, None
             if inline is not None:
