@@ -79,6 +79,11 @@ class TestSqliteWallets(WalletStoreContract):
     place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
 
 
+class TestSegmentWallets(WalletStoreContract):
+    subject = SegmentStore
+    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again
+
+
 class TestPostgresWallets(WalletStoreContract):
     subject = PostgresStore
     make_store, again = TestPostgresStore.make_store, TestPostgresStore.again

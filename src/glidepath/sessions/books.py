@@ -25,6 +25,7 @@ __all__ = [
     "HoldRow",
     "PeriodRow",
     "WalletRow",
+    "all_used",
     "closed",
     "draw",
     "forgotten",
@@ -35,6 +36,7 @@ __all__ = [
     "period_of",
     "settle",
     "shown",
+    "taken_in",
     "write_off",
 ]
 
@@ -393,6 +395,24 @@ def gone(book: Book, name: str, *, parent: bool) -> None:
     if parent or any(account.held != NOTHING for account in book.periods.values() if account.name == name):
         why = "other wallets are inside it" if parent else "runs hold a part of it"
         raise StoreError(f"wallet {name!r} is in use: {why}", kind="busy")
+
+
+def all_used(row: PeriodRow) -> PeriodRow:
+    """An account as another store takes it in: whoever holds something of it settles where it was held."""
+    return PeriodRow(name=row.name, period=row.period, used=_plus(row.used, row.held))
+
+
+def taken_in(book: Book, wallets: Iterable[WalletRow], periods: Iterable[PeriodRow]) -> None:
+    """Add the wallets of another store."""
+    new = [row for row in wallets if row.name not in book.wallets]
+    for row in new:
+        book.wallets[row.name] = row
+        book.note(row)
+    names = {row.name for row in new}
+    for account in periods:
+        if account.name in names:
+            book.periods[account.name, account.period] = account
+            book.note(account)
 
 
 def shown(row: WalletRow, accounts: Iterable[PeriodRow], holds: Iterable[HoldRow], now: float) -> Wallet:

@@ -32,6 +32,7 @@ from glidepath.sessions.segment_sessions import (
     write_commit,
 )
 from glidepath.sessions.sqlite_says import explained
+from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
 __all__ = ["SegmentStore", "default_folder"]
@@ -53,7 +54,7 @@ class _Gone(StoreError):  # noqa: N818 - seen as a StoreError
     """The files that leases were given out on are not there any more."""
 
 
-class SegmentStore:
+class SegmentStore(SqliteWallets):
     """Keeps journals in a folder, which is made when it is first used: quick, and safe among processes of one machine.
 
     Without a `path` it is `sessions` in the user's data folder of this platform. `busy` is how many seconds to wait
@@ -86,6 +87,7 @@ class SegmentStore:
         self._looked = GONE
         self._removed = 0
         self._pid = os.getpid()
+        SqliteWallets.__init__(self, f"{self.path}/wallets.db")
 
     # --- opening ----------------------------------------------------------------------------------------------
 
@@ -98,6 +100,26 @@ class SegmentStore:
                 Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             desk = self._desk = SegmentDesk(self.path)
         return desk
+
+    def _connect_wallets(self) -> Any:
+        """Wallets cannot be made anew from the segments: they have a file of their own."""
+        import sqlite3
+
+        until = time.monotonic() + self._busy
+        while True:  # on a thread: another process may be making the folder
+            try:
+                self._with(lambda _: None)
+                break
+            except StoreError as error:
+                if error.kind != "locked" or time.monotonic() >= until:
+                    raise
+            time.sleep(_FIRST_WAIT)
+        with suppress(FileExistsError):
+            os.close(os.open(self._wallet_file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        connection = sqlite3.connect(self._wallet_file, timeout=self._busy, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
 
     def _forked(self) -> None:
         """Files of the parent are the parent's: they are left alone, and what it holds is not held here."""
@@ -412,6 +434,7 @@ class SegmentStore:
         if self._pid != os.getpid():
             self._forked()
         self._stop_sync()
+        self._close_desk()
         with self._lock:
             desk = self._desk
             if desk is None:

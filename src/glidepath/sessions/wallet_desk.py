@@ -30,6 +30,8 @@ class Rows(Value, frozen=True, kw_only=True):
     line: tuple[Any, ...] = ()
     whole: bool = False
     everything: bool = False
+    makes: bool = False
+    """It makes wallets where there may be none."""
     relaxed: bool = False
     """A commit after this one, in the same database, is what must be on disk."""
 
@@ -118,6 +120,19 @@ class WalletDesk:
     async def remove_wallet(self, name: str) -> None:
         """Forget a wallet."""
         await self._remove_wallet(name)
+
+    async def wallet_rows(self) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
+        """Every wallet with its history, to be carried to another store; what is held counts as used."""
+
+        def work(book: Book) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
+            return list(book.wallets.values()), [books.all_used(row) for row in book.periods.values()]
+
+        return await self._lend(Rows(whole=True, everything=True), work)
+
+    async def take_wallets(self, wallets: Sequence[books.WalletRow], periods: Sequence[books.PeriodRow]) -> None:
+        """Take in wallets of another store; those that are here already stay as they are."""
+        rows = Rows(whole=True, everything=True, makes=True)
+        await self._lend(rows, lambda book: books.taken_in(book, wallets, periods))
 
 
 class MemoryWallets(WalletDesk):
