@@ -140,8 +140,17 @@ def slow(now, store, asked):
     async def answer(request):
         asked.append(1)
         if len(asked) == 2:
+            (before,) = await store.wallets("c")
+            now[0] += 20
+            assert await sweep(store) == 1
+            (after,) = await store.wallets("c")
+            assert (after.tokens, after.held_tokens) == (before.tokens + before.held_tokens, 0)
+            assert await sweep(store) == 0
             now[0] += 100
             assert await sweep(store) == 1
+            (known,) = await store.wallets("c")
+            assert before.tokens < known.tokens < after.tokens
+            assert await sweep(store) == 0
         return call("look", number=len(asked))
 
     return ScriptedModel(max_output_tokens=500).forever(answer)
@@ -169,10 +178,11 @@ def test_a_stopped_run_with_a_child_in_flight_is_charged_all_that_it_held():
         async def answer(request):
             asked.append(1)
             (before,) = await store.wallets("c")
-            now[0] += 100
-            await sweep(store)
-            (after,) = await store.wallets("c")
-            assert after.tokens == before.tokens + before.held_tokens
+            for _ in range(3):
+                now[0] += 100
+                await sweep(store)
+                (after,) = await store.wallets("c")
+                assert after.tokens == before.tokens + before.held_tokens
             return say("42")
 
         child = make(ScriptedModel(max_output_tokens=500).forever(answer), store)

@@ -100,7 +100,7 @@ def address_of(place, folder):
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize(("place", "kind"), [("sqlite", "plain"), ("segments", "journal"), ("postgres", "journal")])
 def test_g4_g13_processes_on_one_wallet_are_killed_and_nothing_is_overspent_or_leaked(place, kind, tmp_path):
-    agents, limit = 6, 60_000
+    agents, limit = 6, 40_000
     done = campaign(
         address_of(place, tmp_path), tmp_path, processes=2, agents=agents, limit=limit, kills=2, kind=kind, seed=7
     )

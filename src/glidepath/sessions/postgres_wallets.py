@@ -200,7 +200,7 @@ class PostgresWallets(WalletDesk):
             await self._prepare_wallets(connection)
             now = await connection.fetchval(f"SELECT {_NOW}")
             await connection.execute(_FORGET, now - books.KEPT, now)
-            rows = await connection.fetch("SELECT * FROM glidepath_wallet_holds WHERE ended = 0")
+            rows = await connection.fetch("SELECT * FROM glidepath_wallet_holds WHERE ended = 0 OR session IS NOT NULL")
         self._wallets_ready = True
         return now, [hold_row(row) for row in rows]
 

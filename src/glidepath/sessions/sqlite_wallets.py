@@ -261,7 +261,7 @@ class SqliteWallets(WalletDesk):
             if not self._has_tables(connection, make=False):
                 return now, []
             connection.execute(_FORGET, (now - books.KEPT, now))
-            rows = connection.execute("SELECT * FROM wallet_holds WHERE ended = 0").fetchall()
+            rows = connection.execute("SELECT * FROM wallet_holds WHERE ended = 0 OR session IS NOT NULL").fetchall()
             return now, [hold_row(row) for row in rows]
 
         self._must_have_begun()

@@ -49,7 +49,7 @@ class WalletDesk:
 
     @abstractmethod
     async def _live_holds(self) -> tuple[float, Sequence[books.HoldRow]]:
-        """What time it is, and every hold that is not written off.
+        """What time it is, and every hold that is not written off, or whose journal may know better.
 
         Those written off long ago are forgotten, and those that are overdue and hold nothing.
         """
@@ -165,7 +165,7 @@ class MemoryWallets(WalletDesk):
             now, holds = self._clock(), self._book.holds
             for row in [row for row in holds.values() if books.forgotten(row, now)]:
                 del holds[row.key]
-            return now, [row for row in holds.values() if not row.ended]
+            return now, [row for row in holds.values() if not row.ended or row.session_id is not None]
 
     async def _remove_wallet(self, name: str) -> None:
         with self._lock:
