@@ -128,7 +128,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
         self._file: tuple[int, int] | None = None  # which one is open
         self._gone: StoreError | None = None
         self._pid = os.getpid()
-        SqliteWallets.__init__(self)
+        SqliteWallets.__init__(self, self.path)
 
     # --- connections ------------------------------------------------------------------------------------------
 

@@ -225,6 +225,8 @@ class OverdueHold(Value, frozen=True, kw_only=True):
     session_id: str | None
     dead: bool
     """True when its process is known to be dead; else it may only be slow."""
+    written_off: bool = False
+    """It was written off at all that it held, long ago by now: its journal may know better."""
 
 
 class Wallet(Value, frozen=True, kw_only=True):
@@ -369,7 +371,8 @@ class WalletStore(Protocol):
     async def write_off(self, hold: OverdueHold, tokens: int | None, money: int | None) -> bool:
         """Settle a hold that is still overdue at these totals of its meter; None: all that it holds counts as used.
 
-        What is settled at None is corrected when its run is heard of after all. False when it is no longer overdue.
+        What is settled at None is corrected when its run is heard of after all, or listed once more when it has a
+        journal. False when it is no longer overdue.
         """
         ...
 
