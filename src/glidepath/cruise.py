@@ -12,10 +12,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from glidepath.ask import answered_well, ask, gave_up, noted, request_for, unsent
-from glidepath.ask.attempt import Attempt, Reply, pump
+from glidepath.ask.attempt import Attempt, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
 from glidepath.ask.usage import settled
-from glidepath.events import BudgetReserved, BudgetSettled, MessageAdded, StreamChunk, StreamStarted, TurnEnded, TurnStarted
+from glidepath.events import (
+    BudgetReserved,
+    BudgetSettled,
+    MessageAdded,
+    StreamChunk,
+    StreamStarted,
+    TurnEnded,
+    TurnStarted,
+)
 from glidepath.execute import alone
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge
 from glidepath.ledger import Reservation

@@ -31,7 +31,7 @@ from glidepath.events import (
     StreamStarted,
 )
 from glidepath.ledger import Refusal
-from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, Usage
+from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AbandonedWork, AgentState
 from glidepath.resilience import MARK_EVERY, BreakerState
 from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, cleared, report, tether, tethered

@@ -65,14 +65,6 @@ _log = logging.getLogger("glidepath")
 CALLED_OFF = "cancelled by the caller"
 
 
-def _emit(tell: Any, run_id: str, parent_id: str | None, number: Any, now: Any, kind: Any, *fields: Any) -> None:
-    tell(kind(run_id, parent_id, number(), now(), *fields))
-
-
-def _unheard(*_: Any) -> None:
-    """Nobody listens."""
-
-
 def _tell_while_alive(attempt: Any, tell: Callable[[Event], Any], event: Event) -> None:
     if not attempt.dead:
         tell(event)
@@ -158,7 +150,8 @@ class Run:
     most_pictures: int = 1 << 60
     """How many a view may have, once some had to be left out."""
     first_new: int = 0
-    call_ids: set[str]
+    call_ids: dict[str, None]
+    """The ids of all calls in the transcript: a dict, which takes half the room of a set."""
     pinned: tuple[int, ...] = ()
     gist: Any = None  # the checkpoint that stands for the beginning of the transcript in the view
     futile: int = 0  # checkpoints in a row that did not help
@@ -213,8 +206,6 @@ class Run:
     """Steering that waits for the next turn."""
     # who listens
     next_number: Callable[[], int]
-    emit: Callable[..., None] = _unheard
-    """Say what happened, to whoever listens: the kind of event, then its own fields in their order."""
     audience: Audience | None = None
     outbox: list[Event] | None = None
     tell_all: Callable[[Event], Any] | None = None
@@ -319,8 +310,6 @@ class Run:
     def count_from(self, number: int) -> None:
         """Give the next event this number."""
         self.next_number = count(number).__next__
-        if self.listening:
-            self.emit = self.emitter()
 
     def leave_outbox(self) -> None:
         """Something that was let go may still count and write: go on with another counter and another outbox."""
@@ -332,9 +321,13 @@ class Run:
                 self.audience.outbox = self.outbox
         self.count_from(self.next_number())
 
-    def emitter(self) -> Callable[..., None]:
-        """What `emit` does in this run; made once, because it is called a dozen times a turn."""
-        return partial(_emit, self.tell_all, self.run_id, self.parent_id, self.next_number, self.now)
+    def emit(self, kind: Callable[..., Event], *fields: Any) -> None:
+        """Say what happened, to whoever listens: the kind of event, then its own fields in their order.
+
+        What happens in every turn is said on the spot instead: `tell_all` gets the same event, a call earlier.
+        """
+        if self.tell_all is not None:
+            self.tell_all(kind(self.run_id, self.parent_id, self.next_number(), self.now(), *fields))
 
     def hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
         """Say that a plugin failed and what comes of it; after the last event, nothing is said."""
