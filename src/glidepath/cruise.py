@@ -119,7 +119,11 @@ async def cruise(run: Run) -> Any:
             await tether(pump(run, plan.model, request, attempt, booking), watch)
         except BaseException as error:
             failed = gave_up(run, attempt, booking, view, error)
-            tell, outbox, number = run.tell_all, run.outbox, run.next_number  # a stream that was let go has the old ones
+            tell, outbox, number = (
+                run.tell_all,
+                run.outbox,
+                run.next_number,
+            )  # a stream that was let go has the old ones
         if failed is not None:
             return await ask(run, begun=failed)
         # --- settle (_Call.settle)

@@ -72,7 +72,9 @@ def reply(odds, who, turn, turns):
     last = turn >= turns
     count = 0 if last else dice.choice((1, 1, 1, 1, 1, 2 if odd else 1, 0 if odd else 1))
     for index in range(count):
-        name = dice.choice(("look", "look", "wait", "act", "ask", "fail", "spawn", "end" if odd else "look", "none" if odd else "act"))
+        name = dice.choice(
+            ("look", "look", "wait", "act", "ask", "fail", "spawn", "end" if odd else "look", "none" if odd else "act")
+        )
         query = dice.choice(("q", f"q{turn}", f"q{turn % 3}"))
         arguments = f'{{"query": "{query}", "limit": {dice.randint(0, 5)}}}'
         if odd and dice.random() < 0.3:
@@ -83,8 +85,13 @@ def reply(odds, who, turn, turns):
         if half < len(arguments):
             said.append(ToolCallDelta(index, "", "", arguments[half:]))
     if odd and dice.random() < 0.4:
-        said.insert(dice.randint(0, len(said)), dice.choice((TransientError("503"), ModelError("bad"), ValueError("oops"), 200.0)))
-    stop = dice.choice(("tool_use" if count else "end_turn",) * 6 + (("max_tokens", "refusal", "weird", "pause_turn") if odd else ()))
+        said.insert(
+            dice.randint(0, len(said)),
+            dice.choice((TransientError("503"), ModelError("bad"), ValueError("oops"), 200.0)),
+        )
+    stop = dice.choice(
+        ("tool_use" if count else "end_turn",) * 6 + (("max_tokens", "refusal", "weird", "pause_turn") if odd else ())
+    )
     usage = dice.choice(("honest", "honest", "honest", "none", "low", "cached")) if odds.wild else "honest"
     if not (odd and dice.random() < 0.1):
         said.append((stop, usage))
@@ -140,7 +147,9 @@ def tools_of(odds, spawned):
         context.report(f"at {query}")
         if chance.random() < 0.3:
             await asyncio.sleep(0.2)
-        return chance.choice(("done", {"done": query}, ToolResult("voted", terminate=chance.random() < 0.1), None, ["a", 1]))
+        return chance.choice(
+            ("done", {"done": query}, ToolResult("voted", terminate=chance.random() < 0.1), None, ["a", 1])
+        )
 
     @tool
     async def ask(query: str, limit: int = 3) -> str:
@@ -248,9 +257,19 @@ def limits_of(odds):
 def agent_of(odds, store, sink):
     dice = odds.dice
     turns = dice.choice((1, 3, 6, 12, 20, 30))
-    child = Agent(model=Pilot(odds, "child", dice.choice((0, 2)), most=200), tools=[tools_of(odds, [])[0]], limits=Limits(max_iterations=3))
+    child = Agent(
+        model=Pilot(odds, "child", dice.choice((0, 2)), most=200),
+        tools=[tools_of(odds, [])[0]],
+        limits=Limits(max_iterations=3),
+    )
     settings = {
-        "model": Pilot(odds, "pilot", turns, window=dice.choice((None, None, None, 3000, 100_000)), most=dice.choice((60, 400, 4000))),
+        "model": Pilot(
+            odds,
+            "pilot",
+            turns,
+            window=dice.choice((None, None, None, 3000, 100_000)),
+            most=dice.choice((60, 400, 4000)),
+        ),
         "tools": tools_of(odds, [child] if odds.often(0.5) else []),
         "limits": limits_of(odds),
         "plugins": plugins_of(odds) if odds.wild else [],
