@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from glidepath.ask import answered_well, ask, gave_up, noted, request_for, unsent
+from glidepath.ask import answered_well, ask, gave_up, noted, request_for, spoiled, unsent
 from glidepath.ask.attempt import Attempt, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
 from glidepath.ask.usage import settled
+from glidepath.errors import ModelError
 from glidepath.events import (
     BudgetReserved,
     BudgetSettled,
@@ -153,13 +154,20 @@ async def cruise(run: Run) -> Any:
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        reply = attempt.reply(run, usage)
+        try:
+            reply = attempt.reply(run, usage)
+        except ModelError as error:
+            failed = spoiled(run, usage, error)
+        if failed is not None:
+            return await ask(run, begun=failed)
         calls = reply.calls
         if len(calls) != 1 or reply.truncated or reply.refused or reply.cut or run.parts:
             return reply
         call = calls[0]
         tool = tools.get(call.name)
         if tool is None or tool.isolation != "inline" or call.malformed is not None or tool.breaker is not None:
+            return reply
+        if tool.name in terminal:
             return reply
         # --- it joins the transcript (land.take, Run.add)
         text, message, tokens = reply.text, reply.message, reply.size

@@ -81,6 +81,8 @@ def reply(odds, who, turn, turns):
             arguments = dice.choice(("", "{", "[]", '{"query": 3}', '{"limit": 1, "query": "z"}'))
         half = dice.randint(0, len(arguments))
         call_id = dice.choice((f"c{turn}-{index}", f"c{turn}-{index}", "same" if odd else f"d{turn}-{index}"))
+        if odd and dice.random() < 0.1:
+            call_id = 7  # no text
         said.append(ToolCallDelta(index, call_id, name, arguments[:half]))
         if half < len(arguments):
             said.append(ToolCallDelta(index, "", "", arguments[half:]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from itertools import count
@@ -13,6 +12,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
+from glidepath._wire import Record
 from glidepath.events import (
     Event,
     HookFailed,
@@ -70,12 +70,7 @@ def _tell_while_alive(attempt: Any, tell: Callable[[Event], Any], event: Event) 
         tell(event)
 
 
-_NOTHING: Any = MappingProxyType({})
-
-
-def _nothing() -> Any:
-    """An empty mapping for all, until there is something to be kept."""
-    return _NOTHING
+_NOTHING: Any = MappingProxyType({})  # for all, until there is something to be kept
 
 
 NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
@@ -86,8 +81,7 @@ def sendable(messages: Iterable[Message]) -> list[Message]:
     return [message for message in messages if type(message) not in NEVER_SENT]
 
 
-@dataclass(slots=True, eq=False, repr=False, kw_only=True)
-class Run:
+class Run(Record, eq=False, kw_only=True):
     """Everything one run knows about itself. Slots: twenty of them change in every turn of a thousand runs."""
 
     # what it is
@@ -100,9 +94,9 @@ class Run:
     hooks: Hooks
     landing_reserve: Amount
     state: AgentState = AgentState.IDLE
-    spawned: Mapping[str, tuple[Any, ...]] = field(default_factory=_nothing)
+    spawned: Mapping[str, tuple[Any, ...]] = _NOTHING
     """The children of each tool call or hook that is running."""
-    named: Mapping[str, int] = field(default_factory=_nothing)
+    named: Mapping[str, int] = _NOTHING
     """How many children of the same name hooks have had, where there is a journal."""
     per_run: PerRun | None = None
     """What it was given beside its agent's settings."""
@@ -122,7 +116,7 @@ class Run:
     after_guards: tuple[Any, ...] = ()
     stop_guards: tuple[StopGuard, ...] | None = None
     """None: no end of this run has looked bad so far."""
-    guard_home: Mapping[str, Any] = field(default_factory=_nothing)
+    guard_home: Mapping[str, Any] = _NOTHING
     """The session's metadata, where guards keep what they count."""
     # time
     time: Callable[[], float]
@@ -159,8 +153,8 @@ class Run:
     return_at: float = 0.0  # when the configured model is tried again, while a fallback is in use
     # spend
     account: Account
-    other_accounts: Mapping[str, Account] = field(default_factory=_nothing)  # of models other than the one in use
-    child_accounts: Mapping[str, Account] = field(default_factory=_nothing)
+    other_accounts: Mapping[str, Account] = _NOTHING  # of models other than the one in use
+    child_accounts: Mapping[str, Account] = _NOTHING
     money: int = 0
     first_call: Reservation | None = None
     boarded: bool = False
@@ -184,7 +178,7 @@ class Run:
     results: tuple[ToolResultMessage, ...] = ()
     stop_reason: StopReason | None = None
     allowed: frozenset[str] | None = None
-    denials: MutableMapping[str, str] = field(default_factory=_nothing)
+    denials: MutableMapping[str, str] = _NOTHING
     request: ModelRequest | None = None
     """The last one: reused while nothing about it changes but the transcript, which it does not copy."""
     sent_view: Sequence[Message] = ()
@@ -217,7 +211,7 @@ class Run:
     parts: tuple[str, ...] = ()
     abandoned: tuple[AbandonedWork, ...] = ()
     violations: list[ValidationRecord] | tuple[()] = ()
-    warned: Mapping[str, Any] = field(default_factory=_nothing)
+    warned: Mapping[str, Any] = _NOTHING
     """The constraints whose warning lasts, and what they said when it was last noted."""
     warnings: int = 0
     """Warnings noted so far."""
@@ -232,6 +226,9 @@ class Run:
     unknown_effects: tuple[ToolCall, ...] = ()
     resumed: Resumption | None = None
     result: RunResult | None = None
+
+    def __repr__(self) -> str:
+        return f"<Run {self.run_id}: {self.state.name}, {self.iterations} turns>"
 
     # --- beginning --------------------------------------------------------------------------------------------
 
@@ -263,14 +260,8 @@ class Run:
 
         With none of these a turn is straightforward, and `cruise` may fly it.
         """
-        plan, hooks, price = self.plan, self.hooks, self.plan.price
-        asked = hooks.tool_gate or hooks.context_transform or hooks.before_tool_call or hooks.after_tool_call
-        others = hooks.steering or self.watch.sentry is not None or plan.custom
-        counts = (plan.counter is not None and self.meter.limited) or not plan.measures_replies
-        odd = plan.position or plan.escalation is not None or plan.fallback is not None or not plan.plain_policy
-        more = plan.thinking_tags or plan.max_calls_per_turn is not None or plan.approvals
-        tiered = price is not None and price.tier is not None
-        self.cruises = not (asked or others or counts or odd or more or tiered)
+        counts = self.plan.counter is not None and self.meter.limited
+        self.cruises = self.plan.cruises and self.watch.sentry is None and not counts
 
     @property
     def user(self) -> str | None:
