@@ -3,19 +3,19 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import SessionStoreContract
+from glidepath.conformance import InboxContract, SessionStoreContract
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 
 
-class TestMemoryStore(SessionStoreContract):
+class TestMemoryStore(SessionStoreContract, InboxContract):
     subject = MemoryStore
 
     def make_store(self, *, lease=10.0):
         return MemoryStore(lease=lease)
 
 
-class TestSqliteStore(SessionStoreContract):
+class TestSqliteStore(SessionStoreContract, InboxContract):
     subject = SqliteStore
 
     @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ class TestSqliteStore(SessionStoreContract):
         return SqliteStore(self.path, lease=self.lease)
 
 
-class TestPostgresStore(SessionStoreContract):
+class TestPostgresStore(SessionStoreContract, InboxContract):
     subject = PostgresStore
 
     def make_store(self, *, lease=10.0):

@@ -30,6 +30,7 @@ pytest.register_assert_rewrite(
             "evaluators",
             "guards",
             "hooks",
+            "inboxes",
             "models",
             "plugin",
             "policies",
@@ -58,6 +59,7 @@ from glidepath.conformance.hooks import (  # noqa: E402
     ContextTransformContract,
     ToolGateContract,
 )
+from glidepath.conformance.inboxes import InboxContract  # noqa: E402
 from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
@@ -76,6 +78,7 @@ __all__ = [
     "EvaluationStrategyContract",
     "EventObserverContract",
     "FollowUpContract",
+    "InboxContract",
     "ModelContract",
     "PlanningCoordinatorContract",
     "ProtocolPolicyContract",
@@ -99,7 +102,7 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (SessionStoreContract,),
+        "session_store": (SessionStoreContract, InboxContract),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract,),

@@ -10,7 +10,7 @@ from typing import Any
 from glidepath._wire import Record, replace
 from glidepath.errors import StoreError
 from glidepath.sessions.owner import GONE, LEASE, free
-from glidepath.spi.sessions import Commit, Entry, Lease, Sign
+from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
 __all__ = ["MemoryStore"]
 
@@ -18,6 +18,7 @@ __all__ = ["MemoryStore"]
 class _Shelf(Record):
     entry: Entry
     commits: list[Commit]
+    notes: list[Note]
 
 
 class MemoryStore:
@@ -46,14 +47,14 @@ class MemoryStore:
         now = self._clock()
         with self._lock:
             if create and session_id not in self._shelves:
-                self._shelves[session_id] = _Shelf(Entry(session_id=session_id, head=0, updated=now), [])
+                self._shelves[session_id] = _Shelf(Entry(session_id=session_id, head=0, updated=now), [], [])
             shelf = self._shelf(session_id)
             entry = shelf.entry
             if not free(entry.owner, entry.expires, now):
                 raise busy(entry)
             expires = now + self._lease
-            shelf.entry = entry = replace(entry, token=entry.token + 1, owner=owner, expires=expires, flag=None)
-        return Lease(session_id, entry.token, owner, expires, entry.head, entry.hash)
+            shelf.entry = entry = replace(entry, token=entry.token + 1, owner=owner, expires=expires)
+            return Lease(session_id, entry.token, owner, expires, entry.head, entry.hash, None, len(shelf.notes))
 
     def append(
         self,
@@ -92,8 +93,8 @@ class MemoryStore:
                     continue
                 if renew:
                     shelf.entry = replace(shelf.entry, expires=now + self._lease)
-                if shelf.entry.flag is not None:
-                    signs.append(Sign(session_id=lease.session_id, stop=shelf.entry.flag))
+                if shelf.entry.flag is not None or shelf.notes:
+                    signs.append(Sign(session_id=lease.session_id, stop=shelf.entry.flag, mail=len(shelf.notes)))
         return signs
 
     async def release(self, lease: Lease) -> None:
@@ -120,6 +121,20 @@ class MemoryStore:
         with self._lock:
             shelf = self._shelf(session_id)
             shelf.entry = replace(shelf.entry, flag=reason)
+
+    async def post(self, session_id: str, note: Note) -> int:
+        """Put a note into a session's inbox."""
+        with self._lock:
+            notes = self._shelf(session_id).notes
+            known = next((one.number for one in notes if one.id == note.id), None)
+            if known is None:
+                notes.append(replace(note, number=len(notes) + 1, posted=self._clock()))
+            return known or len(notes)
+
+    async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
+        """The notes above a number."""
+        with self._lock:
+            return tuple(self._shelf(session_id).notes[after:])
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
