@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,11 @@ from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Folded
+from glidepath.sessions.inbox import posted_decisions
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, verdicts
 from glidepath.sessions.scribe import Scribe
-from glidepath.spi.sessions import Lease
+from glidepath.spi.sessions import Lease, Note
 from glidepath.texts import Texts
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class Opening(Record, kw_only=True):
     decisions: Mapping[str, Decision] = {}
     decided: Mapping[str, Decision] = {}
     """Those of a person, which the journal keeps."""
+    notes: Sequence[Note] = ()
+    """What waits in the session's inbox."""
+    stop: str | None = None
+    """Why the run must stop, asked for while nobody flew it."""
 
     def resumption(self, meter: Meter) -> Resumption | None:
         """What a child that had begun goes on from; its meter goes on, too. What is above it has been charged."""
@@ -82,6 +87,9 @@ class Opening(Record, kw_only=True):
                 self.written = len(run.messages)
         scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
         scribe.decisions = dict(self.decided)
+        scribe.mailbox.take(run, self.notes)
+        if self.stop is not None:
+            scribe.stop(self.stop)
         run.journal = scribe
         return None
 
@@ -124,7 +132,11 @@ async def _claim(config: LoopConfig, opening: Opening, store: Any, parent: dict[
     scribe = Scribe(store, lease, durability=config.durability, parent=parent)
     try:
         if lease.head:
-            _move_in(home, await _folded(store, home.id), scribe, opening, config.texts)
+            journal = await heard(read_journal(store, home.id))
+            _move_in(home, journal.folded, scribe, opening, config.texts)
+            if journal.entry.flag is not None:  # it was meant for a run before
+                await scribe.forget_stop()
+        await _open_inbox(store, lease, scribe, opening)
     except BaseException:
         await scribe.release()
         raise
@@ -137,6 +149,12 @@ def _lease(lease: Any) -> Lease:
     return lease
 
 
+async def _open_inbox(store: Any, lease: Lease, scribe: Scribe, opening: Opening) -> None:
+    """What was sent to the session and is in no journal yet."""
+    if lease.mail > scribe.mailbox.taken:
+        opening.notes = await heard(called(store.notes, lease.session_id, scribe.mailbox.taken))
+
+
 async def _folded(store: Any, session_id: str) -> Folded:
     return (await heard(read_journal(store, session_id))).folded
 
@@ -144,6 +162,7 @@ async def _folded(store: Any, session_id: str) -> Folded:
 def _move_in(home: Session, folded: Folded, scribe: Scribe, opening: Opening, texts: Texts) -> None:
     """The session as the journal has it; a run that crashed there is closed."""
     scribe.sequence = folded.sequence
+    scribe.mailbox.goes_on_from(folded.taken)
     opening.written = len(folded.messages)
     if folded.fields and folded.result is None:
         known = known_results(folded)
@@ -226,18 +245,42 @@ async def _reopen(
     lease = _lease(await heard(called(store.claim, session_id, this_owner(), create=False), undo=store.release))
     scribe = Scribe(store, lease, durability=config.durability)
     try:
-        folded = await _folded(store, session_id)
+        journal = await heard(read_journal(store, session_id))
+        folded = journal.folded
         if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
             raise ConfigurationError(
                 f"session {session_id!r} has had another run since {run_id!r}; resume that one, by the session's id"
             )
+        scribe.mailbox.goes_on_from(folded.taken)
+        await _open_inbox(store, lease, scribe, opening)
         _go_on(folded, scribe, opening, decisions, tools)
+        if journal.entry.flag is not None and opening.result is None:
+            if _obeyed(folded.result, journal.entry.flag):
+                await scribe.forget_stop()
+            else:
+                opening.stop = journal.entry.flag
         if opening.snapshot is not None and opening.ended is None:
             opening.snapshot = await _with_children(store, folded, opening.snapshot, opening.decisions)
     except BaseException:
         await scribe.release()
         raise
     opening.scribe = scribe
+
+
+def _obeyed(result: RunResult | None, flag: str) -> bool:
+    """The journal says that the run was stopped by this already."""
+    return result is not None and result.outcome is LoopOutcome.CANCELLED and _reason(result) == flag
+
+
+def _reason(result: RunResult) -> str:
+    return "" if result.cause is None else result.cause.reason
+
+
+def _decided(folded: Folded, snapshot: Snapshot, opening: Opening) -> dict[str, Decision]:
+    """What a person decided from elsewhere about calls that still wait."""
+    waiting = {one.call.id for one in snapshot.pending}
+    posted = {**posted_decisions(opening.notes), **folded.decisions}
+    return {call_id: decision for call_id, decision in posted.items() if call_id in waiting}
 
 
 def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, tools: Mapping[str, Any]) -> None:
@@ -255,14 +298,14 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
         return
     if result is not None:
         snapshot = snapshot_of(result)
-        opening.decided = check_decisions(decisions, snapshot)
+        opening.decided = {**_decided(folded, snapshot, opening), **check_decisions(decisions, snapshot)}
         opening.decisions = {**strangers(folded, snapshot), **opening.decided}
     else:
         known = known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
         snapshot, found = verdicts(folded, charged(snapshot, folded.reserved), tools)
-        opening.decided = check_decisions(decisions, snapshot)
+        opening.decided = {**_decided(folded, snapshot, opening), **check_decisions(decisions, snapshot)}
         opening.decisions = {**opening.decided, **found}
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
         snapshot = replace(snapshot, per_run=None)

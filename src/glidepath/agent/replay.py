@@ -237,6 +237,8 @@ def _out_of_reach(records: Iterable[Record], folded: Folded, spent: int, *, aske
     kinds = {record.kind for record in records}
     if "child" in kinds:
         return "a call started a child"
+    if "mail" in kinds:
+        return "a note was taken from the inbox"
     replied = kinds & {"message", "ended"}
     if asked and not replied and folded.reserved is not None and folded.fields.get("tokens", 0) > spent:
         return "an attempt failed after it had begun to stream"

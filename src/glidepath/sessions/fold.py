@@ -108,6 +108,8 @@ class Folded:
         """Calls of the last batch that were counted and had not started."""
         self.decisions: dict[str, Decision] = {}
         self.children: list[Child] = []
+        self.taken = 0
+        """Up to which number the notes of the inbox were taken."""
         self.imported = False
         """Some of it was taken in from a file."""
         self.foreign = False
@@ -242,6 +244,14 @@ class Folded:
             if child.session_id.startswith(mine)
         ]
 
+    def on_mail(self, data: bytes) -> None:
+        """Notes were taken from the inbox, or put back."""
+        self.taken = _wire.decode(data, int)
+
+    def on_decide(self, data: bytes) -> None:
+        """A person decided while nobody waited for it."""
+        self.decisions = {**_wire.decode(data, dict[str, Decision]), **self.decisions}
+
     def on_end(self, data: bytes) -> None:
         """The run is over."""
         result = _wire.decode(data, RunResult)
@@ -266,6 +276,8 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "child": Folded.on_spawn,
     "ended": Folded.on_end,
     "imported": Folded.on_import,
+    "mail": Folded.on_mail,
+    "decided": Folded.on_decide,
 }
 
 

@@ -22,6 +22,7 @@ from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved
+from glidepath.sessions.inbox import Mailbox
 from glidepath.spi.sessions import Commit, Lease, SessionStore
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Scribe:
         self.sequence = sequence
         self.version = version
         self.parent = parent
+        self.mailbox = Mailbox()
+        self.stopped = False  # the stop that the store asks for was heard: the end of the run acknowledges it
         self.imported = False
         """Some of the journal was taken in from a file."""
         self.capture = Capture()
@@ -161,6 +164,7 @@ class Scribe:
 
     async def end(self, result: RunResult) -> RunResult:
         """The run is over: its last commit. When that fails, the result says so, and keeps its text."""
+        result = self.mailbox.put_back(self._run, result)
         kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
         kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot))
         try:
@@ -169,8 +173,21 @@ class Scribe:
         except Touchdown:
             pass
         if self.broken is None:
+            if self.stopped and result.outcome is LoopOutcome.CANCELLED:
+                await self.forget_stop()
             return result
         return self._failed(result, self.broken)
+
+    async def forget_stop(self) -> None:
+        """The stop was obeyed, or was meant for a run before. When this fails, the journal still says so."""
+        with suppress(Exception):
+            await heard(called(self.store.flag, self.lease.session_id, None), FAREWELL)
+
+    def stop(self, reason: str) -> None:
+        """Somebody asked for a stop in the store."""
+        self.stopped = True
+        reason = reason or "a stop was asked for in the store"
+        self._run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
 
     def _failed(self, result: RunResult, error: StoreError) -> RunResult:
         run = self._run
@@ -219,6 +236,7 @@ class Scribe:
             if changed is not None:
                 items.append(("state", changed))
             items.append(("tick", self._tick()))
+            items += self.mailbox.news()
             items += last_items
             commit = _linked(self.hash, self.number + 1, self.sequence + 1, self._now(), items)
             later = self._append(commit, summary, last=last)
@@ -349,8 +367,11 @@ class Scribe:
                     if sign.lost:
                         watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", "another owner has taken the session"))
                     elif sign.stop is not None:
-                        reason = sign.stop or "a stop was asked for in the store"
-                        watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
+                        self.stop(sign.stop)
+                    elif sign.mail > self.mailbox.taken:
+                        store: Any = self.store
+                        notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
+                        self.mailbox.take(self._run, notes)
             except Exception:  # noqa: S112 - the next commit will say what is wrong with the store
                 continue
 
