@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import io
 import os
 import signal
@@ -106,7 +107,7 @@ class Crew:
 async def until(true, seconds=30.0):
     """Wait until something is so."""
     limit = time.monotonic() + seconds
-    while not (await true() if asyncio.iscoroutinefunction(true) else true()):
+    while not (await answer if inspect.isawaitable(answer := true()) else answer):
         assert time.monotonic() < limit, "it never came to that"
         await asyncio.sleep(0.05)
 

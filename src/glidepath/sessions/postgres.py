@@ -16,7 +16,7 @@ from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, rea
 from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
-__all__ = ["PostgresStore"]
+__all__ = ["PostgresStore", "make_tables"]
 
 T = TypeVar("T")
 LAYOUT = 1
@@ -148,11 +148,7 @@ class PostgresStore:
     async def _prepare(self, connection: Any) -> None:
         if self._ready:
             return
-        for name, tables in {"glidepath_commits": _TABLES, **_SIDE_TABLES}.items():
-            if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
-                async with connection.transaction():
-                    await connection.execute("SELECT pg_advisory_xact_lock($1)", _ADVISORY)
-                    await connection.execute(tables)
+        await make_tables(connection)
         layout = await connection.fetchval("SELECT version FROM glidepath_layout")
         if layout != LAYOUT:
             raise StoreError(f"the database has layout {layout}; this version knows {LAYOUT}", kind="schema")
@@ -358,6 +354,15 @@ class PostgresStore:
 
     def __repr__(self) -> str:
         return "<PostgresStore>"
+
+
+async def make_tables(connection: Any) -> None:
+    """Make the tables that are missing."""
+    for name, tables in {"glidepath_commits": _TABLES, **_SIDE_TABLES}.items():
+        if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", _ADVISORY)
+                await connection.execute(tables)
 
 
 def _alive(owner: str) -> bool:
