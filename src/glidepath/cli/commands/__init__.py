@@ -9,6 +9,8 @@ COMMANDS: dict[str, str] = {
     "chat": "talk with an agent in a full-screen terminal",
     "resume": "continue a run that was stopped, limited, paused or killed",
     "runs": "list, show, stop, export, import, prune, repair, replay runs",
+    "send": "send a message to a run, in whatever process it flies",
+    "decide": "decide about a call of a paused run, from anywhere",
     "worker": "fly the runs of a fleet, in this process",
     "submit": "give a fleet a run",
     "fleet": "look at a fleet, and say what it may spend and how fast",
