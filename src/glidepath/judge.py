@@ -74,12 +74,17 @@ _LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutco
 def smooth(run: Run, checkpoint: str) -> bool:
     """True when nothing can be the matter at this checkpoint, so that nobody has to be asked. Nearly always."""
     run.checkpoint = checkpoint
-    return (
-        run.watch.interrupt is None
-        and run.verdict is None
-        and not run.meter.attention
-        and not run.plan.custom
-        and (checkpoint is not PRE_FLIGHT or run.cruising())
+    meter = run.meter
+    if meter.attention or run.watch.interrupt is not None or run.verdict is not None or run.plan.custom:
+        return False
+    if checkpoint is not PRE_FLIGHT:
+        return True
+    return (  # no limit on turns or time is near, and nothing has begun to bring the run down
+        meter.turns < run.soft_turns
+        and run.time() < run.soft_at
+        and run.notice is None
+        and run.wind_down is None
+        and (meter.parent is None or not meter.near_budget())
     )
 
 

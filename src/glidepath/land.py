@@ -36,12 +36,16 @@ _SHOWN = 300
 
 def take(run: Run, reply: Reply) -> None:
     """The reply joins the transcript and ends the model's part of the turn."""
+    text = reply.text
     run.iterations += 1
-    run.reply = reply.message
-    run.stop_reason = reply.message.stop_reason
-    run.keep_text(run.plan.stitch([*run.parts, reply.text]) if run.parts else reply.text)
-    if reply.calls and run.parts:
-        run.parts = ()  # it went on to work: what it writes from now on is another text
+    run.reply = message = reply.message
+    run.stop_reason = message.stop_reason
+    if run.parts:
+        run.keep_text(run.plan.stitch([*run.parts, text]))
+        if reply.calls:
+            run.parts = ()  # it went on to work: what it writes from now on is another text
+    elif text[:1].isalnum() or visible(text):
+        run.text = text  # the best so far
     if run.plan.fallback is not None:
         _look_for_delivery(run, reply)
     run.add(reply.message, reply.size)

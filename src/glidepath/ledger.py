@@ -18,7 +18,7 @@ from decimal import ROUND_CEILING, Decimal
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Record, Value
+from glidepath._wire import Record, Value, settle_field
 from glidepath.errors import ConfigurationError, shown
 from glidepath.outcome import dollars
 from glidepath.spi.constraints import Remaining
@@ -57,6 +57,11 @@ class Price(Value, frozen=True, gc=False):
     tier_start: int | None = None
     tier: Price | None = None
     """What a call costs whose prompt is longer than `tier_start` tokens."""
+    worst_input: int = 0
+    """The most an input token can cost; worked out here."""
+
+    def __post_init__(self) -> None:
+        settle_field(self, "worst_input", max(self.input, self.cache_write or 0))
 
     @classmethod
     def per_million(cls, given: Any, *, field: str) -> Price:
@@ -69,11 +74,6 @@ class Price(Value, frozen=True, gc=False):
         if given[0] is None or given[1] is None:
             raise ConfigurationError(f"{field} must say what input and output cost, not {given!r:.100}")
         return cls(*[None if part is None else -(-pico(part, field=field) // 10**6) for part in given])  # type: ignore[arg-type]
-
-    @property
-    def worst_input(self) -> int:
-        """The most an input token can cost."""
-        return max(self.input, self.cache_write or 0)
 
     def at(self, input_tokens: int) -> Price:
         """The price of a call with so long a prompt."""
@@ -375,7 +375,7 @@ class Meter:
         return Reservation(self, reserve.tokens, reserve.money)
 
     def reserve(
-        self, tokens: int, money: int, *, turns: int = 1, trading: Reservation | None = None, queued: bool = False
+        self, tokens: int, money: int, turns: int = 1, trading: Reservation | None = None, *, queued: bool = False
     ) -> Reservation | Refusal:
         """Set aside the worst case of a call in the whole lineage, or say what stands in the way.
 
@@ -384,14 +384,15 @@ class Meter:
         tree = self.tree
         if self.parent is None and trading is None and not tree.queue:
             with tree.lock:
+                promised, owed = self.reserved_tokens + tokens, self.reserved_money + money
                 if (
                     self.turns + turns <= self.turns_wire
-                    and self.tokens + self.aside_tokens + self.reserved_tokens + tokens <= self.tokens_wire
-                    and self.money + self.aside_money + self.reserved_money + money <= self.money_wire
+                    and self.tokens + self.aside_tokens + promised <= self.tokens_wire
+                    and self.money + self.aside_money + owed <= self.money_wire
                 ):
-                    self.reserved_tokens += tokens
-                    self.reserved_money += money
                     self.turns += turns
+                    self.reserved_tokens = promised
+                    self.reserved_money = owed
                     return Reservation(self, tokens, money)
         more_tokens, more_money = tokens, money
         if trading is not None:
@@ -515,18 +516,22 @@ class Meter:
 
     def short_of_calls(self, count: int) -> bool:
         """True when so many more tool calls would break a limit."""
-        for node in self.lineage:  # noqa: SIM110 - asked every turn
+        node: Meter | None = self
+        while node is not None:
             if node.tool_calls + count > node.calls_wire:
                 return True
+            node = node.parent
         return False
 
     def charge_tool_call(self) -> None:
         """Count one tool call in the whole lineage."""
+        node: Meter | None = self
         with self.tree.lock:
-            for node in self.lineage:
-                node.tool_calls += 1
-                if node.tool_calls >= node.calls_wire:
+            while node is not None:
+                node.tool_calls = calls = node.tool_calls + 1
+                if calls >= node.calls_wire:
                     node.attention = True
+                node = node.parent
 
 
 class Reservation(Record, gc=False):
@@ -563,19 +568,17 @@ class Reservation(Record, gc=False):
         if not self.open:
             return
         self.open = False
-        tree = self.meter.tree
-        reserved_tokens, reserved_money = self.tokens, self.money
+        node: Meter | None = self.meter
+        tree, reserved_tokens, reserved_money = node.tree, self.tokens, self.money  # type: ignore[union-attr]
         with tree.lock:
-            for node in self.meter.lineage:
+            while node is not None:
                 node.reserved_tokens -= reserved_tokens
                 node.reserved_money -= reserved_money
-                node.tokens += tokens
-                node.money += money
-                if (
-                    node.tokens + node.aside_tokens >= node.tokens_soft
-                    or node.money + node.aside_money >= node.money_soft
-                ):
+                node.tokens = spent = node.tokens + tokens
+                node.money = paid = node.money + money
+                if spent + node.aside_tokens >= node.tokens_soft or paid + node.aside_money >= node.money_soft:
                     node.attention = True
+                node = node.parent
             if self.pledged:
                 self.redeem()
             if tree.queue:

@@ -188,7 +188,7 @@ class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
     @property
     def stored(self) -> dict[str, Any] | _wire.Raw:
         """The arguments as they are kept: plain data, or the JSON of one object."""
-        return _stored(self)  # type: ignore[no-any-return]
+        return stored_arguments(self)  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not ToolCall:
@@ -203,11 +203,12 @@ class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
         return f"{shown})" if self.malformed is None else f"{shown}, malformed={self.malformed!r})"
 
 
-_stored: Any = ToolCall.__dict__["arguments"].__get__  # the field itself, which the property below stands before
+stored_arguments: Any = ToolCall.__dict__["arguments"].__get__
+"""The arguments of a call as they are kept: the field itself, which the property below stands before."""
 
 
 def _read(call: ToolCall) -> dict[str, Any]:
-    kept: Any = _stored(call)
+    kept: Any = stored_arguments(call)
     try:
         return _wire.loads(kept) if type(kept) is _wire.Raw else _wire.thawed(kept)  # type: ignore[no-any-return]
     except RecursionError:  # an application made it, and nobody can write it: it never runs
@@ -289,7 +290,9 @@ class _One(Value, frozen=True, gc=False, array_like=True):
     only: Any
 
 
-class _Two(Value, frozen=True, gc=False, array_like=True):
+class Two(Value, frozen=True, gc=False, array_like=True):
+    """Two blocks, as a message keeps them: see `packed`."""
+
     first: Any
     second: Any
 
@@ -359,7 +362,7 @@ _kept: Any = AssistantMessage.__dict__["blocks"].__get__  # as above: the field 
 
 def _unpacked(message: AssistantMessage) -> tuple[AssistantBlock, ...]:
     kept: Any = _kept(message)
-    return _wire.astuple(kept) if type(kept) is _Two or type(kept) is _One else kept
+    return _wire.astuple(kept) if type(kept) is Two or type(kept) is _One else kept
 
 
 def _parts(message: AssistantMessage) -> tuple[Any, ...]:
@@ -372,7 +375,7 @@ AssistantMessage.blocks = property(_unpacked)  # type: ignore[assignment]
 def packed(blocks: Sequence[AssistantBlock]) -> Any:
     """Blocks as a message that is made here keeps them."""
     if len(blocks) == 2:  # noqa: PLR2004 - most replies: a text and a call
-        return _Two(*blocks)
+        return Two(*blocks)
     return _One(*blocks) if len(blocks) == 1 else tuple(blocks)
 
 

@@ -5,7 +5,7 @@ from tests.crash.postgres import fresh_schema
 
 from glidepath.conformance import InboxContract, SessionStoreContract
 from glidepath.engines.dbos.store import FleetStore
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
 
 
 class TestMemoryStore(SessionStoreContract, InboxContract):
@@ -28,6 +28,21 @@ class TestSqliteStore(SessionStoreContract, InboxContract):
 
     def again(self, store):
         return SqliteStore(self.path, lease=self.lease)
+
+
+class TestSegmentStore(SessionStoreContract):
+    subject = SegmentStore
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path):
+        self.path = tmp_path / "sessions"
+
+    def make_store(self, *, lease=10.0):
+        self.lease = lease
+        return SegmentStore(self.path, lease=lease)
+
+    def again(self, store):
+        return SegmentStore(self.path, lease=self.lease)
 
 
 class TestPostgresStore(SessionStoreContract, InboxContract):

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Generic, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
+from glidepath.agent.adopting import adopted
 from glidepath.agent.assemble import assemble
-from glidepath.agent.config import LoopConfig, make_config
-from glidepath.agent.durable import Opening, adopted, claimed, reopened, session_of
+from glidepath.agent.config import FIELDS, LoopConfig, make_config
+from glidepath.agent.durable import Opening, claimed, reopened, session_of
 from glidepath.agent.flight import (
     announce_child,
     finish_run,
@@ -27,6 +28,7 @@ from glidepath.agent.flight import (
     watch_over,
 )
 from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
+from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.per_run import checked_per_run, inherited, replaced
@@ -36,7 +38,7 @@ from glidepath.agent.threads import in_its_own_loop
 from glidepath.errors import ConfigurationError
 from glidepath.ledger import Meter
 from glidepath.messages import Message
-from glidepath.outcome import LoopOutcome, PerRun, RunResult, Snapshot
+from glidepath.outcome import LoopOutcome, OutputT, PerRun, RunResult, Snapshot
 from glidepath.plugins.lineup import Lineup
 from glidepath.run import (
     INHERIT,
@@ -59,7 +61,7 @@ __all__ = ["Agent"]
 _log = logging.getLogger("glidepath")
 
 
-class Agent:
+class Agent(Generic[OutputT]):
     """An agent: `Agent(model=..., tools=[...], limits=Limits(...))`, or `Agent(config)`.
 
     The keywords are the fields of `LoopConfig`. An agent is immutable and keeps nothing between runs: use one for as
@@ -68,6 +70,12 @@ class Agent:
 
     __slots__ = ("_heirs", "_plan", "_told_of_store", "config")
 
+    @overload
+    def __init__(self: Agent[Any], config: LoopConfig, /) -> None: ...
+    @overload
+    def __init__(self: Agent[None], /, **fields: Unpack[AgentKeywords]) -> None: ...
+    @overload
+    def __init__(self, /, *, output_type: type[OutputT], **fields: Unpack[AgentKeywords]) -> None: ...
     def __init__(self, config: LoopConfig | None = None, /, **fields: Any) -> None:
         if config is not None and fields:
             raise ConfigurationError("pass a LoopConfig or keywords, not both")
@@ -78,6 +86,15 @@ class Agent:
         warn_about_lonely(self.config)
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
         self._told_of_store = False
+
+    def replace(self, **changes: Unpack[AgentChanges]) -> Agent[OutputT]:
+        """The same agent with other settings: `agent.replace(limits=Limits(max_cost="1"))`. This one stays as it is."""
+        if "output_type" in changes:
+            raise ConfigurationError("replace cannot change output_type: make another Agent for another result")
+        for name in changes:
+            if name not in FIELDS:
+                raise LoopConfig.no_such_setting(name)
+        return Agent(replace(self.config, **changes))
 
     # --- running ----------------------------------------------------------------------------------------------
 
@@ -92,7 +109,7 @@ class Agent:
         tool_choice: str | None = None,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[OutputT]:
         """Run to the end and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Inside a tool or a guarding hook of another run this is a child of that run, within its limits; `parent=None`
@@ -127,7 +144,7 @@ class Agent:
         tool_choice: str | None = None,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[OutputT]:
         """Go on with a run that was paused, cancelled, limited or failed; one that is DONE is returned as it is.
 
         `target` is its `RunResult`, or its `Session`. `decisions` say what becomes of the calls that wait for a
@@ -138,14 +155,16 @@ class Agent:
         per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
         return await self._fly_on(target, decisions, limits, cancel, parent, per_run, None)
 
-    def run_sync(self, prompt: str | Sequence[Message] | Message, **keywords: Any) -> RunResult:
+    def run_sync(
+        self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
+    ) -> RunResult[OutputT]:
         """The same for code without an event loop; inside a running loop it uses a thread and a loop of its own.
 
         It blocks that loop: in an `async def`, await `run()`.
         """
         return in_its_own_loop(partial(self.run, prompt, **keywords))
 
-    def resume_sync(self, target: Target, **keywords: Any) -> RunResult:
+    def resume_sync(self, target: Target, **keywords: Unpack[ResumeKeywords]) -> RunResult[OutputT]:
         """`resume` for code without an event loop, as `run_sync` is `run`."""
         return in_its_own_loop(partial(self.resume, target, **keywords))
 
@@ -163,7 +182,7 @@ class Agent:
         tool_choice: str | None = None,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
-    ) -> RunStream:
+    ) -> RunStream[OutputT]:
         """The same run with its events: `async with agent.stream(...) as stream: async for event in stream: ...`.
 
         Inside a tool or a guarding hook it is a child, as with `run()`. `resume=` instead of a prompt, with `decisions`
@@ -343,7 +362,8 @@ class Agent:
         meter = Meter(plan.caps, parent.meter if parent is not None else None)
         restore_meter(meter, snapshot)
         watch = watch_over(plan, now, parent.deadline(now) if parent is not None else inf, max(0.0, snapshot.elapsed))
-        run = open_run(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
+        resumed = Resumption(snapshot, decisions) if opening is None else opening.resuming(snapshot)
+        run = open_run(plan, home, (), meter, watch, None, stream, resumed=resumed)
         run.token = cancel
         with outside():
             return await finish_run(run, home, (), cancel, opening=opening)
@@ -398,6 +418,9 @@ class Agent:
             return await fly(home=home)
         if post is None and parent.journal is not None and parent.journal.store is self.config.store:
             await parent.journal.spawned(place.rpartition(".")[0], home.id, plan.agent_name)
+            async with claimed(self.config, home) as opening:
+                opening.above = parent.journal
+                return await fly(opening=opening)
         async with claimed(self.config, home) as opening:
             return await fly(opening=opening)
 
@@ -433,6 +456,8 @@ class Agent:
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, per_run=per_run)
         run.token = cancel
         refusal = meter.adopt() if resumed is None else None
+        if refusal is None and opening is not None and opening.above is not None:
+            opening.above.follow(home.id, meter)
         post(partial(announce_child, parent, run))
         try:
             with outside():

@@ -124,7 +124,7 @@ def _opened(
     )
     if plan.strategy.name == "summarize":
         recall(run)
-    home.in_flight = True
+    home.flight = run
     if stream is not None:
         stream.run = run
         watch.ring = stream.ring
@@ -213,7 +213,7 @@ async def finish_run(
             patrol.stop()
         if cancel is not None:
             cancel.unsubscribe(run.hear)
-        home.in_flight = False
+        home.flight = None
         run.settle_up()  # again, in vain, unless the run's own coroutine was closed from outside
         await watch.close()
         watch.leave()
@@ -285,6 +285,7 @@ def report_child(parent: Run, child: Run) -> None:
     result: Any = child.result
     parent.children += (result,)
     parent.abandoned += result.abandoned
+    parent.unknown_effects += result.unknown_effects
     parent.charge_child(child.plan.agent_name, child.usage, child.money)
     parent.emit(
         ChildEnded,

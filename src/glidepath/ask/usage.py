@@ -43,9 +43,10 @@ def settled(
 
     `view` and `system_prompt` (None: the agent's own) are what was sent.
     """
-    charge = booking.input  # for a prompt of which the provider's count cannot be used
-    if not isinstance(reported, Usage):  # none at all, or nothing that can be read
-        return Usage(charge, attempt.metered(), estimated=True)
+    if reported.__class__ is not Usage:  # none at all, or nothing that can be read
+        if isinstance(reported, Usage):
+            return _examined(run, reported, booking, view, attempt, system_prompt)
+        return Usage(booking.input, attempt.metered(), estimated=True)
     given, written, size, estimate = reported.input, reported.output, attempt.size, booking.estimate
     if (
         reported.cache_read is not _NONE
@@ -55,13 +56,20 @@ def settled(
         or reported.estimated.__class__ is not bool
     ):
         return _examined(run, reported, booking, view, attempt, system_prompt)
+    if (
+        estimate * _SURELY <= given <= _ABSURD * estimate + _ABSURD_SLACK
+        and written.__class__ is int
+        and size // _CHARS_PER_TOKEN_AT_MOST - 4 < written <= _ABSURD * size + _ABSURD_SLACK
+        and given > 0 < written
+    ):
+        return reported
     input_ok = 0 < given <= _ABSURD * estimate + _ABSURD_SLACK
     if input_ok and given < estimate * _SURELY:
         input_ok = given >= _least_input(run, view, system_prompt)
     output_ok = written.__class__ is int and size <= (written + 4) * _CHARS_PER_TOKEN_AT_MOST and (written or not size)
     if output_ok and 0 <= written <= _ABSURD * size + _ABSURD_SLACK:
-        return reported if input_ok else Usage(charge, written, estimated=True)
-    return Usage(given if input_ok else charge, attempt.metered(), estimated=True)
+        return reported if input_ok else Usage(booking.input, written, estimated=True)
+    return Usage(given if input_ok else booking.input, attempt.metered(), estimated=True)
 
 
 def _examined(

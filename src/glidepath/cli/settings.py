@@ -120,7 +120,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("constraints", _C + "constraints", "names", "constraints by their entry-point name, asked after the built-in ones"),
     Setting("replace_defaults", _C + "replace_defaults", "bool", "drop the built-in constraints; needs constraints"),
     Setting("plugins", _C + "plugins", "names", "plugins by their entry-point name, in calling order"),
-    Setting("store", _C + "store", "text?", "where sessions are kept: a file, a postgresql:// address, default (a file in your data folder), or none", "--store", metavar="PATH"),
+    Setting("store", _C + "store", "text?", "where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", "--store", metavar="PATH"),
     Setting("durability", _C + "durability", "choice", "when the store writes to disk", choices=("sync", "full", "async", "exit")),
     Setting("empty_outcome_retry_budget", _C + "empty_outcome_retry_budget", "count?", "stops without a tool call that may be answered in a row"),
     Setting("plain_text_terminal_fallback_tool", _C + "plain_text_terminal_fallback_tool", "text?", "the tool a plain-text stop is taken for"),
@@ -135,6 +135,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("call_timeout", _C + "call_timeout", "seconds?", "time for one attempt at a model call"),
     Setting("hook_timeout", _C + "hook_timeout", "seconds", "time for one answer of an async hook"),
     Setting("constraint_timeout", _C + "constraint_timeout", "seconds", "time for one answer of a constraint"),
+    Setting("telemetry.otel", "", "bool", "send spans and metrics to OpenTelemetry, set up by the usual OTEL_* variables", "--otel", default=False),
+    Setting("telemetry.content", "", "bool", "record messages, arguments and results on spans, too", default=False),
     Setting("output_format", "", "choice", "what is printed: text, one json object, or stream-json (one event per line)", "--output-format", choices=("text", "json", "stream-json"), default="text", found=FREE),
     Setting("streaming", "", "bool", "show the answer while it is written; display only", "--streaming", "streaming", default=True, found=FREE),
 )
@@ -153,7 +155,7 @@ PYTHON_ONLY: dict[str, str] = {
 }
 """What a file cannot say, and why."""
 
-SECTIONS = ("limits", "guardrails")
+SECTIONS = ("limits", "guardrails", "telemetry")
 BY_KEY: dict[str, Setting] = {setting.key: setting for setting in SETTINGS}
 BY_SEED: dict[str, Setting] = {
     setting.seed: setting for setting in SETTINGS if setting.seed and setting.seed != setting.key

@@ -64,11 +64,12 @@ def open_state(
     )
     _start_guards(run, metadata, resumed=resumed is not None)
     _start_clock(run)
-    _start_transcript(run)
+    _start_transcript(run, run.first_new if resumed is None else resumed.snapshot.first_new)
     _start_listeners(run, None if stream is None else stream.outbox)
     if resumed is not None:
         restore(run, resumed)
     _take_per_run(run, run.per_run or per_run)
+    run.look_around()
     return run
 
 
@@ -110,11 +111,14 @@ def _start_clock(run: Run) -> None:
     run.soft_turns = run.meter.turns_wire if limit is None else limit.earliest()
 
 
-def _start_transcript(run: Run) -> None:
+def _start_transcript(run: Run, first_new: int) -> None:
     messages = run.messages
-    if any(type(message) in NEVER_SENT for message in messages):
-        run.view = sendable(messages)
-    run.view_tokens = sum(run.sizes)
+    told = [place for place, message in enumerate(messages[:first_new]) if _is_notice(message)]
+    if told:
+        run.stale = frozenset(told)
+    if told or any(type(message) in NEVER_SENT for message in messages):
+        run.view = sendable(run.transcript()[0])
+    run.view_tokens = sum(run.transcript()[1])
     run.picture_bytes = sum(
         [
             picture_bytes(getattr(message, "content", ""))
@@ -128,6 +132,11 @@ def _start_transcript(run: Run) -> None:
         if type(message) is UserMessage and not message.internal:
             run.pinned = (index,)
             break
+
+
+def _is_notice(message: Message) -> bool:
+    """Whether the runtime told the model this: to wind down, to go on, to try something else."""
+    return type(message) is UserMessage and message.internal and message.reason is not None
 
 
 def _start_listeners(run: Run, outbox: list[Event] | None) -> None:

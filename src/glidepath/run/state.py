@@ -13,6 +13,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
+from glidepath._wire import replace
 from glidepath.events import (
     Event,
     HookFailed,
@@ -39,6 +40,7 @@ from glidepath.outcome import (
     TRANSITIONS,
     AbandonedWork,
     AgentState,
+    ConfigurationChange,
     LoopOutcome,
     PendingCall,
     PerRun,
@@ -56,7 +58,7 @@ from glidepath.run.snapshot import Resumption, take_snapshot
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.guards import StopGuard
-from glidepath.spi.models import ModelRequest
+from glidepath.spi.models import ModelRequest, provider_of
 from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
 
 __all__ = ["Run"]
@@ -87,6 +89,8 @@ def _nothing() -> Any:
 
 
 NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
+_HIDDEN = CustomMessage("hidden")
+"""Stands where the model sees nothing, so that every other message keeps its place."""
 
 
 def sendable(messages: Iterable[Message]) -> list[Message]:
@@ -121,6 +125,8 @@ class Run:
     """Who may stop it from outside."""
     journal: Any = None
     """The scribe that writes what happens, when there is a store."""
+    cruises: bool = False
+    """Nobody but the model, the ledger and the guards has a say in its turns: see `look_around`."""
     ring: Callable[[], None] | None = None
     """Wakes the run when something happened beside it."""
     # guards
@@ -156,6 +162,8 @@ class Run:
     most_pictures: int = 1 << 60
     """How many a view may have, once some had to be left out."""
     first_new: int = 0
+    stale: frozenset[int] = frozenset()
+    """Where the transcript has notices of earlier runs: they were for those runs, and the model does not see them."""
     call_ids: set[str]
     pinned: tuple[int, ...] = ()
     gist: Any = None  # the checkpoint that stands for the beginning of the transcript in the view
@@ -238,6 +246,8 @@ class Run:
     """How a batch has voted that waits for a person: see `Snapshot`."""
     unknown_effects: tuple[ToolCall, ...] = ()
     resumed: Resumption | None = None
+    changes: tuple[ConfigurationChange, ...] = ()
+    """What about its agent was different when it went on."""
     result: RunResult | None = None
 
     # --- beginning --------------------------------------------------------------------------------------------
@@ -263,7 +273,45 @@ class Run:
             self.resumed is not None,
             self.user,
             self.metadata,
+            provider_of(plan.model),
+            self._own_limits() if self.listening else None,
+            None if self.per_run is None else self.per_run.notes,
         )
+        if self.audience is not None:
+            self._take_notes(self.audience)
+
+    def _own_limits(self) -> dict[str, float]:
+        """The limits that are set for this run itself, as `RunStarted` shows them."""
+        plan, caps = self.plan, self.plan.caps
+        limits = {
+            "tokens": caps.tokens,
+            "picodollars": caps.money,
+            "turns": caps.turns,
+            "tool_calls": caps.tool_calls,
+            "seconds": plan.timeout,
+        }
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    def _take_notes(self, audience: Audience) -> None:
+        """What those who watch want the journal to keep about this run."""
+        notes = audience.notes()
+        if notes:
+            per_run = self.per_run or PerRun()
+            self.per_run = replace(per_run, notes={**(per_run.notes or {}), **notes})
+
+    def look_around(self) -> None:
+        """Find out once who else has a say in the turns of this run; again when that has changed.
+
+        With none of these a turn is straightforward, and `cruise` may fly it.
+        """
+        plan, hooks, price = self.plan, self.hooks, self.plan.price
+        asked = hooks.tool_gate or hooks.context_transform or hooks.before_tool_call or hooks.after_tool_call
+        others = hooks.steering or self.watch.sentry is not None or plan.custom
+        counts = (plan.counter is not None and self.meter.limited) or not plan.measures_replies
+        odd = plan.position or plan.escalation is not None or plan.fallback is not None or not plan.plain_policy
+        more = plan.thinking_tags or plan.max_calls_per_turn is not None or plan.approvals
+        tiered = price is not None and price.tier is not None
+        self.cruises = not (asked or others or counts or odd or more or tiered)
 
     @property
     def user(self) -> str | None:
@@ -338,16 +386,6 @@ class Run:
         """True when the whole time of this run is up, not only that of its landing."""
         return self.plan.timeout is not None and self.elapsed() + 1e-6 >= self.plan.timeout
 
-    def cruising(self) -> bool:
-        """True when no limit on turns or time is near, and nothing has begun to bring the run down."""
-        return (
-            self.meter.turns < self.soft_turns
-            and self.time() < self.soft_at
-            and self.notice is None
-            and self.wind_down is None
-            and (self.meter.parent is None or not self.meter.near_budget())
-        )
-
     # --- transcript -------------------------------------------------------------------------------------------
 
     def add(self, message: Message, size: int | None = None) -> None:
@@ -361,8 +399,8 @@ class Run:
         self.view_tokens += size
         if size >= LEAST_PICTURE_TOKENS:
             self.picture_bytes += picture_bytes(getattr(message, "content", ""))
-        if self.listening:
-            self.emit(MessageAdded, message)
+        if self.listening:  # as `emit` does it: every turn comes here twice
+            self.tell_all(MessageAdded(self.run_id, self.parent_id, self.next_number(), self.now(), message))  # type: ignore[misc]
 
     def add_prompt(self, prompt: Sequence[Message]) -> None:
         """The task of this run: never dropped from the view."""
@@ -384,6 +422,15 @@ class Run:
         """Tell the model something that people do not see."""
         self.add(UserMessage(text, internal=True, reason=reason))
         self.emit(NoticeSent, reason, source, text)
+
+    def transcript(self) -> tuple[Sequence[Message], Sequence[int]]:
+        """What a view is made from, with the size of each message: the transcript without notices of earlier runs."""
+        if not self.stale:
+            return self.messages, self.sizes
+        messages, sizes = list(self.messages), list(self.sizes)
+        for place in self.stale:
+            messages[place], sizes[place] = _HIDDEN, 0
+        return messages, sizes
 
     def set_view(self, messages: list[Message], tokens: int) -> None:
         """Show the model less than the whole transcript from now on."""
@@ -418,16 +465,22 @@ class Run:
     # --- the turn ---------------------------------------------------------------------------------------------
 
     def open_turn(self) -> None:
-        """An iteration begins."""
+        """An iteration begins; what waited for it joins the transcript first."""
+        if self.waiting or self.later:
+            self.admit()
         self.reply = None
         self.results = ()
         self.turn_open = True
-        self.emit(TurnStarted, self.iterations + 1)
+        if self.listening:
+            number = self.next_number()
+            self.tell_all(TurnStarted(self.run_id, self.parent_id, number, self.now(), self.iterations + 1))  # type: ignore[misc]
 
     def close_turn(self) -> None:
         """An iteration that got its reply ends; asked again, nothing happens."""
-        if self.turn_open and self.reply is not None:
-            self.emit(TurnEnded, self.iterations, self.reply, self.results)
+        if self.turn_open and self.reply is not None and self.listening:
+            number, at = self.next_number(), self.now()
+            ended = TurnEnded(self.run_id, self.parent_id, number, at, self.iterations, self.reply, self.results)
+            self.tell_all(ended)  # type: ignore[misc]
         self.turn_open = False
 
     def open_calls(self) -> tuple[ToolCall, ...]:
@@ -571,6 +624,7 @@ class Run:
             abandoned=self.abandoned,
             unknown_effects=self.unknown_effects,
             undelivered=(*self.waiting, *self._untold_notices()),
+            changes=self.changes,
             snapshot=None if ending.outcome is LoopOutcome.DONE else take_snapshot(self, ending),
         )
         return self.result

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 FORMAT = "glidepath journal"
-_IMPORTING = "importing"  # in the summary until the import is complete: without its last record it has authority
+IMPORTING = "importing"  # in the summary until the import is complete: without its last record it has authority
 
 
 class Journal(Value, frozen=True):
@@ -48,7 +48,7 @@ class Journal(Value, frozen=True):
 
 
 async def read_journal(store: SessionStore, session_id: str) -> Journal:
-    """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`) or `schema`."""
+    """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`), `newer`, `schema`."""
     entry, commits = await store.load(session_id)
     refuse_unfinished(entry)
     try:
@@ -63,7 +63,7 @@ async def read_journal(store: SessionStore, session_id: str) -> Journal:
 
 def refuse_unfinished(entry: Entry) -> None:
     """Raise `StoreError` for a journal whose import was cut short: nothing in it says yet that a stranger wrote it."""
-    if entry.summary.get(_IMPORTING):
+    if entry.summary.get(IMPORTING):
         what = f"the import of session {entry.session_id!r} was not finished: import it again"
         raise StoreError(what, kind="damaged")
 
@@ -150,16 +150,16 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
     name = checked_id(session_id or entry.session_id)
     commits = (*commits, _import_mark(name, entry, folded))
     lease = await store.claim(name, this_owner())
-    if lease.head and (await store.load(name))[0].summary.get(_IMPORTING):
+    if lease.head and (await store.load(name))[0].summary.get(IMPORTING):
         await store.release(lease)
         await store.remove(name)
         lease = await store.claim(name, this_owner())
     try:
         if lease.head:
             raise StoreError(f"session {name!r} is in this store already; import it under another id", kind="conflict")
-        kept = {key: value for key, value in entry.summary.items() if key != _IMPORTING}
+        kept = {key: value for key, value in entry.summary.items() if key != IMPORTING}
         for commit in commits:
-            summary = kept if commit is commits[-1] else {_IMPORTING: True}
+            summary = kept if commit is commits[-1] else {IMPORTING: True}
             later = store.append(lease, commit, summary=summary)
             if later is not None:
                 await later
@@ -227,7 +227,7 @@ async def repair(store: SessionStore, session_id: str) -> Repaired:
                 raise StoreError(f"commit {commit.number} was changed", kind="damaged")
             folded.take(read(commit))
         except StoreError as error:
-            if error.kind == "schema":
+            if error.kind in ("newer", "schema"):
                 raise
             reason = str(error)
             break

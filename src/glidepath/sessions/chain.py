@@ -85,10 +85,11 @@ def verified(commits: Iterable[Commit], *, head: int | None = None, hash_: bytes
 
 
 def check_schema(version: Any) -> None:
-    """Refuse what this version cannot read."""
+    """Refuse what this version cannot read: kind `newer` for what a later release wrote, else `schema`."""
     if type(version) is not int or not OLDEST <= version <= SCHEMA:
         newer = type(version) is int and version > SCHEMA
         fix = "use a newer glidepath" if newer else "open it with an older glidepath and export it"
         raise StoreError(
-            f"the journal has schema version {version!r}; this version reads {OLDEST} to {SCHEMA}: {fix}", kind="schema"
+            f"the journal has schema version {version!r}; this version reads {OLDEST} to {SCHEMA}: {fix}",
+            kind="newer" if newer else "schema",
         )

@@ -10,21 +10,24 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from glidepath import _wire
+from glidepath._version import VERSION, is_newer
 from glidepath._wire import Value, WireError
 from glidepath.errors import StoreError
-from glidepath.messages import AssistantMessage, Message, ToolResultMessage, codec, placed
-from glidepath.outcome import RunResult, Snapshot
+from glidepath.messages import AssistantMessage, Message, ToolResultMessage, placed
+from glidepath.outcome import AgentState, RunResult, Snapshot
 from glidepath.run.decisions import Decision
+from glidepath.run.fingerprint import Fingerprint
 from glidepath.sessions.capture import untick
 from glidepath.sessions.chain import Record, check_schema, read
 from glidepath.sessions.changes import apply
+from glidepath.sessions.lenient import converted, decoded, message_of
 from glidepath.sessions.session import Session
 from glidepath.spi.sessions import Commit
 
-__all__ = ["HOOK", "Began", "Child", "Folded", "Imported", "Intent", "Opened", "Reserved", "fold"]
+__all__ = ["HOOK", "Began", "Child", "Folded", "Imported", "Intent", "Opened", "Reserved", "Used", "fold"]
 
 HOOK = "hook:"  # what the name of a hook begins with, where a child has the id of its call otherwise
-_BESIDE = frozenset({"child", "state", "tick"})  # what is written while a hook is asked
+_BESIDE = frozenset({"charged", "child", "state", "tick"})  # what is written while a hook is asked
 
 
 class Opened(Value, frozen=True, kw_only=True):
@@ -45,6 +48,11 @@ class Began(Value, frozen=True, kw_only=True):
     resumed: bool = False
     first_new: int = 0
     decisions: Mapping[str, Decision] = {}
+    schema: int = 1
+    version: str = ""
+    """The release that writes from here on."""
+    config: str = ""
+    """The digest of the agent; what it stands for is in the last `config` record."""
 
 
 class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,13 +73,14 @@ class Imported(Value, frozen=True, kw_only=True):
     session_id: str
 
 
-class Reserved(Value, frozen=True, kw_only=True):
-    """A model call is about to start: what it may use at worst."""
+class Reserved(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """A model call is about to start: what it may use at worst. `model` is set when it is not the configured one."""
 
     input: int
     output: int
     tokens: int
     money: int = 0
+    model: str = ""
 
 
 class Child(Value, frozen=True, kw_only=True):
@@ -85,6 +94,16 @@ class Child(Value, frozen=True, kw_only=True):
     def of_hook(self) -> bool:
         """True for the child of a hook."""
         return self.call_id.startswith(HOOK)
+
+
+class Used(Value, frozen=True, array_like=True):
+    """What a child has used of its parent's limits, its own children and itself included."""
+
+    tokens: int = 0
+    picodollars: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    descendants: int = 0
 
 
 class Folded:
@@ -110,6 +129,10 @@ class Folded:
         self.children: list[Child] = []
         self.taken = 0
         """Up to which number the notes of the inbox were taken."""
+        self.config: Fingerprint | None = None
+        """What the agent was like that wrote the last leg."""
+        self.charged: dict[str, Used] = {}
+        """What of each child of the last batch is in the figures of the run."""
         self.imported = False
         """Some of it was taken in from a file."""
         self.foreign = False
@@ -123,9 +146,16 @@ class Folded:
         if not self.fields:
             return None
         try:
-            return _wire.convert(self.fields, Snapshot)  # type: ignore[no-any-return]
+            return converted(self.fields, Snapshot)  # type: ignore[no-any-return]
         except WireError as error:
-            raise StoreError(f"the state of the last run cannot be read: {error}", kind="damaged") from None
+            raise self._unreadable("the state of the last run", error) from None
+
+    @property
+    def state(self) -> AgentState:
+        """Where the last run stood at the last commit, as far as the journal knows: waiting for a tool, or running."""
+        if self.result is not None or self.began is None:
+            return self.session.state
+        return AgentState.WAITING_FOR_TOOL if self.intents.keys() - self.results.keys() else AgentState.RUNNING
 
     @property
     def messages(self) -> list[Message]:
@@ -147,20 +177,28 @@ class Folded:
             try:
                 reader(self, bytes(record.payload))
             except (WireError, ValueError, TypeError, KeyError, IndexError) as error:
-                what = f"record {record.sequence} ({record.kind}) cannot be read: {error}"
-                raise StoreError(what, kind="damaged") from None
+                raise self._unreadable(f"record {record.sequence} ({record.kind})", error) from None
+
+    def _unreadable(self, what: str, error: Exception) -> StoreError:
+        """Its hash fits, so that nobody has changed it: a later release wrote it, or it is a defect."""
+        writer = "" if self.began is None else self.began.version
+        if is_newer(writer):
+            said = f"{what} was written by glidepath {writer}, and this is {VERSION}: use a newer glidepath"
+            return StoreError(said, kind="newer")
+        return StoreError(f"{what} cannot be read: {error}", kind="damaged")
 
     # --- one method for each kind -----------------------------------------------------------------------------
 
     def on_open(self, data: bytes) -> None:
         """The session is new."""
         check_schema(_wire.decode(data, dict[str, Any]).get("schema"))
-        self.opened = _wire.decode(data, Opened)
+        self.opened = decoded(data, Opened)
         self.session.id = self.opened.session_id
 
     def on_begin(self, data: bytes) -> None:
         """A run begins, or goes on."""
-        self.began = began = _wire.decode(data, Began)
+        check_schema(_wire.decode(data, dict[str, Any]).get("schema", 1))
+        self.began = began = decoded(data, Began)
         if not began.resumed:
             self.fields, self.decisions, self.children = {}, {}, []
             self._new_batch()
@@ -168,11 +206,15 @@ class Folded:
         self.decisions.update(began.decisions)
 
     def _new_batch(self) -> None:
-        self.intents, self.results, self.queued, self.foreign = {}, {}, (), False
+        self.intents, self.results, self.queued, self.foreign, self.charged = {}, {}, (), False, {}
+
+    def on_config(self, data: bytes) -> None:
+        """What the agent is like from here on."""
+        self.config = decoded(data, Fingerprint)
 
     def on_message(self, data: bytes) -> None:
         """The transcript grows."""
-        self.add(codec.decode(data))
+        self.add(message_of(data))
 
     def add(self, message: Message) -> None:
         """One more message; a result goes where it belongs."""
@@ -188,11 +230,11 @@ class Folded:
 
     def on_rewrite(self, data: bytes) -> None:
         """The transcript was repaired."""
-        self.messages[:] = [codec.decode(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
+        self.messages[:] = [message_of(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
 
     def on_intend(self, data: bytes) -> None:
         """A call may take effect from here on."""
-        intent = _wire.decode(data, Intent)
+        intent = decoded(data, Intent)
         self.intents[intent.call_id] = intent
         self.queued = tuple(call_id for call_id in self.queued if call_id != intent.call_id)
 
@@ -202,7 +244,7 @@ class Folded:
 
     def on_finish(self, data: bytes) -> None:
         """One of several calls has ended."""
-        result: Any = codec.decode(data)
+        result: Any = message_of(data)
         self.results[result.call_id] = result
 
     def on_place(self, data: bytes) -> None:
@@ -221,15 +263,19 @@ class Folded:
 
     def on_tick(self, data: bytes) -> None:
         """The figures that change every turn."""
-        self.fields.update(untick(_wire.decode(data, list[Any])))
+        untick(_wire.decode(data, list[Any]), self.fields)
 
     def on_reserve(self, data: bytes) -> None:
         """A model call may cost so much."""
-        self.reserved = _wire.decode(data, Reserved)
+        self.reserved = decoded(data, Reserved)
 
     def on_spawn(self, data: bytes) -> None:
         """A call has a child."""
-        self.children.append(_wire.decode(data, Child))
+        self.children.append(decoded(data, Child))
+
+    def on_charge(self, data: bytes) -> None:
+        """What of each child in flight is in the figures of this commit."""
+        self.charged = _wire.decode(data, dict[str, Used])
 
     def on_import(self, data: bytes) -> None:
         """Nothing before this may act: decisions are void, and what had begun is not repeated, idempotent or not."""
@@ -243,6 +289,11 @@ class Folded:
             for child in self.children
             if child.session_id.startswith(mine)
         ]
+        self.charged = {
+            f"{self.session.id}/{name[len(mine) :]}": used
+            for name, used in self.charged.items()
+            if name.startswith(mine)
+        }
 
     def on_mail(self, data: bytes) -> None:
         """Notes were taken from the inbox, or put back."""
@@ -254,7 +305,7 @@ class Folded:
 
     def on_end(self, data: bytes) -> None:
         """The run is over."""
-        result = _wire.decode(data, RunResult)
+        result = decoded(data, RunResult)
         messages = tuple(self.messages)
         first = self.fields.get("first_new", 0)
         self.result = _wire.replace(result, messages=messages, new_messages=messages[first:])
@@ -264,6 +315,7 @@ class Folded:
 _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "opened": Folded.on_open,
     "began": Folded.on_begin,
+    "config": Folded.on_config,
     "message": Folded.on_message,
     "transcript": Folded.on_rewrite,
     "intent": Folded.on_intend,
@@ -274,6 +326,7 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "tick": Folded.on_tick,
     "reserved": Folded.on_reserve,
     "child": Folded.on_spawn,
+    "charged": Folded.on_charge,
     "ended": Folded.on_end,
     "imported": Folded.on_import,
     "mail": Folded.on_mail,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from glidepath._wire import Struct
 from glidepath.errors import ConfigurationError
@@ -15,6 +15,12 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult
 __all__ = ["Session", "Totals"]
 
 _MAX_ID = 200
+
+
+class HasState(Protocol):
+    """A run, as its session sees it."""
+
+    state: AgentState
 
 
 class Totals(Struct):
@@ -59,7 +65,7 @@ class Session:
     One run at a time: a second run in a session that is in flight is a `ConfigurationError`.
     """
 
-    __slots__ = ("id", "in_flight", "last", "messages", "metadata", "state", "totals", "version")
+    __slots__ = ("_state", "flight", "id", "last", "messages", "metadata", "totals", "version")
 
     def __init__(
         self,
@@ -73,14 +79,29 @@ class Session:
         if metadata is not None and not isinstance(metadata, dict):
             raise ConfigurationError(f"session metadata must be a dict, not {type(metadata).__name__}")
         self.id = id or f"session_{os.urandom(8).hex()}"
-        self.state = AgentState.IDLE
+        self._state = AgentState.IDLE
         self.messages: list[Message] = checked(messages)
         self.totals = Totals()
         self.metadata: dict[str, Any] = {} if metadata is None else metadata
         self.version = 0
-        self.in_flight = False
+        self.flight: HasState | None = None
+        """The run in flight."""
         self.last: RunResult | None = None
         """The last run: what `Agent.resume` goes on with."""
+
+    @property
+    def in_flight(self) -> bool:
+        """True while a run flies in this session."""
+        return self.flight is not None
+
+    @property
+    def state(self) -> AgentState:
+        """Where the run in flight stands at this moment; how the last one ended, when there is none."""
+        return self._state if self.flight is None else self.flight.state
+
+    @state.setter
+    def state(self, state: AgentState) -> None:
+        self._state = state
 
     def close_run(self, result: RunResult) -> None:
         """Add a finished run to the totals; of a resumed one, what has come since its last leg."""

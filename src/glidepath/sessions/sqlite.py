@@ -18,6 +18,7 @@ from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
 from glidepath.sessions.sqlite_notes import drop_notes, last_note, post_note, read_notes
+from glidepath.sessions.sqlite_says import explained
 from glidepath.sessions.writer import Writer
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
@@ -31,6 +32,7 @@ APPLICATION = 0x676C6964  # "glid": what the file says it is
 IMPATIENT = 20  # milliseconds the event loop may stand still for another process's lock
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
 _OTHERS = stat.S_IROTH | stat.S_IWOTH
+_LOG = 1 << 18  # bytes in the log that are worth a checkpoint when nobody writes
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS sessions(
@@ -47,17 +49,6 @@ _APPEND = (  # a commit's place is its session and its number; it needs the leas
 _ADVANCE = "UPDATE sessions SET head = ?, hash = ?, updated = ?, expires = ?, owner = ? WHERE key = ?"
 _LAST = "SELECT place, hash FROM commits WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1"
 SHIFT = 32  # bits of a place that are the number
-_CANNOT_OPEN = 14
-_KINDS = {  # SQLite's primary result codes
-    5: ("locked", "is locked by another process"),
-    6: ("locked", "is locked"),
-    8: ("read_only", "is read-only"),
-    10: ("unavailable", "cannot be read or written"),
-    11: ("damaged", "is damaged"),
-    13: ("full", "cannot grow: the disk is full"),
-    _CANNOT_OPEN: ("unavailable", "cannot be opened"),
-    26: ("damaged", "is no SQLite database"),
-}
 
 
 def default_file() -> Path:
@@ -69,6 +60,15 @@ def default_file() -> Path:
             "the user's data folder is found by platformdirs: pip install 'glidepath[cli]', or name a file"
         ) from None
     return platformdirs.user_data_path("glidepath") / "sessions.db"
+
+
+def identity(path: str, *, size: bool = False) -> tuple[int, int] | None:
+    """Which file is at this path: its number and its device, or its size; None when there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - asked with every heartbeat
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size if size else found.st_dev)
 
 
 def _keep_private(path: str) -> None:
@@ -121,6 +121,9 @@ class SqliteStore:
         self._writer: Writer | None = None
         self._leases = 0
         self._renewals: dict[int, float] = {}  # when each lease is written anew
+        self._kept: dict[int, int] = {}  # tokens that could not be given back, by session
+        self._file: tuple[int, int] | None = None  # which one is open
+        self._gone: StoreError | None = None
         self._pid = os.getpid()
 
     # --- connections ------------------------------------------------------------------------------------------
@@ -129,6 +132,7 @@ class SqliteStore:
         if self._inline is None or self._pid != os.getpid():
             self._forked()
             self._inline = self._open("NORMAL", IMPATIENT)
+            self._file = identity(self.path)
         return self._inline  # type: ignore[no-any-return]
 
     def _forked(self) -> None:
@@ -138,6 +142,26 @@ class SqliteStore:
             self._inline = self._full = self._writer = None
             self._lock = threading.RLock()
             self._leases, self._pid = 0, os.getpid()
+            self._gone, self._kept = None, {}
+
+    def _must_be_there(self) -> None:
+        """Raise `StoreError` when the open file is not the one at this path any more: nobody would find the journal."""
+        if self._inline is not None and self._file != identity(self.path):
+            what = f"the session store {self.path} was removed or replaced while it was in use"
+            self._gone = StoreError(what, kind="missing")
+        if self._gone is not None:
+            raise self._gone
+
+    def _open_anew(self) -> None:
+        """Open what is there now, when the file was removed or replaced; leases on the old one are worth nothing."""
+        if self._inline is not None and self._pid == os.getpid() and self._file != identity(self.path):
+            self._stop_writer()
+            with self._lock:
+                self._inline.close()
+                self._inline = None
+            self._kept.clear()
+            self._renewals.clear()
+            self._gone = None
 
     def _open(self, synchronous: str, wait: int) -> sqlite3.Connection:
         import sqlite3
@@ -179,15 +203,20 @@ class SqliteStore:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the tables of a new file; refuse a file that is something else, or of another layout."""
-        layout = connection.execute("PRAGMA user_version").fetchone()[0]
-        owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        connection.execute("BEGIN")  # one look at all of it: another process may just be making the tables
+        try:
+            layout = connection.execute("PRAGMA user_version").fetchone()[0]
+            owner = connection.execute("PRAGMA application_id").fetchone()[0]
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        finally:
+            connection.execute("COMMIT")
         if layout == LAYOUT and owner == APPLICATION:
             return
         if layout > LAYOUT and owner == APPLICATION:
             raise StoreError(
-                f"{self.path} has layout {layout}; this version knows {LAYOUT}: use a newer glidepath", kind="schema"
+                f"{self.path} has layout {layout}; this version knows {LAYOUT}: use a newer glidepath", kind="newer"
             )
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] and owner != APPLICATION:
+        if tables and owner != APPLICATION:
             raise StoreError(f"{self.path} is a database of something else: choose another file", kind="damaged")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
@@ -217,11 +246,7 @@ class SqliteStore:
 
     def _explained(self, error: BaseException) -> StoreError:
         """What SQLite's error means."""
-        code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
-        kind, what = _KINDS.get(code, ("unavailable", "failed"))
-        if code == _CANNOT_OPEN and self._fixed():
-            kind, what = "read_only", "cannot be opened: its folder is read-only"
-        return StoreError(f"the session store {self.path} {what} ({error})", kind=kind)
+        return explained(error, self.path, fixed=self._fixed())
 
     async def _patiently(self, work: Callable[[], Any]) -> Any:
         """Do it, again and again while another process holds the lock, without stopping the event loop."""
@@ -265,7 +290,7 @@ class SqliteStore:
                     (session_id, now),
                 )
             entry, key = self._entry(connection, session_id)
-            if not free(entry.owner, entry.expires, now):
+            if not free(entry.owner, entry.expires, now) and self._kept.get(key) != entry.token:
                 raise busy(entry)
             token, expires = entry.token + 1, now + self._lease
             connection.execute(
@@ -275,9 +300,11 @@ class SqliteStore:
 
         if not create:
             self._must_exist(session_id)
+        self._open_anew()
         lease: Lease = await self._patiently(lambda: self._do(work))
         self._leases += 1
         self._renewals.pop(lease.key, None)
+        self._kept.pop(lease.key, None)
         return lease
 
     def _entry(self, connection: Any, session_id: str) -> tuple[Entry, int]:
@@ -295,6 +322,7 @@ class SqliteStore:
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""
         renew = renew or self._lease < SHORT
+        self._must_be_there()
 
         def work(connection: Any) -> list[Sign]:
             now, signs = self._clock(), []
@@ -335,12 +363,25 @@ class SqliteStore:
                     )
                 )
             )
+        except StoreError:
+            self._kept[lease.key] = lease.token  # a full disk, perhaps: whoever asks here may have it
+            raise
         finally:
             self._leases = max(0, self._leases - 1)
             if writer is not None:
                 writer.forget(lease.session_id)
-                if not self._leases:
-                    self._stop_writer()
+            if not self._leases:
+                await self._settle()
+
+    async def _settle(self) -> None:
+        """Nobody writes: put what is in the log into the file, where damage is noticed. Never fails."""
+        log = identity(f"{self.path}-wal", size=True)
+        if log is not None and log[1] >= _LOG:
+            writer = self._writer = self._writer or Writer()
+            with suppress(StoreError):
+                await writer.do("", lambda: self._durable(full=False).execute("PRAGMA wal_checkpoint(PASSIVE)"))
+        if not self._leases:
+            self._stop_writer()
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -348,6 +389,8 @@ class SqliteStore:
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
         """Write one commit: inline, or on the writer's thread for "full" and "async"."""
+        if summary is not None or self._gone is not None:
+            self._must_be_there()
         if durability == "sync":
             try:
                 self._append(self._connection(), lease, commit, summary)

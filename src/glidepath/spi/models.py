@@ -72,6 +72,12 @@ class Model(Protocol):
         ...
 
 
+def provider_of(model: object) -> str | None:
+    """Who serves this model, where it says."""
+    provider = getattr(model, "provider", None)
+    return provider if isinstance(provider, str) and provider else None
+
+
 @experimental(reason=UNPROVEN)
 @runtime_checkable
 class TokenEstimator(Protocol):

@@ -201,6 +201,8 @@ class Past(Value, frozen=True, kw_only=True):
     sequence: int = 0
     decisions: Mapping[str, Decision] = make(default_factory=dict)
     """What a person decided meanwhile about the calls that waited."""
+    asked: frozenset[str] = frozenset()
+    """Every call that has ever waited, by its id and by `STEP/CALL`."""
     result: TeamResult | None = None
     """The result of the last execution, when it ended."""
 
@@ -275,6 +277,7 @@ class _Fold:
         self.sequence = 0
         self.elapsed = 0.0
         self.began: float | None = None
+        self.asked: set[str] = set()
 
     def add(self, event: TeamEvent) -> None:
         """Take in one event."""
@@ -304,6 +307,8 @@ class _Fold:
         step.paused, step.paused_by, step.paused_senior = outcome.paused, outcome.member or "", outcome.senior
         step.usage, step.cost = outcome.usage, outcome.cost
         if outcome.paused is not None:
+            for waiting in outcome.paused.pending:
+                self.asked |= {waiting.call.id, f"{outcome.step_id}/{waiting.call.id}"}
             step.waited, step.waited_cost = outcome.paused.usage, outcome.paused.cost
 
     def _step(self, step: StepPast, event: TeamEvent) -> None:
@@ -354,6 +359,7 @@ class _Fold:
             usage=self.usage,
             cost=self.cost,
             sequence=self.sequence,
+            asked=frozenset(self.asked),
             result=self.result,
         )
 

@@ -59,9 +59,10 @@ class Member(Value, frozen=True, kw_only=True):
 class Team:
     """Agents that work on one goal: `await Team([...]).run("goal")`.
 
-    A team is immutable and can carry out many requests at once. `plugins` are observers of its events; with a `store` a
-    team survives the death of its process. For one execution a coordinator works with `team.bound(request)`, which has
-    the budget, the cancel token and the clock of that execution.
+    A team is immutable and can carry out many requests at once. `plugins` are observers of its events, and those that
+    are `inheritable_to_child` of its members' runs, too. With a `store` a team survives the death of its process. For
+    one execution a coordinator works with `team.bound(request)`, which has the budget, the cancel token and the clock
+    of that execution.
     """
 
     def __init__(
@@ -248,12 +249,15 @@ class Team:
         return result
 
     def _keeping(self, agent: Agent) -> Agent:
-        """The same agent, whose runs are kept in the team's store, if there is one; made once for each."""
-        if self.store is None or agent.config.store is self.store:
+        """The same agent, whose runs are kept in the team's store and seen by the team's heirs; made once for each."""
+        own = agent.config.plugins
+        heirs = [heir for heir in self._lineup.inheritable() if not any(heir is plugin for plugin in own)]
+        store = self.store or agent.config.store
+        if not heirs and store is agent.config.store:
             return agent
         known = self._keepers.get(id(agent))
         if known is None:
-            known = (agent, Agent(replace(agent.config, store=self.store)))
+            known = (agent, Agent(replace(agent.config, store=store, plugins=(*own, *heirs))))
             if len(self._keepers) >= _KEPT:
                 del self._keepers[next(iter(self._keepers))]
             self._keepers[id(agent)] = known

@@ -130,6 +130,8 @@ class Tool:
         fields["overlaps"] = self.read_only or self.parallel_safe
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
         fields["_bind"] = binder.bind
+        if type(self).bind is Tool.bind:
+            fields["bind"] = binder.bind  # the method below, a step shorter
         fields["_signature"] = signature
         fields["_context_name"] = signature.context
         fields["_unbound"] = signature.takes_instance

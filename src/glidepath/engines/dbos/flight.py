@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.budget import FleetBudget
@@ -23,6 +24,7 @@ __all__ = ["HANDED_OVER", "Flight"]
 
 _log = logging.getLogger("glidepath")
 HANDED_OVER = "handed over to another worker"
+LEFT = "a later release wrote its journal: left to a worker that can read it"
 LASTING = frozenset({"conflict", "missing", "damaged", "schema"})
 """Failures of the store that will not be over the next time. One that is another's now may be ours again."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
@@ -60,6 +62,10 @@ class Flight:
                     if outcome is not None:
                         return outcome
                 except StoreError as error:
+                    if error.kind == "newer":  # put back as soon as it is seen that nobody flies it here
+                        _log.warning("run %s: %s; left to other workers", self.session, error)
+                        await self._leave()
+                        raise asyncio.CancelledError(LEFT) from error
                     if error.kind in LASTING:
                         self.doomed = str(error)
                     _log.warning("run %s: %s; trying again", self.session, error)
@@ -93,6 +99,11 @@ class Flight:
             return await self._settled(self._budget(look), "failed", why, spent)
         return await self._flown(look, folded, spent, self.token if stop is None else _stopped(stop))
 
+    async def _leave(self) -> None:
+        """This worker is not one of those that tried."""
+        with suppress(StoreError):
+            await self.worker.ledger.left(self.session)
+
     async def _flown(self, look: Look, folded: Folded | None, spent: Amount, token: CancelToken) -> str | None:
         agent: Any = self.worker.agents.get(self.agent)
         budget = self._budget(look)
@@ -107,6 +118,8 @@ class Flight:
             return await self._settled(budget, "failed", told(error), spent)
         if _goes_on(result):
             kind = result.cause.metrics.get("kind")
+            if kind == "newer":
+                raise StoreError(result.cause.reason, kind="newer")
             if kind not in LASTING:
                 return None
         return await self._settled(budget, result.outcome.value, _why(result), spent)

@@ -292,10 +292,14 @@ class FleetLedger:
             limits_money=row["money"],
         )
 
+    async def left(self, session: str) -> None:
+        """A worker was given a run and cannot read it: that is not counted."""
+        await self._execute("UPDATE glidepath_fleet_runs SET taken = taken - 1 WHERE session = $1", session)
+
     async def outcome(self, session: str) -> tuple[str | None, str | None]:
         """How a run ended, and what was wrong with it; (None, None) while it has not.
 
-        One that paused for a person goes on outside the fleet: how it ended then is what its session says.
+        One that paused may go on outside the fleet, too: how it ended then is what its session says.
         """
         row = await self._fetchrow(
             "SELECT CASE WHEN f.outcome = 'paused' THEN coalesce((SELECT convert_from(s.summary, 'UTF8')::json "
