@@ -104,7 +104,7 @@ class Crew:
         self.close()
 
 
-async def until(true, seconds=30.0):
+async def until(true, seconds=90.0):
     """Wait until something is so."""
     limit = time.monotonic() + seconds
     while not (await answer if inspect.isawaitable(answer := true()) else answer):

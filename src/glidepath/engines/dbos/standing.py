@@ -23,7 +23,7 @@ SELECT count(*) FILTER (WHERE s.owner IS NULL OR s.expires < {_NOW}) AS queued,
 FROM glidepath_fleet_runs f LEFT JOIN glidepath_sessions s ON s.id = f.session WHERE f.outcome IS NULL
 """  # noqa: S608 - constants of ours
 _RUNS = f"""
-SELECT f.session, f.agent, f.tenant, f.outcome, f.worker, {_NOW} - f.submitted AS age, f.error,
+SELECT f.session, f.agent, f.tenant, f.outcome, s.owner, {_NOW} - f.submitted AS age,
   s.owner IS NOT NULL AND s.expires >= {_NOW} AS flies
 FROM glidepath_fleet_runs f LEFT JOIN glidepath_sessions s ON s.id = f.session
 WHERE f.outcome IS NULL OR f.outcome = 'paused' ORDER BY flies DESC, f.submitted LIMIT $1
@@ -61,18 +61,24 @@ async def status_of(ledger: FleetLedger, most: int = _SHOWN) -> FleetStatus:
     """How the fleet stands, with at most so many runs one by one: those in flight first, then the oldest."""
     counts = await ledger._fetchrow(_COUNTS)  # noqa: SLF001 - of the same house
     rows = await ledger._fetch(_RUNS, most)  # noqa: SLF001
+    workers = {_process(worker): worker for worker, _ in await ledger.crew()}
     runs = [
         FleetRun(
             session=row["session"],
             agent=row["agent"],
             tenant=row["tenant"],
             state="paused" if row["outcome"] else "running" if row["flies"] else "queued",
-            worker=row["worker"] if row["flies"] else None,
+            worker=workers.get(_process(row["owner"]), row["owner"]) if row["flies"] else None,
             age=row["age"],
         )
         for row in rows
     ]
     return FleetStatus(**dict(counts), runs=tuple(runs))
+
+
+def _process(owner: str | None) -> str:
+    """The process of an owner: a worker has one name, and its runs have one each."""
+    return (owner or "").rpartition("|")[0]
 
 
 async def forget_old(ledger: FleetLedger, seconds: float) -> None:
