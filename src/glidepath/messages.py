@@ -29,6 +29,7 @@ __all__ = [
     "TextDelta",
     "ThinkingBlock",
     "ThinkingDelta",
+    "TokenLogprob",
     "ToolCall",
     "ToolCallDelta",
     "ToolResultMessage",
@@ -264,6 +265,14 @@ class UserMessage(Value, frozen=True, gc=False, tag_field="role", tag="user"):
         return self.content if isinstance(self.content, str) else _joined(self.content)
 
 
+class TokenLogprob(Value, frozen=True, gc=False, omit_defaults=True):
+    """One token of a reply and the logarithm of its probability; `top` are the likeliest ones at its place."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
 class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
     """What a provider says about a reply beside the reply; empty where it says nothing."""
 
@@ -274,6 +283,10 @@ class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
     service_tier: str = ""
     stop_sequence: str = ""
     """The stop sequence at which it stopped."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """The tokens of its visible text with their probabilities, where `logprobs` asked for them."""
+    web_searches: int = 0
+    """Searches of the web that the provider made for it and bills beside the tokens."""
 
 
 class Citation(Value, frozen=True, gc=False, omit_defaults=True):

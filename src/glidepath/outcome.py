@@ -278,6 +278,34 @@ class ConfigurationChange(Value, frozen=True, kw_only=True):
         return f"{what} is gone" if self.now is None else f"{what} changed: {self.before} -> {self.now}"
 
 
+class SessionStand(Value, frozen=True, kw_only=True):
+    """The limits of a session itself, and what its earlier runs had used when a run began."""
+
+    max_tokens: int | None = None
+    max_money: int | None = None
+    max_tool_calls: int | None = None
+    tokens: int = 0
+    money: int = 0
+    tool_calls: int = 0
+
+
+class Carried(Value, frozen=True, kw_only=True):
+    """What the meter of a run has in it from earlier runs of its session, whose limits bound the conversation.
+
+    `session` is how a session with limits of its own stood, so that they hold when the run is resumed by its name.
+    """
+
+    tokens: int = 0
+    money: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    session: SessionStand | None = None
+
+
+NOT_CARRIED = Carried()
+"""Nothing, and no limit."""
+
+
 class Snapshot(Value, frozen=True, kw_only=True):
     """What a run must carry over a pause, a crash or a limit, and what its messages do not tell. Plain JSON.
 
@@ -309,6 +337,8 @@ class Snapshot(Value, frozen=True, kw_only=True):
     tokens: int = 0
     picodollars: int = 0
     behind: int = 0
+    carried: Carried = NOT_CARRIED
+    """The part of `turns` to `picodollars` that earlier runs of the session have used, where the session is limited."""
     on_budget: bool = False
     """It spent from a budget above its own, and may not go on without one."""
     # coming down
@@ -406,6 +436,16 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         if self.cost is not None:
             parts.append(f"${self.cost:.6f}")
         return f"{', '.join(parts)}, text={_head(self.text)}>"
+
+    @property
+    def all_turns(self) -> int:
+        """Model turns, those of children included."""
+        return self.iterations + sum(child.all_turns for child in self.children)
+
+    @property
+    def all_tool_calls(self) -> int:
+        """Tool calls, those of children included."""
+        return self.tool_calls + sum(child.all_tool_calls for child in self.children)
 
     @property
     def cache_hit_rate(self) -> float | None:

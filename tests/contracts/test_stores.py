@@ -3,9 +3,9 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import InboxContract, SessionStoreContract
+from glidepath.conformance import CatalogContract, InboxContract, SessionStoreContract, WalletStoreContract
 from glidepath.engines.dbos.store import FleetStore
-from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
 
 
 class TestMemoryStore(SessionStoreContract, InboxContract):
@@ -67,3 +67,45 @@ class TestFleetStore(TestPostgresStore):
 
     def again(self, store):
         return FleetStore(self.dsn, lease=self.lease)
+
+
+class TestMemoryWallets(WalletStoreContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
+class TestMemoryCatalog(CatalogContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
+class TestSqliteWallets(WalletStoreContract):
+    subject = SqliteStore
+    place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
+
+
+class TestSqliteCatalog(CatalogContract):
+    subject = SqliteStore
+    place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
+
+
+class TestPostgresWallets(WalletStoreContract):
+    subject = PostgresStore
+    make_store, again = TestPostgresStore.make_store, TestPostgresStore.again
+
+
+class TestPostgresCatalog(CatalogContract):
+    subject = PostgresStore
+    make_store, again = TestPostgresStore.make_store, TestPostgresStore.again
+
+
+class TestRedactingStore(SessionStoreContract):
+    subject = RedactingStore
+
+    def make_store(self, *, lease=10.0):
+        return RedactingStore(MemoryStore(lease=lease), str)
+
+
+class TestRedactingCatalog(CatalogContract):
+    subject = RedactingStore
+    make_store = TestRedactingStore.make_store

@@ -20,7 +20,8 @@ from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.inbox import posted_decisions
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, verdicts
+from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, unredacted, verdicts
+from glidepath.sessions.repairing import repair_notice, unknown_calls
 from glidepath.sessions.scribe import Scribe
 from glidepath.spi.sessions import Lease, Note
 from glidepath.texts import Texts
@@ -185,6 +186,8 @@ def _move_in(
     scribe.mailbox.goes_on_from(folded.taken)
     _recall(scribe, folded)
     opening.written = len(folded.messages)
+    if folded.repaired is not None:
+        opening.unknown = unknown_calls(folded.repaired)
     if found is not None:
         known = known_results(folded)
         if known:
@@ -193,7 +196,7 @@ def _move_in(
         told = len(snapshot.unknown_effects)
         snapshot = with_accounts(with_spend(snapshot, folded, found), found)
         ended, results = abandon(folded, snapshot, texts)
-        opening.unknown = ended.unknown_effects[told:]
+        opening.unknown += ended.unknown_effects[told:]
         scribe.ahead += [("message", result) for result in results]
         scribe.ahead.append(("ended", ended))
         folded.session.close_run(ended)
@@ -214,12 +217,13 @@ async def reopened(
     *,
     store: Any = None,
     run_id: str | None = None,
+    accept_repair: bool = False,
 ) -> AsyncIterator[Opening]:
     """Claim a session to go on with its last run; raises `ConfigurationError` when there is none, or it is another."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:
-        await _reopen(config, opening, store, decisions, tools, run_id)
+        await _reopen(config, opening, store, decisions, tools, run_id, accept_repair=accept_repair)
     except StoreError as error:
         if error.kind == "missing":
             raise ConfigurationError(f"resume({session_id!r:.80}): {error}") from None
@@ -232,7 +236,14 @@ async def reopened(
 
 
 async def _reopen(
-    config: LoopConfig, opening: Opening, store: Any, decisions: Any, tools: Mapping[str, Any], run_id: str | None
+    config: LoopConfig,
+    opening: Opening,
+    store: Any,
+    decisions: Any,
+    tools: Mapping[str, Any],
+    run_id: str | None,
+    *,
+    accept_repair: bool,
 ) -> None:
     session_id = opening.home.id
     lease = _lease(await heard(called(store.claim, session_id, this_owner(), create=False), undo=store.release))
@@ -244,6 +255,10 @@ async def _reopen(
             raise ConfigurationError(
                 f"session {session_id!r} has had another run since {run_id!r}; resume that one, by the session's id"
             )
+        if folded.repaired is not None:
+            if not accept_repair:
+                raise repair_notice(session_id, folded.repaired)
+            opening.unknown = unknown_calls(folded.repaired)
         scribe.mailbox.goes_on_from(folded.taken)
         await _open_inbox(store, lease, scribe, opening)
         _go_on(folded, scribe, opening, decisions, tools)
@@ -269,9 +284,7 @@ def _reason(result: RunResult) -> str:
     return "" if result.cause is None else result.cause.reason
 
 
-def _decided(
-    folded: Folded, snapshot: Snapshot, opening: Opening, begun: Container[str] = ()
-) -> dict[str, Decision]:
+def _decided(folded: Folded, snapshot: Snapshot, opening: Opening, begun: Container[str] = ()) -> dict[str, Decision]:
     """What a person decided from elsewhere about calls that still wait."""
     waiting = {one.call.id for one in snapshot.pending if one.call.id not in begun}
     posted = {**posted_decisions(opening.notes), **folded.decisions}
@@ -296,7 +309,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
         snapshot = snapshot_of(result)
         checked = check_decisions(decisions, snapshot, folded.decisions)
         opening.decided = {**_decided(folded, snapshot, opening), **checked}
-        opening.decisions = {**strangers(folded, snapshot), **opening.decided}
+        opening.decisions = {**strangers(folded, snapshot), **unredacted(folded, opening.decided)}
     else:
         known = known_results(folded)
         if known:
@@ -305,7 +318,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
         begun = folded.intents.keys() | {*known}
         checked = check_decisions(decisions, snapshot, folded.decisions, begun)
         opening.decided = {**_decided(folded, snapshot, opening, begun), **checked}
-        opening.decisions = {**verdicts(folded, snapshot, tools), **opening.decided}
+        opening.decisions = {**verdicts(folded, snapshot, tools), **unredacted(folded, opening.decided)}
         opening.counted = frozenset(folded.queued)
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
         snapshot = replace(snapshot, per_run=None)

@@ -96,12 +96,16 @@ def _opened(
 ) -> Run:
     if home.in_flight:
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
+    paid = True
     if resumed is None:
         not_decided = home.state is AgentState.WAITING_FOR_INPUT
         repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
         if repaired is not home.messages:
             home.messages[:] = repaired
         reserve = _landing_reserve(plan, messages, meter)
+        if meter.tokens or meter.money:  # earlier runs of the session have used some of it
+            reserve = _what_is_left(reserve, meter)
+            paid = _enough_to_land(plan, reserve, meter)
     else:
         task = [home.messages[place] for place in resumed.snapshot.pinned]
         reserve = _what_is_left(_landing_reserve(plan, task, meter), meter)
@@ -122,6 +126,7 @@ def _opened(
         resumed=resumed,
         per_run=per_run,
     )
+    run.landing_paid = paid
     if plan.strategy.name == "summarize":
         recall(run)
     home.flight = run

@@ -67,11 +67,13 @@ async def _patiently(store: Any, session_id: str) -> Snapshot | None:
 
 
 def _figures(snapshot: Snapshot) -> Used:
+    """Without what earlier runs of its session have used, which is in the meter where a conversation is limited."""
+    carried = snapshot.carried
     return Used(
-        snapshot.tokens,
-        snapshot.picodollars,
-        snapshot.turns,
-        snapshot.metered_tool_calls,
+        snapshot.tokens - carried.tokens,
+        snapshot.picodollars - carried.money,
+        snapshot.turns - carried.turns,
+        snapshot.metered_tool_calls - carried.tool_calls,
         snapshot.descendants + 1,
     )
 

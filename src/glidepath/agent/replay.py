@@ -33,7 +33,7 @@ from glidepath.messages import (
     ToolResultMessage,
     codec,
 )
-from glidepath.outcome import LoopOutcome, PerRun, RunResult
+from glidepath.outcome import NOT_CARRIED, Carried, LoopOutcome, PerRun, RunResult, Snapshot
 from glidepath.sessions import Session
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.capture import TICK, tick
@@ -168,6 +168,7 @@ class _Recorded:
         self.first: list[Any] = []
         self.ended: RunResult | None = None
         self.per_run: PerRun | None = None
+        self.carried = NOT_CARRIED
         self.until = ""
         folded, seen, asked, spent = Folded(), 0, False, 0
         for commit in commits:
@@ -184,7 +185,7 @@ class _Recorded:
             self.commits.append(commit)
             self.began = self.began or folded.began
             if self.per_run is None and folded.snapshot is not None:
-                self.per_run = folded.snapshot.per_run
+                self.per_run, self.carried = folded.snapshot.per_run, folded.snapshot.carried
             fresh, seen = folded.messages[seen:], len(folded.messages)
             if commit.number == 1:
                 self.first = list(fresh)
@@ -239,6 +240,8 @@ def _out_of_reach(records: Iterable[Record], folded: Folded, spent: int, *, aske
         return "a call started a child"
     if "mail" in kinds:
         return "a note was taken from the inbox"
+    if "redacted" in kinds:
+        return "the arguments of a call were redacted"
     replied = kinds & {"message", "ended"}
     if asked and not replied and folded.reserved is not None and folded.fields.get("tokens", 0) > spent:
         return "an attempt failed after it had begun to stream"
@@ -305,7 +308,13 @@ async def replay(agent: Agent, store: SessionStore, session_id: str) -> Replayed
     copyist.recorded = recorded
     try:
         result = await _fly(
-            silent, home, tuple(recorded.first[began.first_new :]), began.run_id, copyist, recorded.per_run
+            silent,
+            home,
+            tuple(recorded.first[began.first_new :]),
+            began.run_id,
+            copyist,
+            recorded.per_run,
+            recorded.carried,
         )
     finally:
         await copyist.release()
@@ -328,12 +337,19 @@ async def _fly(
     run_id: str,
     scribe: Scribe,
     per_run: PerRun | None,
+    carried: Carried,
 ) -> RunResult:
     """One flight under the id of the recorded run, with a scribe of our own."""
+    from glidepath.agent.conversation import bounded_conversation
     from glidepath.agent.flight import finish_run, open_run, watch_over
 
     plan = agent._plan  # noqa: SLF001 - the agent's own module would be too long for this
     watch = watch_over(plan, asyncio.get_running_loop().time(), inf)
-    run = open_run(plan, home, prompt, Meter(plan.caps), watch, None, None, per_run=per_run)
+    meter = Meter(plan.caps)
+    if carried.session is not None:
+        begun = Snapshot(run_id=run_id, carried=carried)
+        plan, meter, _ = bounded_conversation(plan, agent.config, home, None, begun)
+    run = open_run(plan, home, prompt, meter, watch, None, None, per_run=per_run)
+    run.carried = carried
     run.run_id = run_id
     return await finish_run(run, home, prompt, None, opening=Opening(home=home, scribe=scribe))

@@ -243,7 +243,7 @@ def _squeeze(run: Run, input_tokens: int, landing: Amount = _NOTHING) -> int:
     """Compact the context so that the least output fits; returns the new input size."""
     plan = run.plan
     least = _least(run)
-    tokens, money = run.meter.room_for(run.first_call, now=False)
+    tokens, money = run.meter.room_for(run.first_call, now=False, ahead=True)
     room = 1 << 62 if tokens is None else tokens - landing.tokens - least
     if money is not None and plan.price is not None and plan.price.worst_input:
         room = min(room, (money - landing.money - least * plan.price.output) // plan.price.worst_input)

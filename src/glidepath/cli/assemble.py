@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from glidepath.agent import Agent, ExecutionMode, Limits
+from glidepath.agent import Agent, Budget, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
 from glidepath.cli.layers import Settings
 from glidepath.cli.settings import SETTINGS
@@ -27,6 +27,8 @@ __all__ = [
     "make_model",
     "make_store",
     "make_tools",
+    "redacting",
+    "wallet_of",
     "workspace_folder",
 ]
 
@@ -50,7 +52,8 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
     if fields.get("fallback_models"):
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
     if fields.get("store"):
-        fields["store"] = None if fields["store"] == NO_STORE else make_store(fields["store"], world)
+        named = fields["store"]
+        fields["store"] = None if named == NO_STORE else redacting(make_store(named, world), settings, world)
     if settings["telemetry.otel"]:
         fields["plugins"] = (*fields.get("plugins", ()), _telemetry(settings))
     return Agent(**fields)
@@ -203,3 +206,25 @@ def _installed(name: str, world: World) -> Tool:
     if meant is not None and name not in available("tools"):
         raise ConfigurationError(f"tools: there is no tool {name!r}; did you mean {meant!r}?")
     return installed("tools", name)  # type: ignore[no-any-return]
+
+
+async def wallet_of(settings: Settings, agent: Agent[Any]) -> Budget | None:
+    """The wallet that the settings name, in the store of the agent; raises `ConfigurationError`."""
+    name = settings.get("wallet")
+    if not name:
+        return None
+    if agent.config.store is None:
+        raise ConfigurationError(f"wallet {name!r:.80} is kept in a store: pass --store PATH")
+    return await Budget.find(name, agent.config.store)
+
+
+def redacting(store: Any, settings: Settings, world: World) -> Any:
+    """The store with the redaction hook that the settings name, if any."""
+    name = settings.get("redact")
+    if not name:
+        return store
+    from glidepath.sessions import RedactingStore
+
+    if not name.startswith("python:"):
+        raise ConfigurationError(f"redact: expected python:module:function, got {name!r:.80}")
+    return RedactingStore(store, find_object(name, world))

@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(
     *[
         f"{__name__}.{module}"
         for module in (
+            "catalogs",
             "constraints",
             "contexts",
             "coordinator_ends",
@@ -37,10 +38,12 @@ pytest.register_assert_rewrite(
             "sim",
             "stores",
             "voices",
+            "wallet_stores",
         )
     ]
 )
 
+from glidepath.conformance.catalogs import CatalogContract  # noqa: E402
 from glidepath.conformance.constraints import ResourceConstraintContract  # noqa: E402
 from glidepath.conformance.contexts import ContextStrategyContract  # noqa: E402
 from glidepath.conformance.contract import Clause, Contract, clauses_of  # noqa: E402
@@ -64,12 +67,14 @@ from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
 from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
+from glidepath.conformance.wallet_stores import WalletStoreContract  # noqa: E402
 
 __all__ = [
     "CONTRACTS",
     "AfterToolCallContract",
     "BeforeToolCallContract",
     "CallGuardContract",
+    "CatalogContract",
     "Clause",
     "ContextOverflowRecoveryContract",
     "ContextStrategyContract",
@@ -90,6 +95,7 @@ __all__ = [
     "TeamCoordinatorContract",
     "TokenEstimatorContract",
     "ToolGateContract",
+    "WalletStoreContract",
     "clauses_of",
 ]
 
@@ -102,7 +108,7 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (SessionStoreContract, InboxContract),
+        "session_store": (SessionStoreContract, WalletStoreContract, CatalogContract, InboxContract),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract,),

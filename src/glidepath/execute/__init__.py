@@ -341,7 +341,11 @@ async def _fly(run: Run, ready: list[Job]) -> None:
     """Run these jobs, of a batch that was begun before."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         if run.journal is not None:
-            await run.journal.starting(ready)
+            try:
+                await run.journal.starting(ready)
+            except Touchdown:
+                ready[0].not_started(run)
+                raise
         begun = _begin_alone(run, ready[0])
         if begun is not None:
             await _end_alone(run, ready[0], *begun)
@@ -357,7 +361,7 @@ async def _together(run: Run, ready: list[Job]) -> None:
 
 
 def _ready(run: Run, jobs: list[Job]) -> list[Job]:
-    """The jobs that may run, counted."""
+    """The jobs that may run, counted: `Job.not_started` takes back what does not begin."""
     ready = []
     for job in jobs:
         if job.result is None and job.waits_for is None:

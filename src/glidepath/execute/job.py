@@ -76,9 +76,13 @@ class Job(Record, eq=False):
             self.kind = kind
             self.result = ToolResult(text, is_error=True)
 
-    def not_started(self, run: Run) -> None:
-        """The run is being stopped, and the tool has not begun."""
-        self.refuse("cancelled", run.plan.texts.fill("not_started", reason="the run is being stopped"))
+    def not_started(self, run: Run, kind: str = "cancelled", reason: str = "the run is being stopped") -> None:
+        """It was counted as a call and then kept from beginning: it gives its place under the limits back."""
+        if self.result is None:
+            run.tool_calls -= 1
+            if self.tool is not None and self.tool.counts_toward_limit:
+                run.meter.return_tool_call()
+            self.refuse(kind, run.plan.texts.fill("not_started", reason=reason))
 
     def is_over(self) -> bool:
         """It has its result, whatever still runs."""

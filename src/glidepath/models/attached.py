@@ -29,6 +29,8 @@ class Takes(Value, frozen=True, kw_only=True):
     """A picture may be an address."""
     files_by_address: bool = True
     """And so may a file."""
+    plain_parts: bool = False
+    """In chat completions: a document is a `document_url`, and audio a text."""
 
 
 def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:

@@ -82,7 +82,8 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         descendants=meter.descendants,
         tokens=meter.tokens,
         picodollars=meter.money,
-        on_budget=meter.parent is not None,
+        carried=run.carried,
+        on_budget=_on_budget(run),
         verdict=run.verdict,
         notice=run.notice,
         wind_down=run.wind_down,
@@ -104,6 +105,12 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         per_run=run.per_run,
         **told,
     )
+
+
+def _on_budget(run: Run) -> bool:
+    """Whether it spends from a budget that somebody must pass again; the journal knows that of its session."""
+    above = run.meter.parent
+    return above is not None and (run.carried.session is None or above.parent is not None)
 
 
 def _accounts(run: Run) -> dict[str, Account]:

@@ -37,9 +37,11 @@ from glidepath.messages import (
     visible,
 )
 from glidepath.outcome import (
+    NOT_CARRIED,
     TRANSITIONS,
     AbandonedWork,
     AgentState,
+    Carried,
     ConfigurationChange,
     LoopOutcome,
     PendingCall,
@@ -118,6 +120,10 @@ class Run:
     """How many children of the same name hooks have had, where there is a journal."""
     per_run: PerRun | None = None
     """What it was given beside its agent's settings."""
+    carried: Carried = NOT_CARRIED
+    """What its meter has in it from earlier runs of the session."""
+    landing_paid: bool = True
+    """False when earlier runs of the session left too little for a landing call."""
     extras: Mapping[str, Any] | None = None
     """The agent's, with its own on top."""
     tool_choice: str = "auto"

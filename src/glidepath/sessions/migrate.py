@@ -7,8 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from glidepath._wire import Value
 from glidepath.errors import StoreError
-from glidepath.sessions.archive import IMPORTING
 from glidepath.sessions.chain import verified
+from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 

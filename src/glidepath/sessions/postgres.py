@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from math import inf
 from typing import Any, TypeVar
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
+from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
 from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, read_notes
 from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
+from glidepath.sessions.postgres_wallets import PostgresWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
 __all__ = ["PostgresStore", "make_tables"]
@@ -91,7 +95,7 @@ class _Line:
         self.renewed = -inf
 
 
-class PostgresStore:
+class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     """Keeps journals in a PostgreSQL database; the tables are made when they are first used.
 
     `timeout` is how many seconds a statement may take; `max_connections` how many connections each event loop has at
@@ -109,6 +113,7 @@ class PostgresStore:
         self._size = max_connections
         self._lines: dict[tuple[int, int], _Line] = {}
         self._ready = False
+        PostgresWallets.__init__(self)
 
     # --- connections ------------------------------------------------------------------------------------------
 
@@ -145,6 +150,32 @@ class PostgresStore:
         finally:
             await self._leave(line)
 
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        """A connection for what may not be done twice: it is waited for, and what fails on it fails."""
+        line = self._enter()
+        try:
+            with explained("the session store", self._timeout):
+                async with line.pool.connection(known=lambda: self._ready) as connection:
+                    yield connection
+        finally:
+            await self._leave(line)
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Any]:
+        """One in which rows are locked: whoever stands still in it holds them no longer than `timeout`."""
+        async with self._connection() as connection, connection.transaction():
+            most = max(1, int(self._timeout * 1000))
+            await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {most}")
+            yield connection
+
+    async def _hold(self) -> _Line:
+        """Keep the connections of this loop open until they are let go of."""
+        return self._enter()
+
+    async def _let_go(self, line: _Line) -> None:
+        await self._leave(line)
+
     async def _prepare(self, connection: Any) -> None:
         if self._ready:
             return
@@ -152,6 +183,7 @@ class PostgresStore:
         layout = await connection.fetchval("SELECT version FROM glidepath_layout")
         if layout != LAYOUT:
             raise StoreError(f"the database has layout {layout}; this version knows {LAYOUT}", kind="schema")
+        self._catalogued = await prepare(connection)
         self._ready = True
 
     # --- owning -----------------------------------------------------------------------------------------------
@@ -197,7 +229,7 @@ class PostgresStore:
             raise busy(entry)
         return entry.owner
 
-    async def _let_go(self, lease: Lease) -> None:
+    async def _lease_over(self, lease: Lease) -> None:
         """A lease is over, given back or not."""
         _held.discard(lease.owner)
         line = self._lines.get(self._place())
@@ -247,7 +279,7 @@ class PostgresStore:
                 await tail
             await self._do(lambda connection: connection.execute(query, lease.key, lease.token, GONE))
         finally:
-            await self._let_go(lease)
+            await self._lease_over(lease)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -327,7 +359,7 @@ class PostgresStore:
                 raise await self._refused(connection, lease, head)
 
         await self._do(work)
-        await self._let_go(lease)
+        await self._lease_over(lease)
 
     async def remove(self, session_id: str) -> None:
         """Forget a session."""
@@ -351,6 +383,9 @@ class PostgresStore:
         line = self._lines.pop(self._place(), None)
         if line is not None:
             await line.pool.close()
+
+    def _read(self, row: Any) -> Entry:
+        return _entry(row)
 
     def __repr__(self) -> str:
         return "<PostgresStore>"

@@ -98,15 +98,18 @@ class ConnectionPool:
         self._closed = False
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
-        """A connection of one's own, for a while; raises `TimeoutError` when all are taken for too long."""
+    async def connection(self, *, known: Callable[[], bool] | None = None) -> AsyncIterator[Any]:
+        """A connection of one's own, for a while; raises `TimeoutError` when all are taken for too long.
+
+        With `known`, a database that is known and restarts is waited for.
+        """
         try:
             async with asyncio.timeout(self._timeout):
                 await self._places.acquire()
         except TimeoutError:
             raise TimeoutError(f"all connections were taken for {self._timeout:g} s") from None
         try:
-            connection = self._waiting() or await self._connected()
+            connection = self._waiting() or await self._connected(known)
             try:
                 yield connection
             except StoreError:  # ours: nothing is wrong with the connection
@@ -126,7 +129,17 @@ class ConnectionPool:
                 return connection
         return None
 
-    async def _connected(self) -> Any:
+    async def _connected(self, known: Callable[[], bool] | None) -> Any:
+        if known is None:
+            return await self._connect()
+
+        async def once() -> Any:
+            with explained("the session store", self._timeout):
+                return await self._connect()
+
+        return await ridden_out(once, known=known)
+
+    async def _connect(self) -> Any:
         try:
             connection = await driver().connect(
                 self._dsn,

@@ -26,6 +26,7 @@ from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
 from glidepath.sessions.inbox import Mailbox
+from glidepath.sessions.redaction import redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Scribe:
         parent: dict[str, str] | None = None,
     ) -> None:
         self.store = store
+        self.redactor = redactor_of(store)
         self.lease = lease
         self.durability = durability
         self.number = lease.head
@@ -272,6 +274,8 @@ class Scribe:
             if self.kin:
                 self._charge(items)
             items += last_items
+            if self.redactor is not None:
+                items, summary = self.redactor.items(items), self.redactor.summary(summary)
             commit = _linked(self.hash, self.number + 1, self.sequence + 1, self._now(), items)
             later = self._append(commit, summary, last=last)
         except KeyboardInterrupt as error:
@@ -390,7 +394,7 @@ class Scribe:
             "task": task[:200],
             "iterations": run.iterations,
             "messages": len(run.messages),
-            "tokens": run.meter.tokens,
+            "tokens": run.meter.tokens - run.carried.tokens,
             "cost": None if cost is None else str(cost),
             "parent": self.parent,
         }

@@ -8,7 +8,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Record
 from glidepath.errors import StoreError
-from glidepath.sessions.archive import IMPORTING
+from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.frames import HASH_SIZE, MAX_PAYLOAD, Kind, packed
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, free

@@ -17,6 +17,20 @@ __all__ = ["Session", "Totals"]
 _MAX_ID = 200
 
 
+class SessionLimits(Protocol):
+    """What all runs of a session may use together: a `Limits`."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens, input and output."""
+        ...
+
+    @property
+    def max_cost(self) -> Decimal | str | int | None:
+        """Dollars."""
+        ...
+
+
 class HasState(Protocol):
     """A run, as its session sees it."""
 
@@ -24,13 +38,15 @@ class HasState(Protocol):
 
 
 class Totals(Struct):
-    """What all runs of a session have used together."""
+    """What all runs of a session have used together. `turns` and `all_tool_calls` include those of children."""
 
     runs: int = 0
     iterations: int = 0
     tool_calls: int = 0
     usage: Usage = Usage()
     cost: Decimal | None = None
+    turns: int = 0
+    all_tool_calls: int = 0
 
 
 def checked_id(name: Any) -> str:
@@ -65,7 +81,7 @@ class Session:
     One run at a time: a second run in a session that is in flight is a `ConfigurationError`.
     """
 
-    __slots__ = ("_state", "flight", "id", "last", "messages", "metadata", "totals", "version")
+    __slots__ = ("_state", "flight", "id", "last", "limits", "messages", "metadata", "totals", "version")
 
     def __init__(
         self,
@@ -73,6 +89,7 @@ class Session:
         *,
         messages: Iterable[Message] = (),
         metadata: dict[str, Any] | None = None,
+        limits: SessionLimits | None = None,
     ) -> None:
         if id is not None:
             checked_id(id)
@@ -86,6 +103,8 @@ class Session:
         self.version = 0
         self.flight: HasState | None = None
         """The run in flight."""
+        self.limits = limits
+        """What the whole conversation may use: tokens, money and tool calls of all its runs together."""
         self.last: RunResult | None = None
         """The last run: what `Agent.resume` goes on with."""
 
@@ -110,6 +129,8 @@ class Session:
         totals.runs += before is _NOTHING
         totals.iterations += result.iterations - before.iterations
         totals.tool_calls += result.tool_calls - before.tool_calls
+        totals.turns += result.all_turns - before.all_turns
+        totals.all_tool_calls += result.all_tool_calls - before.all_tool_calls
         totals.usage = totals.usage + _since(result.usage, before.usage)
         if result.cost is not None:
             totals.cost = result.cost - (before.cost or 0) + (totals.cost or 0)

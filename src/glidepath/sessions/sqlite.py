@@ -15,10 +15,13 @@ from urllib.parse import quote
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
+from glidepath.sessions.sqlite_catalog import SqliteCatalog, note_summary, prepare
 from glidepath.sessions.sqlite_notes import drop_notes, last_note, post_note, read_notes
 from glidepath.sessions.sqlite_says import explained
+from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.sessions.writer import Writer
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
@@ -88,7 +91,7 @@ def _keep_private(path: str) -> None:
                 os.chmod(file, mode & 0o770 if mode & stat.S_IWGRP else 0o600)  # noqa: PTH101
 
 
-class SqliteStore:
+class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
     """Keeps journals in one SQLite file, which is made when it is first used.
 
     Without a `path` it is `sessions.db` in the user's data folder of this platform.
@@ -125,6 +128,7 @@ class SqliteStore:
         self._file: tuple[int, int] | None = None  # which one is open
         self._gone: StoreError | None = None
         self._pid = os.getpid()
+        SqliteWallets.__init__(self)
 
     # --- connections ------------------------------------------------------------------------------------------
 
@@ -180,6 +184,7 @@ class SqliteStore:
             )
             try:
                 self._prepare(connection)
+                self._catalogued = prepare(connection)
                 connection.execute(f"PRAGMA synchronous = {synchronous}")
                 connection.execute(f"PRAGMA busy_timeout = {wait}")
             except BaseException:
@@ -441,6 +446,8 @@ class SqliteStore:
                     raise self._refused(connection, lease, number)
                 execute(_ADVANCE, (number, commit.hash, now, now + self._lease, lease.owner, key))
                 if summary is not None:
+                    if self._catalogued:
+                        note_summary(execute, key, lease.session_id, summary, now, number)
                     execute("UPDATE sessions SET summary = ? WHERE key = ?", (_wire.encode(summary), key))
                 execute("COMMIT")
             except BaseException:
@@ -555,18 +562,22 @@ class SqliteStore:
             entry, key = self._entry(connection, session_id)
             if not free(entry.owner, entry.expires, self._clock()):
                 raise busy(entry)
-            first, last = key << SHIFT, (key + 1 << SHIFT) - 1
-            connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (first, last))
-            connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
-            drop_notes(connection, key)
+            self._forget(connection, key)
 
         self._must_exist(session_id)
         await self._patiently(lambda: self._do(work))
+
+    def _forget(self, connection: Any, key: int) -> None:
+        first, last = key << SHIFT, (key + 1 << SHIFT) - 1
+        connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (first, last))
+        connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+        drop_notes(connection, key)
 
     async def close(self) -> None:
         """Close the file; it is opened again when the store is used again."""
         self._forked()
         self._stop_writer()
+        self._close_desk()
         with self._lock:
             inline, self._inline = self._inline, None
             if inline is not None:

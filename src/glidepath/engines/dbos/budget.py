@@ -148,6 +148,10 @@ class FleetBudget(Budget):
             root.set_wires()
         return drawn
 
+    def nearly_empty(self) -> str | None:
+        """It has no name of its own: the reason says that the budget is nearly used up."""
+        return None
+
     async def pace(self, run: Run, tokens: int) -> None:
         """Wait for the next slot of the run's model, where the fleet limits how often it is called."""
         model = run.plan.model_name

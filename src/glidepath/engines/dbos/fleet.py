@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from glidepath.agent.config import check_sendable
+from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, quiet
 from glidepath.engines.dbos.ledger import Account, FleetLedger, Quota, check_tenant
@@ -74,26 +75,50 @@ class Fleet:
 
     # --- runs -------------------------------------------------------------------------------------------------
 
-    async def submit(self, agent: str, task: str, *, tenant: str | None = None, session: str | None = None) -> str:
+    async def submit(
+        self,
+        agent: str,
+        task: str,
+        *,
+        tenant: str | None = None,
+        session: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> str:
         """Queue one run and return its session's id; a second submit of the same id and task is the same run.
 
+        `metadata` and `user` are the run's own, as in `Agent.run`; those of the first submit count.
         Raises `QuotaError` when the fleet or the tenant has used up what it may, and `ConfigurationError` for an agent
         that no worker has ever offered, an unknown tenant, or a session that is somebody else's or has another task.
         """
-        (name,) = await self.submit_many(agent, [task], tenant=tenant, sessions=None if session is None else [session])
+        named = None if session is None else [session]
+        (name,) = await self.submit_many(agent, [task], tenant=tenant, sessions=named, metadata=metadata, user=user)
         return name
 
     async def submit_many(
-        self, agent: str, tasks: Sequence[str], *, tenant: str | None = None, sessions: Sequence[str] | None = None
+        self,
+        agent: str,
+        tasks: Sequence[str],
+        *,
+        tenant: str | None = None,
+        sessions: Sequence[str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
     ) -> list[str]:
-        """Queue many runs at once, up to 1,000: all of them, or none when one is refused. Raises as `submit` does."""
+        """Queue many runs at once, up to 1,000: all of them, or none when one is refused. Raises as `submit` does.
+
+        `metadata` and `user` are those of each of them.
+        """
         check_name(agent)
         tasks, names = _batch(tasks, sessions)
         if tenant is not None:
             check_tenant(tenant)
         await self.ledger.check()
         await self._ready_for(agent)
-        await self._in_thread(self._enqueue, agent, list(zip(names, tasks, strict=True)), tenant)
+        about: dict[str, Any] = {} if metadata is None else {"metadata": check_metadata(metadata)}
+        if user is not None:
+            about["user"] = check_user(user)
+        await self._in_thread(self._enqueue, agent, list(zip(names, tasks, strict=True)), tenant, about)
         await self.ledger.announce()
         return names
 
@@ -259,7 +284,7 @@ class Fleet:
             retry_connection_errors=False,
         )
 
-    def _enqueue(self, agent: str, runs: Sequence[tuple[str, str]], tenant: str | None) -> None:
+    def _enqueue(self, agent: str, runs: Sequence[tuple[str, str]], tenant: str | None, about: dict[str, Any]) -> None:
         """Admit and queue the runs: one transaction, so a run is counted exactly when it is queued."""
         sqlalchemy = needed("sqlalchemy")
         query = sqlalchemy.text(
@@ -281,7 +306,10 @@ class Fleet:
                 if refused not in ("", "known"):
                     raise _refusal(refused, session, tenant)
                 if not refused:
-                    self._client.enqueue_in_transaction(connection, _options(session, agent), session, agent, task)
+                    given = (
+                        (session, agent, task, about) if about else (session, agent, task)
+                    )  # as older workers take it
+                    self._client.enqueue_in_transaction(connection, _options(session, agent), *given)
 
     def _enqueue_again(self, session: str) -> bool:
         """Put a paused run back into its queue; False while the engine still has it. Its task is in its journal."""
