@@ -48,7 +48,7 @@ GROUPS = {
         "LandingStarted",
         "HookFailed",
     ),
-    "Children and sessions": ("ChildStarted", "ChildEnded", "SessionSaved"),
+    "Children and sessions": ("ChildStarted", "ChildEnded", "SessionSaved", "ConfigurationChanged"),
 }
 
 

@@ -74,12 +74,17 @@ _LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutco
 def smooth(run: Run, checkpoint: str) -> bool:
     """True when nothing can be the matter at this checkpoint, so that nobody has to be asked. Nearly always."""
     run.checkpoint = checkpoint
-    return (
-        run.watch.interrupt is None
-        and run.verdict is None
-        and not run.meter.attention
-        and not run.plan.custom
-        and (checkpoint is not PRE_FLIGHT or run.cruising())
+    meter = run.meter
+    if meter.attention or run.watch.interrupt is not None or run.verdict is not None or run.plan.custom:
+        return False
+    if checkpoint is not PRE_FLIGHT:
+        return True
+    return (  # no limit on turns or time is near, and nothing has begun to bring the run down
+        meter.turns < run.soft_turns
+        and run.time() < run.soft_at
+        and run.notice is None
+        and run.wind_down is None
+        and (meter.parent is None or not meter.near_budget())
     )
 
 
@@ -462,7 +467,10 @@ def _soft_limit(run: Run) -> tuple[Verdict, bool] | None:
         left = run.remaining()
         short = left.tokens if left.tokens is not None else left.cost
         source = "TokenBudgetConstraint" if left.tokens is not None and _near_tokens(run) else "CostLimitConstraint"
-        return _soft(AgentState.BUDGET_EXCEEDED, source, "the budget is nearly used up", left=str(short)), True
+        elsewhere = meter.tree.source
+        name = None if elsewhere is None else elsewhere.nearly_empty()
+        what = "the budget" if name is None else name
+        return _soft(AgentState.BUDGET_EXCEEDED, name or source, f"{what} is nearly used up", left=str(short)), True
     if plan.soft_limit is not None and run.notice is None and meter.turns >= plan.soft_limit.soft_limit():
         return _soft(AgentState.MAX_STEPS, "GracefulTurnLimit", "the turn limit is near", turns=meter.turns), False
     return None
@@ -479,7 +487,7 @@ def _soft(state: AgentState, source: str, reason: str, **metrics: Any) -> Verdic
 
 def _words(run: Run, source: str) -> str:
     texts = run.plan.texts
-    limit = _SPENT.get(source)
+    limit = "budget" if source.startswith("wallet ") else _SPENT.get(source)
     default = texts.fill("finish_up") if limit is None else texts.fill("wind_down", limit=limit)
     text, error = run.plan.notice(default)
     if isinstance(error, KeyboardInterrupt):

@@ -14,82 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from decimal import ROUND_CEILING, Decimal
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from glidepath._wire import Record, Value
-from glidepath.errors import ConfigurationError, shown
+from glidepath.money import Price, pico
 from glidepath.outcome import dollars
 from glidepath.spi.constraints import Remaining
 
-if TYPE_CHECKING:
-    from glidepath.messages import Usage
-
 __all__ = ["Amount", "Caps", "Meter", "Price", "Refusal", "Reservation", "Waiting", "dollars", "pico"]
-
-PICO = 10**12
-MOST = 10**15  # dollars: more is a slip, and beyond what can be counted exactly
-
-
-def pico(amount: Decimal | str | float, *, field: str) -> int:
-    """Dollars as whole pico-dollars, rounded up; raises `ConfigurationError` naming `field`."""
-    if isinstance(amount, bool):
-        raise ConfigurationError(f"{field} must be an amount in dollars, not {amount!r}")
-    try:
-        value = Decimal(str(amount) if isinstance(amount, float) else amount)
-    except (ArithmeticError, TypeError, ValueError):
-        raise ConfigurationError(
-            f"{field} must be an amount in dollars such as '0.50', not {shown(amount, 100)}"
-        ) from None
-    if not value.is_finite() or not 0 <= value < MOST:
-        raise ConfigurationError(f"{field} must be a finite amount of at least 0 dollars, not {shown(amount, 100)}")
-    return int((value * PICO).to_integral_value(ROUND_CEILING))
-
-
-class Price(Value, frozen=True, gc=False):
-    """What a token costs, in pico-dollars."""
-
-    input: int
-    output: int
-    cache_read: int | None = None
-    cache_write: int | None = None
-    tier_start: int | None = None
-    tier: Price | None = None
-    """What a call costs whose prompt is longer than `tier_start` tokens."""
-
-    @classmethod
-    def per_million(cls, given: Any, *, field: str) -> Price:
-        """From dollars per million tokens: (input, output) or (input, output, cache_read, cache_write)."""
-        if isinstance(given, Price):
-            return given
-        if isinstance(given, str) or not hasattr(given, "__len__") or len(given) not in (2, 4):
-            raise ConfigurationError(f"{field} must be (input, output) in dollars per million tokens, not {given!r}")
-        given = list(given)
-        if given[0] is None or given[1] is None:
-            raise ConfigurationError(f"{field} must say what input and output cost, not {given!r:.100}")
-        return cls(*[None if part is None else -(-pico(part, field=field) // 10**6) for part in given])  # type: ignore[arg-type]
-
-    @property
-    def worst_input(self) -> int:
-        """The most an input token can cost."""
-        return max(self.input, self.cache_write or 0)
-
-    def at(self, input_tokens: int) -> Price:
-        """The price of a call with so long a prompt."""
-        return self if self.tier is None or input_tokens <= (self.tier_start or 0) else self.tier
-
-    def cost(self, usage: Usage) -> int:
-        """Pico-dollars of a call."""
-        if self.tier is not None and usage.input > (self.tier_start or 0):
-            return self.tier.cost(usage)
-        if not usage.cache_read and not usage.cache_write:
-            return usage.input * self.input + usage.output * self.output
-        read = self.input if self.cache_read is None else self.cache_read
-        write = self.input if self.cache_write is None else self.cache_write
-        fresh = max(0, usage.input - usage.cache_read - usage.cache_write)
-        cached = usage.cache_read * read + usage.cache_write * write
-        return fresh * self.input + cached + usage.output * self.output
 
 
 class Amount(Value, frozen=True, gc=False):
@@ -375,7 +308,7 @@ class Meter:
         return Reservation(self, reserve.tokens, reserve.money)
 
     def reserve(
-        self, tokens: int, money: int, *, turns: int = 1, trading: Reservation | None = None, queued: bool = False
+        self, tokens: int, money: int, turns: int = 1, trading: Reservation | None = None, *, queued: bool = False
     ) -> Reservation | Refusal:
         """Set aside the worst case of a call in the whole lineage, or say what stands in the way.
 
@@ -384,14 +317,15 @@ class Meter:
         tree = self.tree
         if self.parent is None and trading is None and not tree.queue:
             with tree.lock:
+                promised, owed = self.reserved_tokens + tokens, self.reserved_money + money
                 if (
                     self.turns + turns <= self.turns_wire
-                    and self.tokens + self.aside_tokens + self.reserved_tokens + tokens <= self.tokens_wire
-                    and self.money + self.aside_money + self.reserved_money + money <= self.money_wire
+                    and self.tokens + self.aside_tokens + promised <= self.tokens_wire
+                    and self.money + self.aside_money + owed <= self.money_wire
                 ):
-                    self.reserved_tokens += tokens
-                    self.reserved_money += money
                     self.turns += turns
+                    self.reserved_tokens = promised
+                    self.reserved_money = owed
                     return Reservation(self, tokens, money)
         more_tokens, more_money = tokens, money
         if trading is not None:
@@ -451,21 +385,22 @@ class Meter:
                     )
         return worst
 
-    def room_for(self, trading: Reservation | None, *, now: bool) -> tuple[int | None, int | None]:
+    def room_for(self, trading: Reservation | None, *, now: bool, ahead: bool = False) -> tuple[int | None, int | None]:
         """Tokens and pico-dollars that fit at once, or with nothing in flight; None where unlimited.
 
         What other runs have been pledged is never counted on; `trading` is what the asker itself would give up.
+        `ahead`: what can still be drawn from elsewhere counts, too.
         """
         tokens: int | None = None
         money: int | None = None
         for node in self.lineage:
             caps = node.caps
             if caps.tokens is not None:
-                room = caps.tokens - node.tokens - node.aside_tokens - node.held_tokens
+                room = caps.tokens - node.tokens - node.aside_tokens - node.held_tokens + ahead * node.ahead_tokens
                 room -= node.reserved_tokens if now else node.pledged_tokens
                 tokens = room if tokens is None else min(tokens, room)
             if caps.money is not None:
-                room = caps.money - node.money - node.aside_money - node.held_money
+                room = caps.money - node.money - node.aside_money - node.held_money + ahead * node.ahead_money
                 room -= node.reserved_money if now else node.pledged_money
                 money = room if money is None else min(money, room)
         if trading is not None:
@@ -515,18 +450,29 @@ class Meter:
 
     def short_of_calls(self, count: int) -> bool:
         """True when so many more tool calls would break a limit."""
-        for node in self.lineage:  # noqa: SIM110 - asked every turn
+        node: Meter | None = self
+        while node is not None:
             if node.tool_calls + count > node.calls_wire:
                 return True
+            node = node.parent
         return False
 
     def charge_tool_call(self) -> None:
         """Count one tool call in the whole lineage."""
+        node: Meter | None = self
+        with self.tree.lock:
+            while node is not None:
+                node.tool_calls = calls = node.tool_calls + 1
+                if calls >= node.calls_wire:
+                    node.attention = True
+                node = node.parent
+
+    def return_tool_call(self) -> None:
+        """A call that was counted did not begin: its place is free again in the whole lineage."""
         with self.tree.lock:
             for node in self.lineage:
-                node.tool_calls += 1
-                if node.tool_calls >= node.calls_wire:
-                    node.attention = True
+                node.tool_calls -= 1
+                node.look()
 
 
 class Reservation(Record, gc=False):
@@ -563,19 +509,17 @@ class Reservation(Record, gc=False):
         if not self.open:
             return
         self.open = False
-        tree = self.meter.tree
-        reserved_tokens, reserved_money = self.tokens, self.money
+        node: Meter | None = self.meter
+        tree, reserved_tokens, reserved_money = node.tree, self.tokens, self.money  # type: ignore[union-attr]
         with tree.lock:
-            for node in self.meter.lineage:
+            while node is not None:
                 node.reserved_tokens -= reserved_tokens
                 node.reserved_money -= reserved_money
-                node.tokens += tokens
-                node.money += money
-                if (
-                    node.tokens + node.aside_tokens >= node.tokens_soft
-                    or node.money + node.aside_money >= node.money_soft
-                ):
+                node.tokens = spent = node.tokens + tokens
+                node.money = paid = node.money + money
+                if spent + node.aside_tokens >= node.tokens_soft or paid + node.aside_money >= node.money_soft:
                     node.attention = True
+                node = node.parent
             if self.pledged:
                 self.redeem()
             if tree.queue:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from glidepath.admit import poll
 from glidepath.ask import ask, board
+from glidepath.cruise import DELIVERED, cruise
 from glidepath.errors import ModelError
-from glidepath.execute import execute, finish_batch
+from glidepath.execute import execute, finish_batch, settle
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, smooth
 from glidepath.land import close_out, delivered, failed, land, paused, refuse_cut_calls, take
 from glidepath.run import Touchdown
@@ -24,16 +25,23 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
     """Fly one run and say how it ended. Returns on every path but a defect of ours."""
     try:
         run.add_prompt(prompt)
+        if run.turn_open:
+            settle(run)
         await board(run)
         ending = await _unfinished(run) if run.turn_open else None
         if run.hooks.steering and ending is None:
             await poll(run, "steering")
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
-            if not smooth(run, PRE_FLIGHT):
-                await judge(run, PRE_FLIGHT)
-            run.admit()
-            run.open_turn()
-            reply = await ask(run)
+            reply = await cruise(run) if run.cruises else None
+            if reply is DELIVERED:
+                ending = delivered(run)
+                run.close_turn()
+                break
+            if reply is None:
+                if not smooth(run, PRE_FLIGHT):
+                    await judge(run, PRE_FLIGHT)
+                run.open_turn()
+                reply = await ask(run)
             take(run, reply)
             if not smooth(run, AFTER_MODEL):
                 await judge(run, AFTER_MODEL)

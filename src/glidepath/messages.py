@@ -29,6 +29,7 @@ __all__ = [
     "TextDelta",
     "ThinkingBlock",
     "ThinkingDelta",
+    "TokenLogprob",
     "ToolCall",
     "ToolCallDelta",
     "ToolResultMessage",
@@ -74,6 +75,11 @@ class Usage(Value, frozen=True, gc=False):
     def total(self) -> int:
         """Input and output together."""
         return self.input + self.output
+
+    @property
+    def cache_hit_rate(self) -> float | None:
+        """The share of the input that came from the provider's prompt cache; None without any input."""
+        return self.cache_read / self.input if self.input else None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -188,7 +194,7 @@ class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
     @property
     def stored(self) -> dict[str, Any] | _wire.Raw:
         """The arguments as they are kept: plain data, or the JSON of one object."""
-        return _stored(self)  # type: ignore[no-any-return]
+        return stored_arguments(self)  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not ToolCall:
@@ -203,11 +209,12 @@ class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
         return f"{shown})" if self.malformed is None else f"{shown}, malformed={self.malformed!r})"
 
 
-_stored: Any = ToolCall.__dict__["arguments"].__get__  # the field itself, which the property below stands before
+stored_arguments: Any = ToolCall.__dict__["arguments"].__get__
+"""The arguments of a call as they are kept: the field itself, which the property below stands before."""
 
 
 def _read(call: ToolCall) -> dict[str, Any]:
-    kept: Any = _stored(call)
+    kept: Any = stored_arguments(call)
     try:
         return _wire.loads(kept) if type(kept) is _wire.Raw else _wire.thawed(kept)  # type: ignore[no-any-return]
     except RecursionError:  # an application made it, and nobody can write it: it never runs
@@ -263,6 +270,14 @@ class UserMessage(Value, frozen=True, gc=False, tag_field="role", tag="user"):
         return self.content if isinstance(self.content, str) else _joined(self.content)
 
 
+class TokenLogprob(Value, frozen=True, gc=False, omit_defaults=True):
+    """One token of a reply and the logarithm of its probability; `top` are the likeliest ones at its place."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
 class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
     """What a provider says about a reply beside the reply; empty where it says nothing."""
 
@@ -273,6 +288,10 @@ class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
     service_tier: str = ""
     stop_sequence: str = ""
     """The stop sequence at which it stopped."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """The tokens of its visible text with their probabilities, where `logprobs` asked for them."""
+    web_searches: int = 0
+    """Searches of the web that the provider made for it and bills beside the tokens."""
 
 
 class Citation(Value, frozen=True, gc=False, omit_defaults=True):
@@ -289,7 +308,9 @@ class _One(Value, frozen=True, gc=False, array_like=True):
     only: Any
 
 
-class _Two(Value, frozen=True, gc=False, array_like=True):
+class Two(Value, frozen=True, gc=False, array_like=True):
+    """Two blocks, as a message keeps them: see `packed`."""
+
     first: Any
     second: Any
 
@@ -359,7 +380,7 @@ _kept: Any = AssistantMessage.__dict__["blocks"].__get__  # as above: the field 
 
 def _unpacked(message: AssistantMessage) -> tuple[AssistantBlock, ...]:
     kept: Any = _kept(message)
-    return _wire.astuple(kept) if type(kept) is _Two or type(kept) is _One else kept
+    return _wire.astuple(kept) if type(kept) is Two or type(kept) is _One else kept
 
 
 def _parts(message: AssistantMessage) -> tuple[Any, ...]:
@@ -372,7 +393,7 @@ AssistantMessage.blocks = property(_unpacked)  # type: ignore[assignment]
 def packed(blocks: Sequence[AssistantBlock]) -> Any:
     """Blocks as a message that is made here keeps them."""
     if len(blocks) == 2:  # noqa: PLR2004 - most replies: a text and a call
-        return _Two(*blocks)
+        return Two(*blocks)
     return _One(*blocks) if len(blocks) == 1 else tuple(blocks)
 
 

@@ -4,13 +4,27 @@ import pytest
 
 from glidepath.conformance import CONTRACTS, clauses_of
 
-from .broken import coordinators, evaluators, hooks, kernel, reviews, shaping, sources, stores
+from .broken import (
+    catalogs,
+    coordinators,
+    evaluators,
+    excerpts,
+    hooks,
+    kernel,
+    reviews,
+    shaping,
+    sources,
+    stores,
+    wallets,
+)
 from .examine import BROKEN, failures
 
 WHOLE = (
+    catalogs.Trial,
     coordinators.Trial,
     coordinators.OtherPlan,
     evaluators.Trial,
+    excerpts.Trial,
     hooks.After,
     hooks.Before,
     hooks.Follows,
@@ -30,6 +44,7 @@ WHOLE = (
     shaping.StrategyTrial,
     sources.SourceTrial,
     stores.Trial,
+    wallets.Trial,
 )
 
 

@@ -10,14 +10,14 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from glidepath._wire import Record
-from glidepath.ask.attempt import Attempt, pump
+from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import FILL, Booking, board, book, book_landing, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import choice_among, offer
 from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
-from glidepath.ask.usage import settled
+from glidepath.ask.usage import fees, settled
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
@@ -31,16 +31,16 @@ from glidepath.events import (
     StreamStarted,
 )
 from glidepath.ledger import Refusal
-from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, Usage
+from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AbandonedWork, AgentState
 from glidepath.resilience import MARK_EVERY, BreakerState
 from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, cleared, report, tether, tethered
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
-    from glidepath.run import Run
+    from glidepath.run import Plan, Run
 
-__all__ = ["Reply", "ask", "board"]
+__all__ = ["Reply", "answered_well", "ask", "board", "gave_up", "noted", "request_for", "spoiled", "unsent"]
 
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
@@ -49,61 +49,123 @@ LONGEST_RETRY_AFTER = 300.0  # seconds that a run without a deadline waits for a
 FOREVER = 1e300  # seconds: what no clock can count
 
 
-class Reply(Record, gc=False):
-    """One usable reply. `cut`: the budget ran out while it streamed; `size`: in tokens, where it is known."""
+async def ask(run: Run, *, landing: bool = False, begun: _Call | None = None) -> Reply:
+    """One reply to the transcript as it stands; raises `ModelError` when there is none, `Touchdown` to land.
 
-    message: AssistantMessage
-    calls: tuple[ToolCall, ...]
-    text: str
-    size: int | None
-    cut: bool
-    truncated: bool
-    refused: bool
-
-
-async def ask(run: Run, *, landing: bool = False) -> Reply:
-    """One reply to the transcript as it stands; raises `ModelError` when there is none, `Touchdown` to land."""
-    plan = run.plan
-    if plan.position and not landing:
-        plan = come_home(run)
-    tools: tuple[ToolSpec, ...] = ()
-    if not landing:
-        tools = await offer(run) if run.narrowed() else plan.specs
-    budget = None if plan.context_window is None else overfull(run, plan.context_window)
-    if budget is not None or run.picture_bytes > plan.max_request_image_bytes:
-        await _make_smaller(run, budget, landing)
-    if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
-        await _wait_for_consumer(run)
-    call = _Call(run, tools, landing, plan.max_output_tokens)
-    health = plan.health
-    health.calls = count = health.calls + 1
-    if health.alert or not count % MARK_EVERY:
-        admit(call)
+    `begun`: a call whose first attempt has failed already. `cruise` is the same for ordinary calls.
+    """
+    watch, recovering = run.watch, begun is not None and begun.error is not None
+    call = begun or await _called(run, landing)
     try:
+        if begun is None and (run.plan.health.alert or not run.plan.health.calls % MARK_EVERY):
+            admit(call)
         while True:
             try:
-                attempt = await call.attempt()
-                if call.error is None:
-                    if plan.escalation is None or not call.escalate(attempt):
-                        if run.plan.health.alert:
-                            answered(call)
-                        return call.reply(attempt)
-                elif isinstance(call.error, ContextOverflowError):
-                    await call.shrink()
-                else:
-                    await call.back_off(plan.max_retries)
+                if recovering:
+                    await call.recover()
+                elif call.spoiled is not None:
+                    raise call.spoiled
+                booking, view = await call.book()
+                plan = run.plan  # another one when a fallback has taken over
+                request, attempt = call.begin(booking, view), Attempt()
+                # Whoever heard of this attempt may have stopped the run.
+                if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
+                    call.send(attempt, booking, view)
+                watch.showing = attempt.parts
+                watch.scope_hit = False
+                try:
+                    await tether(pump(run, plan.model, request, attempt, booking), watch)
+                except BaseException as error:
+                    call.broken(attempt, error)
+                finally:
+                    call.settle(attempt, booking, view)
+                recovering = call.error is not None
+                if not recovering and (plan.escalation is None or not call.escalate(attempt)):
+                    if run.plan.health.alert:
+                        answered(call)
+                    return attempt.reply(run, call.usage)
             except ModelError as error:
+                recovering, call.spoiled = False, None
                 take_over(call, error)
             except BaseException:
                 if call.probing:
                     let_go(call)
                 raise
     finally:
+        call.error = call.spoiled = call.run = None
+
+
+async def _called(run: Run, landing: bool) -> _Call:
+    """A call that is about to be made: with its tools, a view that fits, and a consumer who listens."""
+    plan, tools = await _offered(run, landing)
+    if plan.context_window is not None or run.picture_bytes:
+        await _make_smaller(run, plan.context_window, landing)
+    if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
+        await _wait_for_consumer(run)
+    plan.health.calls += 1
+    return _Call(run, tools, landing, plan.max_output_tokens)
+
+
+# --- for a call that was ordinary until something happened: see `cruise` ------------------------------------------
+
+
+def unsent(run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
+    """The run is being stopped, and the request of its first attempt has not gone out: it costs nothing."""
+    _Call(run, run.plan.specs, False, run.plan.max_output_tokens, number=1).unsent(attempt, booking, view)
+
+
+def gave_up(
+    run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message], error: BaseException
+) -> _Call | None:
+    """The stream of a first attempt did not end by itself: settle it. None when it is a reply all the same.
+
+    Call it where the error is caught: what ends the run is raised.
+    """
+    call = _Call(run, run.plan.specs, False, run.plan.max_output_tokens, number=1)
+    try:
+        call.broken(attempt, error)
+    except BaseException:
+        call.settle(attempt, booking, view)
         call.error = call.run = None
+        raise
+    if call.error is None:
+        return None
+    call.settle(attempt, booking, view)
+    return call
 
 
-async def _make_smaller(run: Run, budget: int | None, landing: bool) -> None:
-    """The view has outgrown the window, or its pictures what a request may hold."""
+async def noted(run: Run, booking: Booking) -> None:
+    """With a journal: what the call may cost is on disk before it is made."""
+    try:
+        if run.meter.tree.source is not None:
+            await pace(run, booking.reservation.tokens)
+        await run.journal.asking(booking)
+    except BaseException:
+        booking.reservation.cancel()
+        raise
+
+
+def spoiled(run: Run, usage: Usage, error: ModelError) -> _Call:
+    """The reply to a first attempt has come to its end and is settled, but cannot be read."""
+    return _Call(run, run.plan.specs, False, run.plan.max_output_tokens, usage=usage, number=1, spoiled=error)
+
+
+def answered_well(run: Run) -> None:
+    """The model has answered, although its health had asked for attention meanwhile."""
+    answered(_Call(run, (), False, None))
+
+
+async def _offered(run: Run, landing: bool) -> tuple[Plan, tuple[ToolSpec, ...]]:
+    """The plan and the tools of a call that may not have every tool, or may not use the configured model."""
+    if landing:
+        return run.plan, ()
+    plan = come_home(run) if run.plan.position else run.plan
+    return plan, await offer(run) if run.narrowed() else plan.specs
+
+
+async def _make_smaller(run: Run, window: int | None, landing: bool) -> None:
+    """Shape the view where it has outgrown the window, and its pictures where they are too many for a request."""
+    budget = None if window is None else overfull(run, window)
     if budget is not None and landing:
         shape_view(run, budget)
     elif budget is not None:
@@ -142,14 +204,16 @@ class _Call(Record, eq=False, gc=False):
     stalled: bool = False
     probing: bool = False
     """It finds out for everybody whether the model works again."""
+    spoiled: ModelError | None = None
+    """What was wrong with a reply that had come to its end."""
     denied: bool = False
     """The retry budget had nothing left for it, not even for one more try."""
     longest: str = ""
 
     # --- one attempt ------------------------------------------------------------------------------------------
 
-    async def attempt(self) -> Attempt:
-        """Book, stream, settle. Leaves `error` set when the attempt failed."""
+    async def book(self) -> tuple[Booking, Sequence[Message]]:
+        """The booking of a call in which others have a say, and the view it is for."""
         run, plan = self.run, self.run.plan
         if run.watch.sentry is not None:
             await cleared(run)
@@ -159,12 +223,16 @@ class _Call(Record, eq=False, gc=False):
             booking, view = book_landing(run, self.cap, self.error)
         else:
             count = await self._count(run.view) if plan.counter is not None and run.meter.limited else None
-            got = book(run, self.cap, 0 if self.number else 1, count)
-            booking = got if type(got) is Booking else await self._fit(got, count)
+            booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
             view = run.view  # after the booking, which may have compacted it
         if run.journal is not None:
-            await self._note(booking)
-        self.number += 1
+            await noted(run, booking)
+        return booking, view
+
+    def begin(self, booking: Booking, view: Sequence[Message]) -> ModelRequest:
+        """The request of the next attempt, which begins now; the last one again while nothing about it has changed."""
+        run = self.run
+        self.number = number = self.number + 1
         request = run.request
         if (
             request is None
@@ -172,43 +240,27 @@ class _Call(Record, eq=False, gc=False):
             or request.tools is not self.tools
             or request.max_output_tokens != booking.cap
         ):
-            run.request = request = self._request(view, booking.cap, bare=booking.bare)
-        attempt = Attempt()
+            run.request = request = request_for(run, self.tools, view, booking.cap, bare=booking.bare)
         if self.error is not None:
             self.error, self.stalled = None, False
         if run.listening:
-            reservation = booking.reservation
-            run.emit(
-                BudgetReserved, reservation.tokens, reservation.money if plan.price is not None else None, booking.cap
-            )
-        run.emit(StreamStarted, plan.model_name, self.number, self.landing)
-        watch = run.watch
-        # Whoever heard of this attempt may have stopped the run.
-        if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
-            self._unsent(attempt, booking, view)
-        watch.showing = attempt.parts
-        watch.scope_hit = False
-        try:
-            await tether(pump(run, plan.model, request, attempt, booking), watch)
-        except BaseException as error:
-            self._broken(attempt, error)
-        finally:
-            watch.calm()
-            watch.showing = ()
-            if (attempt.calls or self.error is not None) and run.time() >= watch.window_at:
-                watch.open_window()  # it was showing text then, and is not what the run has waited for
-            if run.chunks:
-                run.emit(StreamChunk, "", True)
-            self._settle(attempt, booking, view)
-        return attempt
+            plan, held, tell, count = run.plan, booking.reservation, run.tell_all, run.next_number
+            run_id, parent_id, at = run.run_id, run.parent_id, run.now()
+            money = held.money if plan.price is not None else None
+            tell(BudgetReserved(run_id, parent_id, count(), at, held.tokens, money, booking.cap))
+            tell(StreamStarted(run_id, parent_id, count(), at, plan.model_name, number, self.landing))
+        return request  # type: ignore[no-any-return]
 
-    def _unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
+    def send(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
+        """Whether the request may go out although something may have stopped the run: raises `Touchdown` if not."""
+        if self.run.watch.halted():
+            self.unsent(attempt, booking, view)
+
+    def unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
         """The run is being stopped, and the request has not gone out: it costs nothing."""
         run = self.run
         self.error = TransientError("the request was not sent: the run is being stopped")
-        if run.chunks:
-            run.emit(StreamChunk, "", True)
-        self._settle(attempt, booking, view)
+        self.settle(attempt, booking, view)
         raise run.interrupted()
 
     async def _fit(self, got: Any, count: int | None) -> Booking:
@@ -259,42 +311,11 @@ class _Call(Record, eq=False, gc=False):
         booking.estimate += more
         return view
 
-    def _request(self, view: Sequence[Message], cap: int | None, *, bare: bool = False) -> ModelRequest:
-        plan, choice = self.run.plan, self.run.tool_choice
-        return ModelRequest(
-            system_prompt=plan.system_prompt,
-            messages=view,
-            tools=self.tools,
-            defined_tools=() if bare else plan.specs,
-            tool_choice=choice if self.tools is plan.specs else choice_among(self.tools, choice),
-            max_output_tokens=cap,
-            temperature=plan.temperature,
-            reasoning=plan.reasoning,
-            strict_tools=plan.strict_tools,
-            stop_sequences=plan.stop_sequences,
-            seed=plan.seed,
-            extras=self.run.extras,
-            output_schema=None if plan.output is None else plan.output.schema,
-            connect_timeout=plan.times.connect,
-            user=self.run.user,
-            metadata=self.run.metadata,
-        )
-
-    async def _note(self, booking: Booking) -> None:
-        """With a journal: what the call may cost is on disk before it is made."""
-        try:
-            if self.run.meter.tree.source is not None:
-                await pace(self.run, booking.reservation.tokens)
-            await self.run.journal.asking(booking)
-        except BaseException:
-            booking.reservation.cancel()
-            raise
-
     async def _count(self, view: Sequence[Message]) -> int | None:
         """The prompt as the model itself counts it, where it can and a budget needs it."""
         run = self.run
         count: Any = run.plan.counter
-        request = self._request(view, None)
+        request = request_for(run, self.tools, view, None)
         try:
             tokens = count(request)
             if hasattr(tokens, "__await__"):
@@ -311,7 +332,7 @@ class _Call(Record, eq=False, gc=False):
             return None  # our own over-estimate is used instead
         return tokens if type(tokens) is int and tokens >= 0 else None
 
-    def _broken(self, attempt: Attempt, error: BaseException) -> None:
+    def broken(self, attempt: Attempt, error: BaseException) -> None:
         """The stream did not end by itself: its error is noted, or raised when it ends the run."""
         run = self.run
         if isinstance(error, LetGo | asyncio.CancelledError):
@@ -362,40 +383,47 @@ class _Call(Record, eq=False, gc=False):
 
     # --- settling ---------------------------------------------------------------------------------------------
 
-    def _settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
-        """Charge what the attempt used; what failed before its first delta is free."""
-        run, plan = self.run, self.run.plan
-        reservation = booking.reservation
-        if self.error is not None and not self.stalled and not attempt.pulse():
-            self.usage, money = Usage(), 0
+    def settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
+        """The attempt is over, well or not: say so, and charge what it used; what failed before its first delta is free.
+
+        What the account, the health of the model and the anchor of the view learn from a call, they learn here.
+        """
+        run, end, reservation = self.run, attempt.end, booking.reservation
+        plan, watch, failed = run.plan, run.watch, self.error is not None
+        watch.calm()
+        if (failed or attempt.calls) and watch.time() >= watch.window_at:
+            watch.open_window()  # it was showing text then, and is not what the run has waited for
+        if run.chunks:
+            run.tell_all(StreamChunk(run.run_id, run.parent_id, run.next_number(), run.now(), "", True))
+        paid: int | None = None
+        if failed and not self.stalled and not attempt.pulse():
+            self.usage = usage = Usage()
             reservation.cancel()
+            paid = None if plan.price is None else 0
         else:
-            reported = attempt.end.usage if attempt.end is not None else None
-            self.usage = usage = settled(run, reported, booking, view, attempt)
-            plan.health.sent = max(plan.health.sent, usage.input)
-            money = 0 if plan.price is None else plan.price.cost(usage)
-            reservation.settle(usage.input + usage.output, money)
-            run.money += money
-            run.account.add(usage, money)
+            self.usage = usage = settled(run, None if end is None else end.usage, booking, view, attempt)
+            given, written = usage.input, usage.output
+            if given > plan.health.sent:
+                plan.health.sent = given
+            if plan.price is not None:
+                paid = plan.price.cost(usage)
+                if plan.price.web_search:
+                    paid += fees(plan.price, attempt)
+                run.money += paid
+                reservation.settle(given + written, paid)
+            else:
+                reservation.settle(given + written, 0)
+            run.account.add(usage, paid or 0)
             if not usage.estimated and not self.landing:
-                learnt = usage.input - booking.estimate + plan.fixed_tokens
-                run.anchor = max(plan.fixed_tokens, learnt) if run.hooks.context_transform else learnt
+                run.anchor = learnt = given - booking.estimate + plan.fixed_tokens
+                if learnt < plan.fixed_tokens and run.hooks.context_transform:
+                    run.anchor = plan.fixed_tokens
         if run.listening:
-            refunded = max(0, reservation.tokens - self.usage.total)
-            run.emit(BudgetSettled, self.usage, money if plan.price is not None else None, refunded)
+            number, at, refunded = run.next_number(), run.now(), reservation.tokens - usage.input - usage.output
+            settlement = BudgetSettled(run.run_id, run.parent_id, number, at, usage, paid, max(0, refunded))
+            run.tell_all(settlement)
 
     # --- what comes next --------------------------------------------------------------------------------------
-
-    def reply(self, attempt: Attempt) -> Reply:
-        """The usable reply."""
-        plan = self.run.plan
-        message, calls = attempt.message(self.run, self.usage, plan.model_name)
-        size = attempt.tokens() if plan.measures_replies else None
-        stop = message.stop_reason
-        if stop is StopReason.OTHER:
-            _log.warning("%s: the provider stopped for a reason unknown here: %r", self.run.run_id, attempt.end)
-        cut_short, refused = stop is StopReason.MAX_TOKENS, stop is StopReason.REFUSAL
-        return Reply(message, calls, attempt.text, size, attempt.cut, cut_short, refused)
 
     def escalate(self, attempt: Attempt) -> bool:
         """A truncated reply, and a ladder to ask for it again with a larger cap: discard it."""
@@ -429,6 +457,13 @@ class _Call(Record, eq=False, gc=False):
             self.run.emit(HookFailed, name, "max_output_tokens_recovery", told(error), "no larger cap")
             return None
         return larger if larger is not None and larger > cap else None
+
+    async def recover(self) -> None:
+        """The attempt has failed: make ready for another; raises the error when there is none."""
+        if isinstance(self.error, ContextOverflowError):
+            await self.shrink()
+        else:
+            await self.back_off(self.run.plan.max_retries)
 
     async def shrink(self) -> None:
         """The provider's window overflowed: a smaller view, once per call; else the error stands."""
@@ -482,6 +517,32 @@ class _Call(Record, eq=False, gc=False):
         run.enter(AgentState.RUNNING)
         if run.plan.health.state is not BreakerState.CLOSED:  # others have found out meanwhile
             raise error
+
+
+def request_for(
+    run: Run, tools: tuple[ToolSpec, ...], view: Sequence[Message], cap: int | None, *, bare: bool = False
+) -> ModelRequest:
+    """The request of a call; `bare`: without the definitions of tools that may not be called."""
+    plan, choice = run.plan, run.tool_choice
+    return ModelRequest(
+        system_prompt=plan.system_prompt,
+        messages=view,
+        tools=tools,
+        defined_tools=() if bare else plan.specs,
+        tool_choice=choice if tools is plan.specs else choice_among(tools, choice),
+        max_output_tokens=cap,
+        temperature=plan.temperature,
+        reasoning=plan.reasoning,
+        strict_tools=plan.strict_tools,
+        stop_sequences=plan.stop_sequences,
+        seed=plan.seed,
+        logprobs=plan.logprobs,
+        extras=run.extras,
+        output_schema=None if plan.output is None else plan.output.schema,
+        connect_timeout=plan.times.connect,
+        user=run.user,
+        metadata=run.metadata,
+    )
 
 
 def _ring(future: asyncio.Future[None]) -> None:

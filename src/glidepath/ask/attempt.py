@@ -6,8 +6,8 @@ This is the hottest loop of the runtime: locals only, and one event per delta wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from glidepath.ask.thinking import untagged
 from glidepath.errors import EmptyResponseError, ModelError, TransientError, told
 from glidepath.events import StreamChunk
 from glidepath.messages import (
+    AssistantBlock,
     AssistantMessage,
     ReasoningBlock,
     ReasoningDelta,
@@ -31,6 +32,7 @@ from glidepath.messages import (
     ThinkingDelta,
     ToolCall,
     ToolCallDelta,
+    Two,
     Usage,
     packed,
 )
@@ -43,8 +45,11 @@ if TYPE_CHECKING:
     from glidepath.run import Run
     from glidepath.spi import Model, ModelRequest
 
-__all__ = ["Attempt", "pump"]
+__all__ = ["Attempt", "Reply", "pump"]
 
+_log = logging.getLogger("glidepath")
+
+_loads, _Raw = _wire.loads, _wire.Raw
 BREATH = 2048  # bytes after which a stream that never pauses lets its consumer and the event loop do their work
 WIDEST = 4  # bytes of a character at most: text is counted in characters until it is weighed
 LEAST = 4  # bytes a delta counts for at least
@@ -58,6 +63,19 @@ MESSAGE_TOKENS = 8  # what a message costs beside its text
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
 FAILED = ("error", "aborted")  # stop reasons that are no answer
+WORKING = {stop.value: stop for stop in (StopReason.TOOL_USE, StopReason.END_TURN)}  # nearly always one of these
+
+
+class Reply(Record, gc=False):
+    """One usable reply. `cut`: the budget ran out while it streamed; `size`: in tokens, where it is known."""
+
+    message: AssistantMessage
+    calls: tuple[ToolCall, ...]
+    text: str
+    size: int | None
+    cut: bool
+    truncated: bool
+    refused: bool
 
 
 class Attempt(Record, gc=False):
@@ -128,21 +146,25 @@ class Attempt(Record, gc=False):
     def let_go(self) -> None:
         """The run waits for it no longer: what has come so far counts, nothing that comes later."""
         self.dead = True
-        self.gather()
+        self.gather(self.size + self.surplus + CALL_BYTES * len(self.calls))
         thoughts, arguments = [*self.thinking], [call[2] for call in self.calls.values()]
         self.size = max(self.size, sum([max(LEAST, len(part)) for part in (*self.parts, *thoughts, *arguments)]))
 
-    def gather(self) -> None:
-        """Join the text that has come; what is no text is left out, and `fault` says so."""
+    def gather(self, size: int) -> None:
+        """Join what has come, `size` bytes in all; what is no text is left out, and `fault` says so."""
+        self.size = size - self.surplus  # which `metered` adds
         try:
-            self.text = clean("".join(self.parts))
+            text = "".join(self.parts)
         except TypeError:
             self.parts[:] = [part for part in self.parts if isinstance(part, str)]
-            self.text, self.garbled = clean("".join(self.parts)), True
+            text, self.garbled = "".join(self.parts), True
             self.weighed = min(self.weighed, len(self.parts))
-        for call in self.calls.values():
-            if len(call) > CALL_FIELDS:
-                call[2:] = ["".join(call[2:])]
+        self.text = text if text.isascii() else clean(text)
+        if self.calls:
+            self.size -= CALL_BYTES * len(self.calls)
+            for call in self.calls.values():
+                if len(call) > CALL_FIELDS:
+                    call[2:] = ["".join(call[2:])]
 
     def fault(self) -> ModelError | None:
         """What is wrong with it, now that it is over; None when it is a reply."""
@@ -156,61 +178,86 @@ class Attempt(Record, gc=False):
             return TransientError(f"the provider ended the stream with {self.end.stop_reason!r}")
         return None
 
-    def message(self, run: Run, usage: Usage, model: str) -> tuple[AssistantMessage, tuple[ToolCall, ...]]:
-        """The reply as a message, and its calls; call ids are unique in the transcript."""
-        text, calls = self.text, []
+    def reply(self, run: Run, usage: Usage) -> Reply:
+        """The usable reply: its message, its calls and its size by the built-in estimate."""
+        plan, text, end = run.plan, self.text, self.end
+        calls: tuple[ToolCall, ...] = ()
+        size = MESSAGE_TOKENS + text_tokens(text)
+        if self.calls:
+            calls, more = self._tool_calls(run.call_ids)
+            size += more
+        if self.thinking or self.reasoning:
+            blocks, more = self._thoughts()
+            kept = packed((*blocks, TextBlock(text), *calls) if text else (*blocks, *calls))
+            size += more
+        elif text and len(calls) == 1:  # most replies
+            kept = Two(TextBlock(text), calls[0])
+        else:
+            kept = packed((TextBlock(text), *calls) if text else calls)
+        stop = WORKING.get(end.stop_reason) if end is not None and end.stop_reason.__class__ is str else None
+        if stop is None or self.cut:
+            stop = self.stop_reason()
+            if stop is StopReason.OTHER:
+                _log.warning("%s: the provider stopped for a reason unknown here: %r", run.run_id, end)
+        return Reply(
+            AssistantMessage(kept, stop, usage, None, plan.model_name, None if end is None else end.info),
+            calls,
+            text,
+            size if plan.measures_replies else None,
+            self.cut,
+            stop is StopReason.MAX_TOKENS,
+            stop is StopReason.REFUSAL,
+        )
+
+    def _tool_calls(self, seen: dict[str, None]) -> tuple[tuple[ToolCall, ...], int]:
+        """The calls in the order of their indices, and their size; call ids are unique in the transcript."""
+        made, size, streamed = [], 0, self.calls
         try:
-            for index in sorted(self.calls):
-                call_id, name, arguments = self.calls[index]
-                calls.append(_tool_call(_fresh(call_id, run.call_ids), name, arguments))
+            for call_id, name, arguments in (
+                streamed.values() if len(streamed) == 1 else [streamed[index] for index in sorted(streamed)]
+            ):
+                size += CALL_OVERHEAD + text_tokens(arguments)
+                if len(call_id) + len(name) > ORDINARY_NAMES:
+                    size += opaque_tokens(call_id) + text_tokens(name)
+                fresh = call_id
+                if call_id in seen or not call_id or not call_id.isascii():
+                    fresh = _fresh(call_id, seen)
+                seen[fresh] = None
+                made.append(_tool_call(fresh, name, arguments))
         except (AttributeError, TypeError) as error:
             raise ModelError(f"the model streamed a tool call that is none: {told(error)}") from error
-        blocks: list[Any] = [TextBlock(text), *calls] if text else calls
-        if self.thinking:
-            blocks = [ThinkingBlock(clean("".join(self.thinking))), *blocks]
-        if self.reasoning:
-            blocks = [*self.reasoning, *blocks]
-        info = None if self.end is None else self.end.info
-        return AssistantMessage(packed(blocks), self.stop_reason(), usage, None, model, info), tuple(calls)
+        return tuple(made), size
 
-    def tokens(self) -> int:
-        """The size of its message in the transcript, by the built-in estimate."""
-        tokens = MESSAGE_TOKENS + text_tokens(self.text)
-        for call_id, name, arguments in self.calls.values():
-            tokens += CALL_OVERHEAD + text_tokens(arguments)
-            if len(call_id) + len(name) > ORDINARY_NAMES:
-                tokens += opaque_tokens(call_id) + text_tokens(name)
-        if self.thinking:
-            tokens += text_tokens("".join(self.thinking))
-        for item in self.reasoning:
-            tokens += text_tokens(item.text) + opaque_tokens(item.opaque)
-        return tokens
+    def _thoughts(self) -> tuple[Sequence[AssistantBlock], int]:
+        """What it has written beside its answer, and the size of that."""
+        thinking = "".join(self.thinking)
+        size = text_tokens(thinking) + sum(
+            [text_tokens(one.text) + opaque_tokens(one.opaque) for one in self.reasoning]
+        )
+        return (*self.reasoning, *([ThinkingBlock(clean(thinking))] if self.thinking else ())), size
 
 
-def _fresh(call_id: str, seen: set[str]) -> str:
+def _fresh(call_id: str, seen: Collection[str]) -> str:
     """A call id nobody has used in this transcript."""
-    if call_id not in seen and call_id.isascii() and call_id:
-        seen.add(call_id)
-        return call_id
     base = fresh = clean(call_id) or f"call_{len(seen) + 1}"
     count = 1
     while fresh in seen:
         count += 1
         fresh = f"{base}_{count}"
-    seen.add(fresh)
     return fresh
 
 
 def _tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
-    if not arguments or arguments.isspace():
-        return ToolCall(call_id, clean(name), {})
+    if name.__class__ is not str or not name.isascii():
+        name = clean(name)
     try:
         written = arguments.encode()
-        if type(_wire.loads(written)) is dict:
-            return ToolCall(call_id, clean(name), _wire.Raw(written))  # type: ignore[arg-type] # see ToolCall
+        if _loads(written).__class__ is dict:
+            return ToolCall(call_id, name, _Raw(written))  # type: ignore[arg-type] # see ToolCall
     except (_wire.WireError, ValueError, RecursionError):
-        pass  # not JSON at all
-    return ToolCall(call_id, clean(name), {}, clean(arguments))
+        if not arguments or arguments.isspace():
+            return ToolCall(call_id, name, {})
+    return ToolCall(call_id, name, {}, clean(arguments))  # not a JSON object
 
 
 async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, booking: Booking) -> None:
@@ -239,7 +286,9 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 text = delta.text
                 length = len(text)
                 parts.append(text)
-                size += length if length > LEAST else LEAST  # noqa: FURB136 - a delta is a token at least
+                size += length
+                if length < 4:  # noqa: PLR2004 - LEAST: a delta is a token at least
+                    size += LEAST - length
                 if push is not None and length:
                     if watch.fresh:  # deltas that came together have one time
                         watch.fresh, at = False, run.now()
@@ -247,26 +296,32 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
             else:
                 if attempt.dead:
                     break
-                size += _other(run, attempt, delta)
-                if attempt.end is not None:
+                if delta.__class__ is StreamEnd:
+                    attempt.end = delta
                     watch.scope(LAST_WORDS, LAST_WORDS)
-                    with suppress(Exception):  # the reply is complete: what goes wrong now cannot take it back
+                    try:
                         over = await anext(stream, _OVER) is _OVER  # ordinarily it is
+                    except Exception:  # noqa: S110 - the reply is complete: what goes wrong now cannot take it back
+                        pass
                     break
+                attempt.others += 1
+                size += _fragment(attempt, delta) if delta.__class__ is ToolCallDelta else _other(run, attempt, delta)
             if size > check_at:
                 size, check_at = await _weigh(run, attempt, booking, size)
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
-    finally:
-        attempt.size = size - attempt.surplus - CALL_BYTES * len(attempt.calls)  # which `metered` adds
-        attempt.gather()
+    except BaseException:
+        attempt.gather(size)
+        raise
+    attempt.gather(size)
     if not over:
         await finish(run, stream, attempt)
     if attempt.cut or attempt.dead:
         return
-    fault = attempt.fault()
-    if fault is not None:
-        raise fault
+    if not size or attempt.garbled or attempt.end is None or attempt.end.stop_reason in FAILED:
+        fault = attempt.fault()
+        if fault is not None:
+            raise fault
 
 
 async def _weigh(run: Run, attempt: Attempt, booking: Booking, size: int) -> tuple[int, int]:
@@ -323,26 +378,31 @@ def _piece(attempt: Attempt, text: str) -> int:
         attempt.loose.append(text)  # type: ignore[attr-defined]
     else:
         attempt.loose = [text]
-    return max(LEAST, len(text))
+    return LEAST if len(text) < LEAST else len(text)
 
 
 def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     """A piece of a tool call; ids and names that are longer than any provider's are metered, too."""
-    size = _piece(attempt, delta.arguments)
-    named = delta.id.__class__ is str and delta.name.__class__ is str  # else `message` says what is wrong with it
-    names = len(delta.id) + len(delta.name) if named else 0
-    call = attempt.calls.get(delta.index)
-    if call is not None:
-        call[0] = call[0] or delta.id
-        call[1] = call[1] or delta.name
-        call.append(delta.arguments)
+    call_id, name, arguments = delta.id, delta.name, delta.arguments
+    names = 0
+    if attempt.loose or arguments.__class__ is not str:
+        size = _piece(attempt, arguments)
+    else:
+        attempt.loose, size = [arguments], len(arguments)
+        if size < LEAST:
+            size = LEAST
+    if call_id.__class__ is str and name.__class__ is str:  # else `message` says what is wrong with it
+        names = len(call_id) + len(name)
+    if not attempt.calls:
+        attempt.calls = {delta.index: [call_id, name, arguments]}
+    elif (call := attempt.calls.get(delta.index)) is None:
+        attempt.calls[delta.index] = [call_id, name, arguments]  # type: ignore[index]
+    else:
+        call[0] = call[0] or call_id
+        call[1] = call[1] or name
+        call.append(arguments)
         attempt.surplus += names
         return size + names
-    call = [delta.id, delta.name, delta.arguments]
-    if attempt.calls:
-        attempt.calls[delta.index] = call  # type: ignore[index]
-    else:
-        attempt.calls = {delta.index: call}
     if names <= ORDINARY_NAMES:
         return size + CALL_BYTES
     attempt.surplus += names
@@ -350,17 +410,10 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
 
 
 def _other(run: Run, attempt: Attempt, delta: Any) -> int:
-    """Everything but text: tool calls, the end, thinking, reasoning. Returns what it adds to the size.
+    """Everything but text, tool calls and the end: thinking, reasoning. Returns what it adds to the size.
 
     A delta with nothing in it is a token, too, and so is a call without arguments: a stream of them must end.
     """
-    kind = delta.__class__
-    if kind is StreamEnd:
-        attempt.end = delta
-        return 0
-    attempt.others += 1
-    if kind is ToolCallDelta:
-        return _fragment(attempt, delta)
     if isinstance(delta, ThinkingDelta):
         size = _piece(attempt, delta.text)
         if attempt.thinking:

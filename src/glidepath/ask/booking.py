@@ -16,7 +16,7 @@ from glidepath.outcome import AgentState, StopCause
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.inside import came_round
 from glidepath.run.prefix import broke_prefix
-from glidepath.run.state import sendable
+from glidepath.run.unseen import sendable, transcript
 
 if TYPE_CHECKING:
     from glidepath.errors import ModelError
@@ -35,6 +35,7 @@ BYTES_PER_TOKEN = 4  # how output is metered while it streams
 SLICE = 4096  # how much a reply that outgrows its reservation asks for at a time
 PIECE = 64  # bytes of a piece of text: what a stream has sent when it is found to be too long must still fit
 LARGEST_PIECE = 1024  # tokens that one delta may have: the same, where all the rest of a budget is reserved
+UNBOUNDED = 1 << 60  # bytes that a reply may have where no budget is looked after
 _NOTHING = Amount()
 LEAST_LANDING = 128  # tokens without which another attempt at the landing call says nothing
 FILL = 0.75  # how full the window is after shaping, so that it is not done again at every turn
@@ -95,7 +96,7 @@ class Booking(Record, gc=False):
 def booked(run: Run, reservation: Reservation, input_tokens: int, output: int, cap: int | None) -> Booking:
     """The booking that goes with a reservation."""
     plan = run.plan
-    size = max(1, output * BYTES_PER_TOKEN - PIECE) if run.meter.limited else 1 << 60
+    size = max(1, output * BYTES_PER_TOKEN - PIECE) if run.meter.limited else UNBOUNDED
     price = plan.price
     if price is not None and price.tier is not None:
         price = price.at(input_tokens)
@@ -156,24 +157,24 @@ async def board(run: Run) -> None:
             meter.leave(waiting)
 
 
-def book(run: Run, cap: int | None, turns: int, count: int | None) -> Booking | Refusal:
-    """Reserve a call at once, or say what stands in the way."""
-    plan = run.plan
+def book(run: Run, cap: int | None, turns: int, count: int | None = None) -> Booking | Refusal:
+    """Reserve a call at once, or say what stands in the way. `count`: the prompt's tokens, where somebody has counted."""
+    plan, meter = run.plan, run.meter
+    price, money = plan.price, 0
     want = plan.first_output_tokens if cap is None else cap
-    input_tokens = run.input_tokens() if count is None else count
-    price = plan.price
-    if price is None:
-        money = 0
-    elif price.tier is None:
-        money = input_tokens * price.worst_input + want * price.output
-    else:
-        money = amount(run, input_tokens, want).money
-    got = run.meter.reserve(input_tokens + want, money, turns=turns, trading=run.first_call)
-    if type(got) is not Reservation:
+    if count is None:
+        count = run.anchor + run.view_tokens
+    if price is not None:
+        if price.tier is not None:
+            price = price.at(count)
+        money = count * price.worst_input + want * price.output
+    got = meter.reserve(count + want, money, turns, run.first_call)
+    if got.__class__ is not Reservation:
         return got  # type: ignore[return-value]
     if run.first_call is not None:
         run.first_call = None
-    return booked(run, got, input_tokens, want, cap)
+    size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
+    return Booking(got, count, want, cap, price, plan.fixed_tokens + run.view_tokens, size)
 
 
 async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: int | None) -> Booking:
@@ -242,7 +243,7 @@ def _squeeze(run: Run, input_tokens: int, landing: Amount = _NOTHING) -> int:
     """Compact the context so that the least output fits; returns the new input size."""
     plan = run.plan
     least = _least(run)
-    tokens, money = run.meter.room_for(run.first_call, now=False)
+    tokens, money = run.meter.room_for(run.first_call, now=False, ahead=True)
     room = 1 << 62 if tokens is None else tokens - landing.tokens - least
     if money is not None and plan.price is not None and plan.price.worst_input:
         room = min(room, (money - landing.money - least * plan.price.output) // plan.price.worst_input)
@@ -277,10 +278,11 @@ def fit_window(run: Run, window: int) -> None:
 
 def source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
     """What a view is made from: messages, their sizes, and which of them are pinned."""
+    messages, sizes = transcript(run)
     if run.gist is None:
-        return run.messages, run.sizes, run.pinned
+        return messages, sizes, run.pinned
     strategy: Any = run.plan.strategy
-    return strategy.under(run.gist, run.messages, run.sizes, run.pinned)  # type: ignore[no-any-return]
+    return strategy.under(run.gist, messages, sizes, run.pinned)  # type: ignore[no-any-return]
 
 
 def shape_view(run: Run, budget: int, name: str = "compact") -> bool:

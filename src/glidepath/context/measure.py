@@ -82,9 +82,9 @@ def sizer(estimator: TokenEstimator) -> Callable[[Message], int]:
         return lambda message: message_size(message, estimate)
 
     def size(message: Message) -> int:
-        if type(message) is ToolResultMessage and len(message.call_id) <= ORDINARY_ID:
+        if message.__class__ is ToolResultMessage:
             text = message.content
-            if type(text) is str:
+            if text.__class__ is str and len(message.call_id) <= ORDINARY_ID:
                 return MESSAGE_OVERHEAD + (len(message.tool_name) + 2) // 3 + text_tokens(text)
         return _size(message, estimate)
 

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import shown, told
-from glidepath.events import ApprovalRequested, GuardTripped, HookFailed
+from glidepath.events import ApprovalRequested, GuardTripped, HookFailed, MessageAdded, ToolEnded, ToolStarted
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
-from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.job import ALWAYS_KEPT, MOST_KEPT, Job
+from glidepath.execute.calls import clear, decided, misfits, prepare
+from glidepath.execute.doubt import job_for, keep, settle
+from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
-from glidepath.messages import ToolCall, ToolResultMessage
+from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
-from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared, opinion, place, report, tethered
+from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared, opinion, report, tethered
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
-from glidepath.tools import NeedsInput, ToolContext
+from glidepath.tools import ArgumentsError, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["answer_open_calls", "execute", "finish_batch"]
+__all__ = ["alone", "answer_open_calls", "execute", "finish_batch", "settle"]
 
-SHARE = 0.35  # of what is left of window and token budget, for one batch
-CHARS_PER_TOKEN = 3
 IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
 
 
@@ -39,32 +37,128 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
 
     Raises `Touchdown` when the run must come down; every call has its result by then, or is in `run.pending`.
     """
-    plan = run.plan
+    plan, watch = run.plan, run.watch
     run.state = AgentState.WAITING_FOR_TOOL  # from RUNNING and back: no need to look it up
     step = Step(calls, plan.tools, run.withdrawn, run.notice is not None)
-    done = False
-    if not _kept_back(run, step):
-        jobs = prepare(run, calls)
-        if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
-            await clear(run, jobs)
-        if run.watch.sentry is not None:
-            await cleared(run)
-        watch = run.watch
-        stopped = (
-            watch.interrupt is not None or watch.above is not None or watch.called_off is not None
-        ) and watch.halted()
-        ready = [] if stopped else _ready(run, jobs)
-        if ready:
-            await _fly(run, ready)
-        if run.spawned or run.hooks.after_tool_call:
-            await _follow_up(run, jobs)
-        _finish(run, jobs)
-        _learn(run, step)
-        if run.watch.interrupt is not None:
-            raise run.interrupted()
-        done = _votes(jobs, plan.terminal_tools) if not run.pending else _put_off(run, jobs)
+    if _kept_back(run, step):
+        run.state = AgentState.RUNNING
+        return False
+    jobs = prepare(run, calls)
+    if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
+        await clear(run, jobs)
+    if watch.sentry is not None:
+        await cleared(run)
+    stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
+    ready = [] if stopped and watch.halted() else _ready(run, jobs)
+    if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
+        if run.journal is not None:
+            await _written_down(run, ready[0])
+        begun = _begin_alone(run, ready[0])
+        if begun is not None:
+            await _end_alone(run, ready[0], *begun)
+    elif ready:
+        await _together(run, ready)
+    if run.spawned or run.hooks.after_tool_call:
+        await _follow_up(run, jobs)
+    done = _finish(run, jobs)
+    _learn(run, step)
+    if watch.interrupt is not None:
+        raise run.interrupted()
     run.state = AgentState.RUNNING
-    return done
+    return done and _count_votes(jobs, plan.terminal_tools) if not run.pending else _put_off(run, jobs)
+
+
+async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
+    """`execute` for a single call of an inline tool where no hook and no person has a say: see `cruise`."""
+    plan, watch, call = run.plan, run.watch, calls[0]
+    step = Step(calls, plan.tools)
+    for guard in run.before_guards:
+        try:
+            verdict = guard.before(step)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            verdict = _crashed(run, guard.name, error)
+        if verdict is not None:
+            _keep_back(run, guard.name, verdict)
+            return False
+    job = Job(call, tool)
+    try:
+        job.bound = tool.bind(stored_arguments(call))
+    except ArgumentsError as error:
+        misfits(run, job, error)
+    meter = run.meter
+    if meter.tool_calls >= meter.calls_wire or (meter.parent is not None and meter.short_of_calls(1)):
+        await clear(run, [job])
+    if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
+        pass  # it does not begin: `_finish` says why
+    elif job.result is None:
+        run.tool_calls += 1
+        if tool.counts_toward_limit:
+            meter.charge_tool_call()
+        if tool.wants_context or not tool.plain:
+            job.context = ToolContext(Host(run), call.id, call.name, f"{run.run_id}:{call.id}")
+        if run.journal is not None:
+            await _written_down(run, job)
+        begun = _begin_alone(run, job)
+        if begun is not None:
+            await _end_alone(run, job, *begun)
+    if run.spawned:
+        await _follow_up(run, [job])
+    result = job.result
+    if (
+        result is None
+        or result.content.__class__ is not str
+        or len(result.content) > ALWAYS_KEPT
+        or result.terminate
+        or job.fatal is not None
+        or job.trial is not None
+        or call.name in plan.terminal_tools
+    ):
+        votes = _finish(run, [job])
+        _learn(run, step)
+    else:
+        votes = _end_plainly(run, job, result, step)
+    if watch.interrupt is not None:
+        raise run.interrupted()
+    return votes and _count_votes([job], plan.terminal_tools)
+
+
+def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> bool:
+    """`_finish` and `_learn` for one short text: it joins the transcript, and the guards see it. Nobody votes: False."""
+    call_id, name, bad = job.call.id, job.call.name, result.is_error
+    message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration)
+    size = run.plan.size_of(message)
+    tell: Any = run.tell_all
+    if tell is not None:
+        run_id, parent_id, number, at, began = run.run_id, run.parent_id, run.next_number, run.now(), job.started_at
+        seconds = 0.0 if began is None else run.time() - began
+        tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback))
+    run.messages.append(message)
+    run.results = results = (message,)
+    run.sizes.append(size)
+    if run.view is not run.messages:
+        run.view.append(message)
+    run.view_tokens += size
+    if tell is not None:
+        tell(MessageAdded(run_id, parent_id, number(), at, message))
+    run.last_error = bad
+    if run.rescued and not bad:
+        run.forget_rescues()
+    landing = None
+    for guard in run.after_guards:
+        try:
+            verdict = guard.after(step, results)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            verdict = _crashed(run, guard.name, error)
+        if verdict is not None:
+            touchdown = _heeded(run, guard.name, verdict)
+            landing = landing or touchdown
+    if landing is not None:
+        raise landing
+    return False
 
 
 async def finish_batch(run: Run) -> bool:
@@ -87,12 +181,12 @@ async def finish_batch(run: Run) -> bool:
     if run.spawned or run.hooks.after_tool_call:
         await _follow_up(run, jobs)
     fatal = None
-    limit = partial(_result_budget, run, len(jobs))
     for job in jobs:
         if job.result is not None:
-            place(run, job.message(run, limit))
+            keep(run, job, len(jobs))
             fatal = fatal or job.fatal
-    run.pending = tuple([_still(waiting, job) or _pend(run, job) for job in jobs if job.result is None])
+    if run.watch.interrupt is None:  # else nobody is asked any more
+        run.pending = tuple([_still(waiting, job) or _pend(run, job) for job in jobs if job.result is None])
     if fatal is not None:
         raise Touchdown(_fatal(fatal))
     _learn(run, Step(reply.tool_calls, run.plan.tools, run.withdrawn, run.notice is not None))
@@ -114,6 +208,7 @@ def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
     for job in jobs:
         if job.result is None and job.call.id in strange:
             job.waits_for = IMPORTED
+        job.counted = job.call.id in run.resumed.counted  # type: ignore[union-attr]
     return jobs
 
 
@@ -121,12 +216,10 @@ def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     """A call that waits for a decision, with the arguments that were shown."""
     if pending is not None:
         call = pending.call
-    job = Job(call, run.plan.tools.get(call.name))
-    if pending is not None:
-        job.waits_for = pending.reason
-        job.asks = pending if pending.form is not None else None
-    else:
-        job.waits_for = ""
+    job = job_for(run, call)
+    job.waits_for = "" if pending is None else pending.reason
+    if pending is not None and pending.form is not None:
+        job.asks = pending
     decision = run.resumed.decisions.get(call.id)  # type: ignore[union-attr]
     if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
         job.refuse("unknown_tool", run.plan.texts.fill("tool_gone", tool=call.name))
@@ -134,16 +227,16 @@ def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
 
 
 def answer_open_calls(run: Run, kind: str, text: str) -> None:
-    """Give every call of the current reply that has none yet this error result."""
+    """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
     gaps = run.pending or run.resumed is not None  # results that have come may belong behind those made here
     results = list(run.results)
     for call in run.open_calls():
-        job = Job(call, run.plan.tools.get(call.name))
+        job = job_for(run, call)
         job.refuse(kind, text)
-        message = job.message(run)
         if gaps:
-            place(run, message)
+            keep(run, job)
         else:
+            message = job.message(run)
             run.add(message)
             results.append(message)
     if gaps:
@@ -186,7 +279,7 @@ def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
 
 def _learn(run: Run, step: Step) -> None:
     """Show the guards what came of the batch."""
-    results = run.results
+    results, landing = run.results, None
     if len(results) != len(step.calls):
         return  # some calls wait for a person
     if run.last_error:
@@ -196,7 +289,6 @@ def _learn(run: Run, step: Step) -> None:
             run.last_error = True
         elif run.rescued:
             run.forget_rescues()
-    landing: Touchdown | None = None
     for guard in run.after_guards:
         try:
             verdict = guard.after(step, results)
@@ -205,13 +297,20 @@ def _learn(run: Run, step: Step) -> None:
         except BaseException as error:
             verdict = _crashed(run, guard.name, error)
         if verdict is not None:
-            _apply(run, guard.name, verdict)
-            if verdict.action == "land":
-                landing = landing or Touchdown(_stuck(guard.name, verdict))
-            elif verdict.notice:
-                run.later += ((verdict.notice_reason or guard.name, guard.name, verdict.notice),)
+            touchdown = _heeded(run, guard.name, verdict)
+            landing = landing or touchdown
     if landing is not None:
         raise landing
+
+
+def _heeded(run: Run, name: str, verdict: GuardVerdict) -> Touchdown | None:
+    """What a guard wants after a batch is done: the tools are withdrawn, the model is told, or the run lands."""
+    _apply(run, name, verdict)
+    if verdict.action == "land":
+        return Touchdown(_stuck(name, verdict))
+    if verdict.notice:
+        run.later += ((verdict.notice_reason or name, name, verdict.notice),)
+    return None
 
 
 def _crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:
@@ -241,21 +340,26 @@ def _fatal(reason: str) -> Verdict:
 
 
 async def _fly(run: Run, ready: list[Job]) -> None:
-    """Run these jobs."""
+    """Run these jobs, of a batch that was begun before."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         if run.journal is not None:
-            await run.journal.starting(ready)
+            await _written_down(run, ready[0])
         begun = _begin_alone(run, ready[0])
         if begun is not None:
             await _end_alone(run, ready[0], *begun)
     elif ready:
-        await run_together(run, ready, width_for(run.plan, ready))
-        if run.plan.order == "auto":
-            hint(run, ready)
+        await _together(run, ready)
+
+
+async def _together(run: Run, ready: list[Job]) -> None:
+    """Run these jobs in tasks of their own."""
+    await run_together(run, ready, width_for(run.plan, ready))
+    if run.plan.order == "auto":
+        hint(run, ready)
 
 
 def _ready(run: Run, jobs: list[Job]) -> list[Job]:
-    """The jobs that may run, counted."""
+    """The jobs that may run, counted: `Job.not_started` takes back what does not begin."""
     ready = []
     for job in jobs:
         if job.result is None and job.waits_for is None:
@@ -265,9 +369,10 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
                 if job.result is not None:
                     continue
             ready.append(job)
-            run.tool_calls += 1
-            if tool.counts_toward_limit:
-                run.meter.charge_tool_call()
+            if not job.counted:
+                run.tool_calls += 1
+                if tool.counts_toward_limit:
+                    run.meter.charge_tool_call()
             if tool.wants_context or not tool.plain:
                 job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
                 if job.continuation is not None:
@@ -275,31 +380,47 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
     return ready
 
 
-def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place] | None:
-    """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
-    job.announce(run)
-    watch = run.watch
-    if (
-        watch.interrupt is not None or watch.above is not None or watch.called_off is not None
-    ) and watch.halted():  # by whoever heard of it
-        job.not_started(run)
-        return None
-    inside = Place(run, job.call.id, job)
-    INSIDE.set(inside)
+async def _written_down(run: Run, job: Job) -> None:
+    """With a journal: that a call is about to start is on disk first. When it cannot be, the call does not count."""
     try:
-        work: Any = job.tool.invoke(job.bound.values, job.context)  # type: ignore[union-attr]
+        await run.journal.starting([job])
+    except Touchdown:
+        job.not_started(run)
+        raise
+
+
+def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:
+    """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
+    tool: Any = job.tool
+    bound: Any = job.bound
+    call, watch, tell = job.call, run.watch, run.tell_all
+    job.started_at = run.time()
+    if tell is not None:
+        number, at = run.next_number(), run.now()
+        tell(ToolStarted(run.run_id, run.parent_id, number, at, call.id, call.name, bound.arguments))
+    if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
+        job.not_started(run)  # whoever heard of it has stopped the run
+        return None
+    inside = Place(run, call.id, job)
+    before = INSIDE.set(inside)
+    try:
+        work = tool.invoke(bound.values, job.context) if job.context is not None else tool.fn(**bound.values)
         try:
-            return work, work.send(None), inside
+            return work, work.send(None), inside, before
         except StopIteration as done:
-            job.returned(done.value)
+            value = done.value
+        if value.__class__ is str and value and value.isascii():
+            job.result = ToolResult(value)  # a text that can be shown as it is
+        else:
+            job.returned(value)
     except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
         job.raised(error)
     inside.run = inside.work = None
-    INSIDE.set(None)
+    INSIDE.reset(before)
     return None
 
 
-async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place) -> None:
+async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place, before: Any) -> None:
     """Wait for a single inline call; no task is made for it."""
     try:
         job.returned(await tethered(work, run.watch, job.timeout(run), waiting))
@@ -311,7 +432,10 @@ async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place)
         job.raised(error)
     finally:
         inside.run = inside.work = None
-        INSIDE.set(None)
+        try:
+            INSIDE.reset(before)
+        except ValueError:  # the run goes on in another task: its caller has let go of it
+            INSIDE.set(None)
 
 
 async def _follow_up(run: Run, jobs: list[Job]) -> None:
@@ -324,28 +448,34 @@ async def _follow_up(run: Run, jobs: list[Job]) -> None:
                 await _after(run, job)
 
 
-def _finish(run: Run, jobs: list[Job]) -> None:
-    """Results become messages, in source order; what waits for a person is listed."""
-    limit = partial(_result_budget, run, len(jobs))
+def _finish(run: Run, jobs: list[Job]) -> bool:
+    """Results become messages, in source order; what waits for a person is listed. True when there are votes to count.
+
+    That is when a terminal tool, one that votes to end the run, or one that nobody knows is among them.
+    """
     results: list[ToolResultMessage] = []
-    fatal = None
+    fatal, terminal, votes = None, run.plan.terminal_tools, False
     try:
         for job in jobs:
-            if job.result is None and not _may_wait(run, jobs):
-                job.refuse("cancelled", run.plan.texts.fill("not_executed", reason="the run is being stopped"))
             if job.result is None:
-                run.pending = (*run.pending, _pend(run, job))
-            else:
-                if job.trial is not None:
-                    breaker.tell(run, job)
-                message = job.message(run, limit)
-                run.add(message)
-                results.append(message)
+                if _may_wait(run, jobs):
+                    run.pending = (*run.pending, _pend(run, job))
+                    continue
+                job.refuse("cancelled", run.plan.texts.fill("not_executed", reason="the run is being stopped"))
+            if job.trial is not None:
+                breaker.tell(run, job)
+            message = job.message(run, len(jobs))
+            run.add(message)
+            results.append(message)
+            if job.fatal is not None:
                 fatal = fatal or job.fatal
+            if job.result.terminate or job.tool is None or message.tool_name in terminal:  # type: ignore[union-attr]
+                votes = True
     finally:  # Ctrl-C in between: what has its result is not answered twice
         run.results = tuple(results)
     if fatal is not None:
         raise Touchdown(_fatal(fatal))
+    return votes
 
 
 def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
@@ -365,20 +495,6 @@ def _pend(run: Run, job: Job) -> PendingCall:
     run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "", form)
     call = ToolCall(job.call.id, job.call.name, bound.written())
     return PendingCall(call=call, reason=job.waits_for or "", form=form, state="" if asks is None else asks.state)
-
-
-def _result_budget(run: Run, count: int) -> int:
-    """Characters one result may have: a share of what is left in window and budget."""
-    limit = MOST_KEPT
-    left: int | None = None
-    if run.plan.context_window is not None:
-        left = run.plan.context_window - run.input_tokens()
-    tokens = run.meter.room_tokens()
-    if tokens is not None:
-        left = tokens if left is None else min(left, tokens)
-    if left is not None:
-        limit = min(limit, max(ALWAYS_KEPT, int(left * SHARE * CHARS_PER_TOKEN) // max(1, count)))
-    return limit
 
 
 async def _after(run: Run, job: Job) -> None:
@@ -439,14 +555,6 @@ def _change(job: Job, name: str, decision: AfterDecision) -> None:
         job.kind = (job.kind or name) if decision.is_error else None
 
 
-def _votes(jobs: Sequence[Job], terminal: frozenset[str]) -> bool:
-    """A terminal tool succeeded, or all tools that vote have voted to end the run."""
-    for job in jobs:
-        if job.result is not None and (job.result.terminate or job.tool is None or job.call.name in terminal):
-            return _count_votes(jobs, terminal)
-    return False
-
-
 def _put_off(run: Run, jobs: Sequence[Job]) -> bool:
     """A person must decide first: keep the votes of the calls that have their results. Always False."""
     terminal, voted, unanimous = run.votes or (False, False, True)
@@ -472,6 +580,7 @@ def _carried(run: Run) -> bool:
 
 
 def _count_votes(jobs: Sequence[Job], terminal: frozenset[str]) -> bool:
+    """A terminal tool succeeded, or all tools that vote have voted to end the run."""
     voted = False
     unanimous = True
     for job in jobs:

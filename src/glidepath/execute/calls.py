@@ -11,7 +11,7 @@ from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import HookFailed
 from glidepath.execute.job import Job
-from glidepath.messages import ToolCall
+from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, StopCause
 from glidepath.run import Decision, HookFault, Opinion, Verdict, opinion, report, to_read
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
@@ -21,7 +21,7 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["clear", "decided", "prepare"]
+__all__ = ["clear", "decided", "misfits", "prepare"]
 
 MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's with
 
@@ -34,17 +34,24 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
         if repaired is None:
             return _unreadable(run, calls)
         calls = repaired
-    jobs = []
+    cap, tools, jobs = plan.max_calls_per_turn, plan.tools, []
     for call in calls:
-        job = Job(call, plan.tools.get(call.name))
-        if job.tool is None or call.malformed is not None or (allowed is not None and call.name not in allowed):
-            _turn_away(run, job)
+        name = call.name
+        tool = tools.get(name)
+        job = Job(call, tool)
         jobs.append(job)
-    if plan.max_calls_per_turn is not None:
-        _cap_turn(run, jobs, plan.max_calls_per_turn)
-    for job in jobs:
-        if job.result is None:
-            _bind(run, job)
+        if tool is None or call.malformed is not None or (allowed is not None and name not in allowed):
+            _turn_away(run, job)
+        elif cap is None:
+            try:
+                job.bound = tool.bind(stored_arguments(call))
+            except ArgumentsError as error:
+                misfits(run, job, error)
+    if cap is not None:
+        _cap_turn(run, jobs, cap)
+        for job in jobs:
+            if job.result is None:
+                _bind(run, job)
     return jobs
 
 
@@ -69,7 +76,7 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
         decision = decisions.get(job.call.id)
         if decision is None or decision.kind == "ask" or job.result is not None:
             continue
-        if decision.kind == "approve" or (decision.kind == "answer" and job.asks is not None):
+        if decision.kind in ("approve", "repeat") or (decision.kind == "answer" and job.asks is not None):
             job.waits_for = None
             if job.asks is None:
                 _bind(run, job, decision.arguments)
@@ -80,11 +87,8 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
                 await _ask_all(run, job, replaceable=False, approved=True)
         elif decision.kind == "deny":
             job.refuse("denied", _denied(run, decision.text))
-        elif decision.kind == "answer":
-            job.kind, job.result = "answered", ToolResult(decision.text)
         else:
-            job.refuse("unknown_effect", run.plan.texts.fill("unknown_effect"))
-            run.unknown_effects += (job.call,)
+            job.kind, job.result = "answered", ToolResult(decision.text)
     _cap_run(run, [job for job in jobs if job.waits_for is None])
 
 
@@ -171,7 +175,7 @@ def _cap_run(run: Run, jobs: list[Job]) -> None:
     if left is None or room is None:
         return
     for job in jobs:
-        if job.result is None and job.tool.counts_toward_limit:  # type: ignore[union-attr]
+        if job.result is None and not job.counted and job.tool.counts_toward_limit:  # type: ignore[union-attr]
             if left <= 0:
                 job.refuse("skipped", run.plan.texts.fill("calls_spent"))
                 job.waits_for = None
@@ -195,7 +199,12 @@ def _bind(run: Run, job: Job, arguments: Any = None) -> None:
     try:
         job.bound = job.tool.bind(job.call.stored if arguments is None else arguments)  # type: ignore[union-attr]
     except ArgumentsError as error:
-        job.refuse("invalid_arguments", run.plan.texts.fill("bad_arguments", problem=error))
+        misfits(run, job, error)
+
+
+def misfits(run: Run, job: Job, error: ArgumentsError) -> None:
+    """The arguments do not fit the tool: the model is told what is wrong."""
+    job.refuse("invalid_arguments", run.plan.texts.fill("bad_arguments", problem=error))
 
 
 async def _judge(run: Run, job: Job) -> None:

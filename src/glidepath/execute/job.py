@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Record
+from glidepath._wire import Record, replace
 from glidepath.errors import FatalToolError, ToolError, words
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.execute.breaker import blames_tool
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AbandonedWork
 from glidepath.run import Stopped
+from glidepath.run.inside import LostChild
 from glidepath.tools import Bound, Continuation, NeedsInput, Tool, ToolContext, ToolResult, as_result, trim_result
 from glidepath.tools.pictures import small_enough
 
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("glidepath")
 
-__all__ = ["ALWAYS_KEPT", "MOST_KEPT", "Job", "failure"]
+__all__ = ["ALWAYS_KEPT", "MOST_KEPT", "UNKNOWN", "Job", "failure"]
 
 NOT_SHOWN = (
     "The tool ran to its end, and whatever it does is done. What it returned is binary data that cannot be shown here; "
     "calling it again would not show it either."
 )
+UNKNOWN = "unknown_effect"  # the kind of a result that nobody knows
 MOST_KEPT = 32_000  # characters of a result at most
 ALWAYS_KEPT = 200  # characters of a result that no budget takes away
+SHARE = 0.35  # of what is left of window and token budget, for one batch
+CHARS_PER_TOKEN = 3
 
 
 class Job(Record, eq=False):
@@ -62,18 +65,34 @@ class Job(Record, eq=False):
     """A `NeedsInput` that it raised, or the `PendingCall` of one it had raised: what it waits for."""
     continuation: Continuation | None = None
     """What it goes on with, once a person has answered."""
+    doubt: str | None = None
+    """It had begun when the process died: what the model is told unless it gets its result now."""
+    counted: bool = False
+    """It was counted before the process died."""
 
     # --- becoming a result ------------------------------------------------------------------------------------
 
     def refuse(self, kind: str, text: str) -> None:
-        """It does not run; this is what the model is told instead."""
+        """It does not run, or not to its end; this is what the model is told instead."""
         if self.result is None:
+            if self.doubt is not None:
+                kind, text = UNKNOWN, self.doubt
             self.kind = kind
             self.result = ToolResult(text, is_error=True)
 
-    def not_started(self, run: Run) -> None:
-        """The run is being stopped, and the tool has not begun."""
-        self.refuse("cancelled", run.plan.texts.fill("not_started", reason="the run is being stopped"))
+    def not_started(self, run: Run, kind: str = "cancelled", reason: str = "the run is being stopped") -> None:
+        """It was counted as a call and then kept from beginning: it gives its place under the limits back."""
+        if self.result is None:
+            if self.doubt is None:  # else it had begun before the process died
+                self.uncount(run)
+            self.refuse(kind, run.plan.texts.fill("not_started", reason=reason))
+
+    def uncount(self, run: Run) -> None:
+        """It was counted, and never began."""
+        self.counted = False
+        run.tool_calls -= 1
+        if self.tool is None or self.tool.counts_toward_limit:
+            run.meter.return_tool_call()
 
     def is_over(self) -> bool:
         """It has its result, whatever still runs."""
@@ -102,8 +121,11 @@ class Job(Record, eq=False):
         """It raised: type and message are for the model, the traceback for people."""
         if self.result is not None:
             return
-        if isinstance(error, NeedsInput):
+        if isinstance(error, NeedsInput) and self.tool is not None and self.tool.asks_back:
             self.waits_for, self.asks = error.reason, error
+            return
+        if isinstance(error, LostChild):
+            self.kind, self.result = UNKNOWN, ToolResult(words(error), is_error=True)
             return
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {words(error)}"
@@ -168,26 +190,53 @@ class Job(Record, eq=False):
             self.call.id, self.call.name, result.content, result.is_error, self.kind, result.details, result.narration
         )
 
-    def message(self, run: Run, limit: Callable[[], int] | None = None) -> ToolResultMessage:
-        """The result as a message, within its size, and the event that goes with it."""
+    def message(self, run: Run, count: int = 0) -> ToolResultMessage:
+        """The result as a message, and the event that goes with it; `count` results share what is left of the budget.
+
+        Without a count it keeps its size: it is our own words.
+        """
         result: Any = self.result
-        content = result.content
-        if limit is not None and (type(content) is not str or len(content) > ALWAYS_KEPT):
-            own = self.tool.max_result_chars if self.tool is not None else None
-            result = trim_result(result, limit() if own is None else min(own, limit()))
+        call_id, name, content = self.call.id, self.call.name, result.content
+        if content.__class__ is not str or len(content) > ALWAYS_KEPT:
+            result = self._fitted(run, result, count)
             content = result.content
-        if type(content) is tuple:
-            plan = run.plan
-            content = small_enough(content, plan.max_image_bytes, plan.max_file_bytes, plan.max_request_image_bytes)
         message = ToolResultMessage(
-            self.call.id, self.call.name, content, result.is_error, self.kind, result.details, result.narration
+            call_id, name, content, result.is_error, self.kind, result.details, result.narration
         )
         if run.listening:
             seconds = self.took
             if seconds is None:
                 seconds = 0.0 if self.started_at is None else run.time() - self.started_at
-            run.emit(ToolEnded, self.call.id, self.call.name, message, seconds, self.traceback)
+            number, at, trace = run.next_number(), run.now(), self.traceback
+            ended = ToolEnded(run.run_id, run.parent_id, number, at, call_id, name, message, seconds, trace)
+            run.tell_all(ended)  # type: ignore[misc]
         return message
+
+    def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:
+        """A result that is no short text, within its size."""
+        plan = run.plan
+        if count:
+            limit = _result_budget(run, count)
+            own = self.tool.max_result_chars if self.tool is not None else None
+            result = trim_result(result, limit if own is None else min(own, limit))
+        if type(result.content) is tuple:
+            most = (plan.max_image_bytes, plan.max_file_bytes, plan.max_request_image_bytes)
+            result = replace(result, content=small_enough(result.content, *most))
+        return result
+
+
+def _result_budget(run: Run, count: int) -> int:
+    """Characters one result may have: a share of what is left in window and budget."""
+    limit = MOST_KEPT
+    left: int | None = None
+    if run.plan.context_window is not None:
+        left = run.plan.context_window - run.input_tokens()
+    tokens = run.meter.room_tokens()
+    if tokens is not None:
+        left = tokens if left is None else min(left, tokens)
+    if left is not None:
+        limit = min(limit, max(ALWAYS_KEPT, int(left * SHARE * CHARS_PER_TOKEN) // max(1, count)))
+    return limit
 
 
 def failure(error: BaseException) -> str:

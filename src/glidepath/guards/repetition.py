@@ -34,6 +34,10 @@ WINDOW = 10  # steps in which equal calls with equal results are counted, in a c
 _LEAST = 3  # equal pairs in a window before anybody is told
 _PAIRS = 8  # pairs of a batch that are kept: the smallest hashes, so that equal pairs are kept every time
 _ALONE: list[str] = []  # the pairs of a batch of one, which has its signature and its outcome; never changed
+_NOBODY: list[str] = []  # what nobody was told; never changed, as the next two
+_NO_RUNS = [0] * len(PERIODS)
+_NONE_SAME: list[Any] = ["", 0]
+_COUNTS: dict[str, list[Any]] = {"told": _NOBODY, "runs": _NO_RUNS, "same": _NONE_SAME}
 _BRIEF = 30  # characters of an answer that only acknowledges; a hash is longer
 _WORD = re.compile("[A-Za-z]{2,}")
 _READS = 4  # times the limit: equal answers of a read-only tool until it is withdrawn; the nudge comes two before
@@ -70,6 +74,7 @@ class RepetitionGuard:
         "_seen",
         "_signature",
         "_span",
+        "_state",
         "_texts",
         "_told",
         "_tools",
@@ -88,6 +93,7 @@ class RepetitionGuard:
         self._signature = ""
         self._again = False  # these calls are among the last ones
         self._pairs = _ALONE
+        self._state = state
         if self._hot:
             _fill_in(state, self._span)
         else:
@@ -95,41 +101,45 @@ class RepetitionGuard:
         self._calls: list[str] = state["calls"]  # signatures of the last sets of calls
         self._results: list[str] = state["results"]  # and of what they returned
         self._tools: list[list[str]] = state["tools"]  # and the tools in them that can be withdrawn
-        self._parts: list[list[str]] = state["parts"]  # and the pairs of call and result in a larger batch
-        self._told: list[str] = state["told"]  # the pairs a nudge was about
-        self._runs: list[int] = state["runs"]  # steps in a row equal to one period before
-        self._same: list[Any] = state["same"]  # tools, and how often in a row they answered the same
+        self._parts: list[list[str]] = state["parts"]  # pairs of call and result in each step, once one was a batch
+        # Nearly always nothing repeats, in a thousand runs at a time: what is counted then is made when it is needed.
+        self._told: list[str] = state.get("told", _NOBODY)  # the pairs a nudge was about
+        self._runs: list[int] = state.get("runs", _NO_RUNS)  # steps in a row equal to one period before
+        self._same: list[Any] = state.get("same", _NONE_SAME)  # tools, and how often in a row they answered the same
         self._batches = sum(map(bool, self._parts)) if self._hot else 0
 
     def new_run(self) -> None:
         """Forget what an earlier run did."""
+        self._own()
         for steps in (self._calls, self._results, self._tools, self._parts, self._told):
             steps.clear()
-        self._runs[:] = [0] * len(PERIODS)
-        self._same[:] = ["", 0]
+        self._runs[:] = _NO_RUNS
+        self._same[:] = _NONE_SAME
         self._batches = 0
+
+    def _own(self) -> None:
+        """Have something to count with."""
+        if self._runs is _NO_RUNS:
+            state = self._state
+            state["told"], state["runs"], state["same"] = self._told, self._runs, self._same = [], [*_NO_RUNS], ["", 0]
 
     def _read(self, step: Step) -> tuple[ToolCall, ...]:
         """The calls that count, and their signature in `_signature`; worked out once for each step."""
         if self._seen is not step:
-            self._seen = step
-            calls = step.calls
-            if len(calls) == 1 and ((tool := step.tools.get(calls[0].name)) is None or not tool.polling):
-                self._counted = calls
-                if tool is None:
-                    self._known, self._reads = [], False
-                else:
-                    self._reads = tool.read_only
-                    if self._known != [calls[0].name]:  # most steps use the tool of the one before
-                        self._known = [calls[0].name]
-                self._signature = call_signature(calls[0])
+            self._seen, calls = step, step.calls
+            tool = step.tools.get(calls[0].name) if len(calls) == 1 else None
+            if tool is not None and not tool.polling:
+                name, known, self._counted, self._reads = calls[0].name, self._known, calls, tool.read_only
+                if name not in known or len(known) > 1:  # most steps use the tool of the one before
+                    self._known = [name]
+                self._signature = signature = call_signature(calls[0])
             else:
                 self._counted = found = counted(step)
                 self._known = sorted({call.name for call in found if call.name in step.tools})
                 self._reads = all(call.name in step.tools and step.tools[call.name].read_only for call in found)
-                self._signature = short("\n".join(sorted([call_signature(call) for call in found])))
-            self._again = self._signature in self._calls
-            self._again = self._signature in self._calls
+                signatures = sorted([call_signature(call) for call in found])
+                self._signature = signature = signatures[0] if len(found) == 1 else short("\n".join(signatures))
+            self._again = signature in self._calls
         return self._counted
 
     def before(self, step: Step) -> GuardVerdict | None:
@@ -140,7 +150,7 @@ class RepetitionGuard:
         for period in range(1, min(_LONGEST, len(self._calls)) + 1):
             if self._calls[-period] == self._signature and (self._runs[period - 1] + 1) // period >= limit:
                 tools = frozenset([name for lap in self._tools[-period:] for name in lap])
-                self._pairs = self._parts[-period]
+                self._pairs = self._parts[-period] if self._parts else _ALONE
                 self._note(step, self._results[-period])  # kept back, but asked for: the next one lands
                 reason = f"the same calls were repeated {limit} times without a new result"
                 return take_away(step, tools, reason, self.name, self._texts)
@@ -148,47 +158,68 @@ class RepetitionGuard:
 
     def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:
         """Count the repeats; nudge when there are too many."""
-        found = self._read(step)
+        found = self._counted if self._seen is step else self._read(step)
         if not found:
             return None
+        pairs = _ALONE
         if len(results) == 1:
             outcome = result_signature(results[0])
-            self._pairs = _ALONE
         else:
             outcome = outcome_of(found, results)
-            self._pairs = _pairs_of(found, results) if len(found) > 1 else _ALONE
-        self._seen, self._counted = None, ()  # the step is over
-        verdict = None
-        past = self._results
-        if past and past[-1] == outcome and self._known and self._tools[-1] == self._known:
-            verdict = self._same_answer(step, outcome)
-        elif self._same[1]:
+            pairs = _pairs_of(found, results) if len(found) > 1 else _ALONE
+        self._pairs = pairs
+        self._seen = None  # the step is over
+        past, known, tools = self._results, self._known, self._tools
+        if past and past[-1] == outcome and known and tools[-1] == known:
+            return self._same_answer(step, outcome) or self._note(step, outcome)
+        if self._same[1]:
             self._same[1] = 0
-        return verdict or self._note(step, outcome)
+        if self._again or self._hot or self._batches or pairs:
+            return self._note(step, outcome)
+        calls = self._calls
+        calls.append(self._signature)  # nothing repeats: it is only kept
+        past.append(outcome)
+        tools.append(known)
+        if len(calls) > self._span:
+            del calls[0], past[0], tools[0]
+        return None
 
     def _note(self, step: Step, outcome: str) -> GuardVerdict | None:
         """Keep what was asked and what came of it; the verdict on it, if any."""
-        calls, pairs = self._calls, self._pairs
         verdict = None
-        if self._again or self._batches or pairs:
+        if self._again or self._batches or self._pairs:
             verdict = self._count(step, outcome)
+            self._keep_pairs()
         elif self._hot:
             self._hot = False
-            self._runs[:] = [0] * len(PERIODS)
+            self._own()
+            self._runs[:] = _NO_RUNS
+        calls, past, tools = self._calls, self._results, self._tools
         calls.append(self._signature)
-        self._results.append(outcome)
-        self._tools.append(self._known)
-        self._parts.append(pairs)
-        if pairs:
-            self._batches += 1
+        past.append(outcome)
+        tools.append(self._known)
         if len(calls) > self._span:
-            if self._parts[0]:
-                self._batches -= 1
-            del calls[0], self._results[0], self._tools[0], self._parts[0]
+            del calls[0], past[0], tools[0]
         return verdict
+
+    def _keep_pairs(self) -> None:
+        """Keep the pairs of this step, where it or one before it was a batch."""
+        parts = self._parts
+        if self._pairs:
+            if not parts:
+                parts += [_ALONE] * len(self._calls)
+            self._batches += 1
+        elif not self._batches:
+            return
+        parts.append(self._pairs)
+        if len(parts) > self._span:
+            self._batches -= bool(parts.pop(0))
+            if not self._batches:
+                parts.clear()
 
     def _count(self, step: Step, outcome: str) -> GuardVerdict | None:
         """Count the repeats of every period, and equal pairs wherever they are; the nudge, when one is due."""
+        self._own()
         calls, past, runs = self._calls, self._results, self._runs
         self._hot = True
         times = 0
@@ -218,7 +249,7 @@ class RepetitionGuard:
 
     def _window(self) -> list[list[str]]:
         """The pairs of call and result of each step that is kept."""
-        steps = zip(self._calls, self._results, self._parts, strict=True)
+        steps = zip(self._calls, self._results, self._parts or [_ALONE] * len(self._calls), strict=True)
         return [parts or [pair(call, outcome)] for call, outcome, parts in steps]
 
     def _first_that_counts(self, step: Step, outcome: str) -> int:
@@ -265,6 +296,7 @@ class RepetitionGuard:
 
     def _same_answer(self, step: Step, outcome: str) -> GuardVerdict | None:
         """These tools answered as they did in the step before. For tools that only read this may be a circle."""
+        self._own()
         same, tools = self._same, names(self._known)
         if outcome.startswith("!"):
             same[1] = 0
@@ -312,16 +344,8 @@ def _first_word(text: str) -> str:
 
 
 def _fresh() -> dict[str, list[Any]]:
-    """What a run without a past has counted."""
-    return {
-        "calls": [],
-        "results": [],
-        "tools": [],
-        "parts": [],
-        "told": [],
-        "runs": [0] * len(PERIODS),
-        "same": ["", 0],
-    }
+    """What a run without a past has kept."""
+    return {"calls": [], "results": [], "tools": [], "parts": []}
 
 
 def _fill_in(state: dict[str, Any], span: int) -> None:
@@ -329,11 +353,17 @@ def _fill_in(state: dict[str, Any], span: int) -> None:
     for key, fresh in _fresh().items():
         kept(state, key, fresh)
     steps = len(state["calls"])
-    if not state["parts"]:
-        state["parts"] = [[] for _ in range(steps)]
-    whole = steps == len(state["results"]) == len(state["tools"]) == len(state["parts"]) <= span
-    if not whole or len(state["runs"]) != len(PERIODS) or len(state["same"]) != 2:  # noqa: PLR2004
+    whole = steps == len(state["results"]) == len(state["tools"]) <= span and len(state["parts"]) in (0, steps)
+    if not state.keys().isdisjoint(_COUNTS):
+        for key, none in _COUNTS.items():
+            kept(state, key, [*none])
+        whole = whole and len(state["runs"]) == len(PERIODS) and len(state["same"]) == len(_NONE_SAME)
+    if not whole:
+        for key in _COUNTS:
+            state.pop(key, None)
         state.update(_fresh())
+    if not any(state["parts"]):
+        state["parts"].clear()
 
 
 def _pairs_of(calls: tuple[ToolCall, ...], results: tuple[ToolResultMessage, ...]) -> list[str]:

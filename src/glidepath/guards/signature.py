@@ -7,12 +7,13 @@ from hashlib import blake2b
 from typing import Any
 
 from glidepath import _wire
-from glidepath.messages import ToolCall, ToolResultMessage
+from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
 __all__ = ["call_signature", "counted", "kept", "names", "outcome_of", "pair", "result_signature", "short", "take_away"]
 
+_canonical, _loads, _Raw = _wire.canonical, _wire.loads, _wire.Raw
 SHORT = 120  # a plain signature no longer than this is kept as it is
 
 
@@ -34,18 +35,23 @@ def short(text: str) -> str:
 def call_signature(call: ToolCall) -> str:
     """Tool and arguments, whatever the order of the keys; the whole of them, however long."""
     try:
-        data = _wire.canonical(call.arguments if call.malformed is None else call.malformed)
+        given: Any = stored_arguments(call) if call.malformed is None else call.malformed
+        data = _canonical(_loads(given) if given.__class__ is _Raw else given)
     except Exception:  # what JSON cannot hold can still be told apart
         data = repr(call.arguments if call.malformed is None else call.malformed).encode("utf-8", "surrogatepass")
-    text = f"{call.name} {str(data, 'utf-8', 'replace') if len(data) <= SHORT else digest(data)}"
+    if len(data) > SHORT:
+        return short(f"{call.name} {digest(data)}")
+    text = f"{call.name} {data.decode('utf-8', 'replace')}"
     return text if len(text) <= SHORT and text.isascii() else short(text)
 
 
 def result_signature(result: ToolResultMessage) -> str:
     """What a tool answered; an error begins with an exclamation mark."""
     content = result.content
-    if type(content) is str:
-        text = content if len(content) <= SHORT and content.isascii() else short(content)
+    if content.__class__ is str:
+        if len(content) <= SHORT and content.isascii():
+            return f"!{content}" if result.is_error else content
+        text = short(content)
     else:  # an image is a result too, although it has no text
         try:
             text = digest(_wire.canonical(content))

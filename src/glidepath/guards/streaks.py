@@ -16,6 +16,9 @@ _NEITHER = frozenset(
 )
 """Results of calls that did not run: a person, a hook or a limit said no. They are neither failures nor successes."""
 
+_NO_STREAKS: dict[str, list[Any]] = {}  # of a run in which nothing has failed; never changed, as the next one
+_NO_ROW = [0, 0]
+
 
 class ErrorStreakGuard:
     """Notices a tool that fails with the same error text again and again, whatever its arguments, with no success.
@@ -35,15 +38,18 @@ class ErrorStreakGuard:
         self._nudge_at = max(1, limit - 2) if limit > 1 else 0
         self._texts = texts or Texts()
         self._state = state
-        self._streaks: dict[str, list[Any]] = kept(state, "streaks", {}) if state else {}  # tool: text, times, kind
-        self._row: list[int] = kept(state, "row", [0, 0]) if state else [0, 0]  # steps of errors only, nudges in them
-        if len(self._row) != 2 or any(len(streak) != 3 for streak in self._streaks.values()):  # noqa: PLR2004
-            self.new_run()  # kept by an older version, which looked at the kind alone
+        self._streaks: dict[str, list[Any]] = _NO_STREAKS  # tool: text, times, kind; made when something fails
+        self._row: list[int] = _NO_ROW  # steps of errors only, nudges in them
+        if state:
+            self._streaks, self._row = kept(state, "streaks", {}), kept(state, "row", [0, 0])
+            if len(self._row) != 2 or any(len(streak) != 3 for streak in self._streaks.values()):  # noqa: PLR2004
+                self.new_run()  # kept by an older version, which looked at the kind alone
 
     def new_run(self) -> None:
         """Forget what an earlier run did."""
-        self._streaks.clear()
-        self._row[:] = [0, 0]
+        if self._streaks is not _NO_STREAKS:
+            self._streaks.clear()
+            self._row[:] = _NO_ROW
 
     def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:
         """Count the streaks."""
@@ -58,6 +64,8 @@ class ErrorStreakGuard:
                 failed.setdefault(result.tool_name if known else "", []).append(_error(step, result))
         if not failed:
             return None
+        if self._streaks is _NO_STREAKS:
+            self._streaks, self._row = {}, [*_NO_ROW]
         self._state["streaks"], self._state["row"] = self._streaks, self._row
         self._row[0] += 1
         return self._judge(step, {tool: self._lengthen(tool, errors) for tool, errors in failed.items()})

@@ -84,4 +84,5 @@ def _made(supply: McpSupply, found: Found, name: str, schema: dict[str, Any], de
         return await supply.call(found, values, context)
 
     tool = tool.checked_by(ServerBinder(name, schema, found.definition.get("inputSchema", {})))
-    return tool.answering(call)
+    tool = tool.answering(call)
+    return tool.asking_back() if supply.link.elicitation else tool

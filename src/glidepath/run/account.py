@@ -44,7 +44,8 @@ class Account:
     def add(self, usage: Usage, money: int) -> None:
         """One more call."""
         self.calls += 1
-        self.money += money
+        if money:
+            self.money += money
         self.input += usage.input
         self.output += usage.output
         if usage.cache_read or usage.cache_write or usage.reasoning:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import count
@@ -13,6 +12,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
+from glidepath._wire import Record, replace
 from glidepath.events import (
     Event,
     HookFailed,
@@ -25,20 +25,21 @@ from glidepath.events import (
 from glidepath.ledger import Amount, Meter, Reservation, dollars
 from glidepath.messages import (
     AssistantMessage,
-    CustomMessage,
     Message,
     StopReason,
     ToolCall,
     ToolResultMessage,
-    UnknownMessage,
     Usage,
     UserMessage,
     visible,
 )
 from glidepath.outcome import (
+    NOT_CARRIED,
     TRANSITIONS,
     AbandonedWork,
     AgentState,
+    Carried,
+    ConfigurationChange,
     LoopOutcome,
     PendingCall,
     PerRun,
@@ -53,10 +54,11 @@ from glidepath.run.account import Account, breakdown
 from glidepath.run.cancel import CancelToken
 from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
 from glidepath.run.snapshot import Resumption, take_snapshot
+from glidepath.run.unseen import NEVER_SENT, sendable
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.guards import StopGuard
-from glidepath.spi.models import ModelRequest
+from glidepath.spi.models import ModelRequest, provider_of
 from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
 
 __all__ = ["Run"]
@@ -65,37 +67,15 @@ _log = logging.getLogger("glidepath")
 CALLED_OFF = "cancelled by the caller"
 
 
-def _emit(tell: Any, run_id: str, parent_id: str | None, number: Any, now: Any, kind: Any, *fields: Any) -> None:
-    tell(kind(run_id, parent_id, number(), now(), *fields))
-
-
-def _unheard(*_: Any) -> None:
-    """Nobody listens."""
-
-
 def _tell_while_alive(attempt: Any, tell: Callable[[Event], Any], event: Event) -> None:
     if not attempt.dead:
         tell(event)
 
 
-_NOTHING: Any = MappingProxyType({})
+_NOTHING: Any = MappingProxyType({})  # for all, until there is something to be kept
 
 
-def _nothing() -> Any:
-    """An empty mapping for all, until there is something to be kept."""
-    return _NOTHING
-
-
-NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
-
-
-def sendable(messages: Iterable[Message]) -> list[Message]:
-    """What a model may see of these."""
-    return [message for message in messages if type(message) not in NEVER_SENT]
-
-
-@dataclass(slots=True, eq=False, repr=False, kw_only=True)
-class Run:
+class Run(Record, eq=False, kw_only=True):
     """Everything one run knows about itself. Slots: twenty of them change in every turn of a thousand runs."""
 
     # what it is
@@ -108,12 +88,16 @@ class Run:
     hooks: Hooks
     landing_reserve: Amount
     state: AgentState = AgentState.IDLE
-    spawned: Mapping[str, tuple[Any, ...]] = field(default_factory=_nothing)
+    spawned: Mapping[str, tuple[Any, ...]] = _NOTHING
     """The children of each tool call or hook that is running."""
-    named: Mapping[str, int] = field(default_factory=_nothing)
+    named: Mapping[str, int] = _NOTHING
     """How many children of the same name hooks have had, where there is a journal."""
     per_run: PerRun | None = None
     """What it was given beside its agent's settings."""
+    carried: Carried = NOT_CARRIED
+    """What its meter has in it from earlier runs of the session."""
+    landing_paid: bool = True
+    """False when earlier runs of the session left too little for a landing call."""
     extras: Mapping[str, Any] | None = None
     """The agent's, with its own on top."""
     tool_choice: str = "auto"
@@ -121,6 +105,8 @@ class Run:
     """Who may stop it from outside."""
     journal: Any = None
     """The scribe that writes what happens, when there is a store."""
+    cruises: bool = False
+    """Nobody but the model, the ledger and the guards has a say in its turns: see `look_around`."""
     ring: Callable[[], None] | None = None
     """Wakes the run when something happened beside it."""
     # guards
@@ -128,7 +114,7 @@ class Run:
     after_guards: tuple[Any, ...] = ()
     stop_guards: tuple[StopGuard, ...] | None = None
     """None: no end of this run has looked bad so far."""
-    guard_home: Mapping[str, Any] = field(default_factory=_nothing)
+    guard_home: Mapping[str, Any] = _NOTHING
     """The session's metadata, where guards keep what they count."""
     # time
     time: Callable[[], float]
@@ -156,7 +142,10 @@ class Run:
     most_pictures: int = 1 << 60
     """How many a view may have, once some had to be left out."""
     first_new: int = 0
-    call_ids: set[str]
+    stale: frozenset[int] = frozenset()
+    """Where the transcript has notices of earlier runs: they were for those runs, and the model does not see them."""
+    call_ids: dict[str, None]
+    """The ids of all calls in the transcript: a dict, which takes half the room of a set."""
     pinned: tuple[int, ...] = ()
     gist: Any = None  # the checkpoint that stands for the beginning of the transcript in the view
     futile: int = 0  # checkpoints in a row that did not help
@@ -164,8 +153,8 @@ class Run:
     return_at: float = 0.0  # when the configured model is tried again, while a fallback is in use
     # spend
     account: Account
-    other_accounts: Mapping[str, Account] = field(default_factory=_nothing)  # of models other than the one in use
-    child_accounts: Mapping[str, Account] = field(default_factory=_nothing)
+    other_accounts: Mapping[str, Account] = _NOTHING  # of models other than the one in use
+    child_accounts: Mapping[str, Account] = _NOTHING
     money: int = 0
     first_call: Reservation | None = None
     boarded: bool = False
@@ -189,7 +178,7 @@ class Run:
     results: tuple[ToolResultMessage, ...] = ()
     stop_reason: StopReason | None = None
     allowed: frozenset[str] | None = None
-    denials: MutableMapping[str, str] = field(default_factory=_nothing)
+    denials: MutableMapping[str, str] = _NOTHING
     request: ModelRequest | None = None
     """The last one: reused while nothing about it changes but the transcript, which it does not copy."""
     sent_view: Sequence[Message] = ()
@@ -211,8 +200,6 @@ class Run:
     """Steering that waits for the next turn."""
     # who listens
     next_number: Callable[[], int]
-    emit: Callable[..., None] = _unheard
-    """Say what happened, to whoever listens: the kind of event, then its own fields in their order."""
     audience: Audience | None = None
     outbox: list[Event] | None = None
     tell_all: Callable[[Event], Any] | None = None
@@ -224,7 +211,7 @@ class Run:
     parts: tuple[str, ...] = ()
     abandoned: tuple[AbandonedWork, ...] = ()
     violations: list[ValidationRecord] | tuple[()] = ()
-    warned: Mapping[str, Any] = field(default_factory=_nothing)
+    warned: Mapping[str, Any] = _NOTHING
     """The constraints whose warning lasts, and what they said when it was last noted."""
     warnings: int = 0
     """Warnings noted so far."""
@@ -238,7 +225,12 @@ class Run:
     """How a batch has voted that waits for a person: see `Snapshot`."""
     unknown_effects: tuple[ToolCall, ...] = ()
     resumed: Resumption | None = None
+    changes: tuple[ConfigurationChange, ...] = ()
+    """What about its agent was different when it went on."""
     result: RunResult | None = None
+
+    def __repr__(self) -> str:
+        return f"<Run {self.run_id}: {self.state.name}, {self.iterations} turns>"
 
     # --- beginning --------------------------------------------------------------------------------------------
 
@@ -263,7 +255,39 @@ class Run:
             self.resumed is not None,
             self.user,
             self.metadata,
+            provider_of(plan.model),
+            self._own_limits() if self.listening else None,
+            None if self.per_run is None else self.per_run.notes,
         )
+        if self.audience is not None:
+            self._take_notes(self.audience)
+
+    def _own_limits(self) -> dict[str, float]:
+        """The limits that are set for this run itself, as `RunStarted` shows them."""
+        plan, caps = self.plan, self.plan.caps
+        limits = {
+            "tokens": caps.tokens,
+            "picodollars": caps.money,
+            "turns": caps.turns,
+            "tool_calls": caps.tool_calls,
+            "seconds": plan.timeout,
+        }
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    def _take_notes(self, audience: Audience) -> None:
+        """What those who watch want the journal to keep about this run."""
+        notes = audience.notes()
+        if notes:
+            per_run = self.per_run or PerRun()
+            self.per_run = replace(per_run, notes={**(per_run.notes or {}), **notes})
+
+    def look_around(self) -> None:
+        """Find out once who else has a say in the turns of this run; again when that has changed.
+
+        With none of these a turn is straightforward, and `cruise` may fly it.
+        """
+        counts = self.plan.counter is not None and self.meter.limited
+        self.cruises = self.plan.cruises and self.watch.sentry is None and not counts
 
     @property
     def user(self) -> str | None:
@@ -303,8 +327,6 @@ class Run:
     def count_from(self, number: int) -> None:
         """Give the next event this number."""
         self.next_number = count(number).__next__
-        if self.listening:
-            self.emit = self.emitter()
 
     def leave_outbox(self) -> None:
         """Something that was let go may still count and write: go on with another counter and another outbox."""
@@ -316,9 +338,13 @@ class Run:
                 self.audience.outbox = self.outbox
         self.count_from(self.next_number())
 
-    def emitter(self) -> Callable[..., None]:
-        """What `emit` does in this run; made once, because it is called a dozen times a turn."""
-        return partial(_emit, self.tell_all, self.run_id, self.parent_id, self.next_number, self.now)
+    def emit(self, kind: Callable[..., Event], *fields: Any) -> None:
+        """Say what happened, to whoever listens: the kind of event, then its own fields in their order.
+
+        What happens in every turn is said on the spot instead: `tell_all` gets the same event, a call earlier.
+        """
+        if self.tell_all is not None:
+            self.tell_all(kind(self.run_id, self.parent_id, self.next_number(), self.now(), *fields))
 
     def hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
         """Say that a plugin failed and what comes of it; after the last event, nothing is said."""
@@ -338,16 +364,6 @@ class Run:
         """True when the whole time of this run is up, not only that of its landing."""
         return self.plan.timeout is not None and self.elapsed() + 1e-6 >= self.plan.timeout
 
-    def cruising(self) -> bool:
-        """True when no limit on turns or time is near, and nothing has begun to bring the run down."""
-        return (
-            self.meter.turns < self.soft_turns
-            and self.time() < self.soft_at
-            and self.notice is None
-            and self.wind_down is None
-            and (self.meter.parent is None or not self.meter.near_budget())
-        )
-
     # --- transcript -------------------------------------------------------------------------------------------
 
     def add(self, message: Message, size: int | None = None) -> None:
@@ -361,8 +377,8 @@ class Run:
         self.view_tokens += size
         if size >= LEAST_PICTURE_TOKENS:
             self.picture_bytes += picture_bytes(getattr(message, "content", ""))
-        if self.listening:
-            self.emit(MessageAdded, message)
+        if self.listening:  # as `emit` does it: every turn comes here twice
+            self.tell_all(MessageAdded(self.run_id, self.parent_id, self.next_number(), self.now(), message))  # type: ignore[misc]
 
     def add_prompt(self, prompt: Sequence[Message]) -> None:
         """The task of this run: never dropped from the view."""
@@ -418,16 +434,22 @@ class Run:
     # --- the turn ---------------------------------------------------------------------------------------------
 
     def open_turn(self) -> None:
-        """An iteration begins."""
+        """An iteration begins; what waited for it joins the transcript first."""
+        if self.waiting or self.later:
+            self.admit()
         self.reply = None
         self.results = ()
         self.turn_open = True
-        self.emit(TurnStarted, self.iterations + 1)
+        if self.listening:
+            number = self.next_number()
+            self.tell_all(TurnStarted(self.run_id, self.parent_id, number, self.now(), self.iterations + 1))  # type: ignore[misc]
 
     def close_turn(self) -> None:
         """An iteration that got its reply ends; asked again, nothing happens."""
-        if self.turn_open and self.reply is not None:
-            self.emit(TurnEnded, self.iterations, self.reply, self.results)
+        if self.turn_open and self.reply is not None and self.listening:
+            number, at = self.next_number(), self.now()
+            ended = TurnEnded(self.run_id, self.parent_id, number, at, self.iterations, self.reply, self.results)
+            self.tell_all(ended)  # type: ignore[misc]
         self.turn_open = False
 
     def open_calls(self) -> tuple[ToolCall, ...]:
@@ -571,6 +593,7 @@ class Run:
             abandoned=self.abandoned,
             unknown_effects=self.unknown_effects,
             undelivered=(*self.waiting, *self._untold_notices()),
+            changes=self.changes,
             snapshot=None if ending.outcome is LoopOutcome.DONE else take_snapshot(self, ending),
         )
         return self.result

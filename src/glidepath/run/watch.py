@@ -426,10 +426,11 @@ class Watch(Settled):
         return Stopped(why if self.interrupt is None else "interrupt", let_go=let_go)
 
     def calm(self) -> None:
-        """The wait is over: nothing is asked to stop any more."""
+        """The wait is over: nothing is asked to stop any more, and nothing is shown."""
         self._patience_at = self.scope_at = inf
         self._longest_patience = MAX_PATIENCE
         self._patient = None
+        self.showing = ()
         if self.interrupt is None:  # what was wanted was about that wait only
             self.wanted = False
 
@@ -501,11 +502,13 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
                 (waiting,), started = started, ()
             else:
                 waiting = coroutine.send(None) if error is None else coroutine.throw(error)
-        except BaseException as end:
+        except StopIteration as end:
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
-            if isinstance(end, StopIteration):
-                return end.value
+            return end.value
+        except BaseException:
+            if watch.own or watch.task.cancelling() != watch.base:
+                yield from watch.settle().__await__()
             raise
         if watch.task.cancelling() != watch.level:
             watch.look()

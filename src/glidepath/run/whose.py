@@ -38,15 +38,21 @@ _GROUP = asyncio.TaskGroup._on_task_done.__code__  # noqa: SLF001
 class Ear:
     """Stands in for a future that foreign code waits for: passes everything on, and hears who cancels it."""
 
-    __slots__ = ("_asyncio_future_blocking", "_coroutine", "_future", "_watch", "add_done_callback", "done", "get_loop")
+    __slots__ = ("_asyncio_future_blocking", "_coroutine", "_future", "_watch", "add_done_callback")
 
     def __init__(self, future: Any, watch: Any, coroutine: Any) -> None:
         self._asyncio_future_blocking = True
         future._asyncio_future_blocking = False  # noqa: SLF001 - as a task does that takes it
         self.add_done_callback = future.add_done_callback
-        self.get_loop = future.get_loop
-        self.done = future.done
         self._future, self._watch, self._coroutine = future, watch, coroutine
+
+    def get_loop(self) -> Any:
+        """The loop of the future."""
+        return self._future.get_loop()
+
+    def done(self) -> bool:
+        """Whether the future has its result."""
+        return self._future.done()  # type: ignore[no-any-return]
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:

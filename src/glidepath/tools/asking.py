@@ -12,7 +12,7 @@ __all__ = ["Continuation", "NeedsInput"]
 
 
 class NeedsInput(ToolError):  # noqa: N818 - not an error: what the call waits for
-    """Raised by a tool: the run pauses as for an approval, and the call is made again with the person's answer.
+    """Raised by a tool that is `asking_back()`: the run pauses, and the call is made again with the person's answer.
 
     `form` is the JSON Schema of the answer. `state` is what the tool needs to go on, plain text; it is in the journal,
     so that the answer can be given in another process.

@@ -45,25 +45,23 @@ class ArgumentsError(ToolError):
         self.problems = tuple(problems)
 
 
-class Bound:
+class Bound(_wire.Record, eq=False):
     """Arguments that fit: `values` is what the function receives, `arguments` the same as plain data.
 
     Both hold every argument, defaults and coerced values included, and share nothing with each other or the input.
     """
 
-    __slots__ = ("_arguments", "_data", "values")
-
-    def __init__(self, values: dict[str, Any], data: bytes) -> None:
-        self.values = values
-        self._data = data
-        self._arguments: dict[str, Any] | None = None
+    values: dict[str, Any]
+    _data: bytes
+    _arguments: dict[str, Any] | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The plain data that hooks, events and journal see; read when somebody asks."""
-        if self._arguments is None:
-            self._arguments = self.read()
-        return self._arguments
+        arguments = self._arguments
+        if arguments is None:
+            self._arguments = arguments = _wire.loads(self._data)
+        return arguments
 
     def read(self) -> dict[str, Any]:
         """The same plain data, shared with nobody."""
@@ -127,7 +125,12 @@ class SignatureBinder:
     def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, checked; repaired where that is safe; raises `ArgumentsError` and nothing else."""
         try:
-            return self._accept(arguments if type(arguments) is _wire.Raw else _written(arguments))
+            # In and out through JSON: cheaper than converting objects, nothing is shared with the transcript, and what
+            # hooks, events and journal could not write fails here.
+            checked = self._decode(arguments if type(arguments) is _wire.Raw else _written(arguments))
+            if self._fills:
+                bridge.fill(checked)
+            return Bound(_wire.asdict(checked), bridge.encode(checked))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a user's own type raises is about these arguments
@@ -144,8 +147,6 @@ class SignatureBinder:
         raise _arguments_error(self._name, self._problems(arguments, first), self.schema) from None
 
     def _accept(self, arguments: Any) -> Bound:
-        # In and out through JSON: cheaper than converting objects, nothing is shared with the transcript, and what
-        # hooks, events and journal could not write fails here.
         checked = self._decode(arguments)
         if self._fills:
             bridge.fill(checked)

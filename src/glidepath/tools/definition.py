@@ -71,8 +71,12 @@ class Tool:
     """What that person is told about it: a pending call's `reason`."""
     isolation: Isolation
     """Where it runs: on the loop, on a thread, or in a process of its own."""
+    strict: bool | None
+    """The model is held to its schema, where the provider can; None follows the agent's `strict_tools`."""
     overlaps: bool
     """Its calls may run beside others under `ExecutionMode.AUTO`: it is `read_only`, `parallel_safe` or an agent."""
+    asks_back: bool = False
+    """It may raise `NeedsInput`: a person is asked in the middle of its call."""
     plain: bool
     """Runs as its function's own coroutine, with nothing around it."""
     breaker: Any = None
@@ -125,12 +129,14 @@ class Tool:
         if given["description"] is None:
             fields["description"] = signature.description
         fields["parameters"] = schema = _wire.frozen(schema)  # every run of every agent shares it
-        fields["spec"] = ToolSpec(self.name, self.description, schema)
+        fields["spec"] = ToolSpec(self.name, self.description, schema, given["strict"])
         fields["wants_context"] = signature.context is not None
         fields["overlaps"] = self.read_only or self.parallel_safe
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
         fields["_binder"] = binder
         fields["_bind"] = binder.bind
+        if type(self).bind is Tool.bind:
+            fields["bind"] = binder.bind  # the method below, a step shorter
         fields["_signature"] = signature
         fields["_context_name"] = signature.context
         fields["_unbound"] = signature.takes_instance
@@ -202,6 +208,12 @@ class Tool:
         """The same tool, its arguments checked by another binder."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _binder=binder, _bind=binder.bind)
+        return other
+
+    def asking_back(self) -> Tool:
+        """The same tool, which may ask a person in the middle of a call by raising `NeedsInput`."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, asks_back=True)
         return other
 
     def overlapping(self) -> Tool:
