@@ -134,8 +134,7 @@ async def fly(
                 stream = agent.stream(
                     resume=resume, limits=limits, cancel=token, parent=above, accept_repair=accept_repair
                 )
-            async with agent:  # servers of tools stay while a person decides
-                result = await _fly_on(agent, stream, screen, settings, world, token, caught)
+            result = await _fly_on(agent, stream, screen, settings, world, token, caught)
             screen.finish(result)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
             if result.outcome is LoopOutcome.PAUSED and session is None and caught.number is None:
@@ -180,16 +179,17 @@ async def _fly_on(
     from glidepath.cli.assemble import wallet_of
     from glidepath.outcome import LoopOutcome
 
-    while True:
-        result = await _consume(stream, screen, token)
-        if result.outcome is not LoopOutcome.PAUSED or caught.number is not None:
-            return result
-        decisions = await decide(result, agent.config.tools, screen, settings, world, caught)
-        if decisions is None:
-            return result
-        target = result if agent.config.store is None else result.session_id
-        above = await wallet_of(settings, agent)
-        stream = agent.stream(resume=target, decisions=decisions, cancel=token, parent=above)
+    async with agent:  # servers of tools stay while a person decides
+        while True:
+            result = await _consume(stream, screen, token)
+            if result.outcome is not LoopOutcome.PAUSED or caught.number is not None:
+                return result
+            decisions = await decide(result, agent.config.tools, screen, settings, world, caught)
+            if decisions is None:
+                return result
+            target = result if agent.config.store is None else result.session_id
+            above = await wallet_of(settings, agent)
+            stream = agent.stream(resume=target, decisions=decisions, cancel=token, parent=above)
 
 
 def resume_line(session: str, settings: Settings) -> str:
