@@ -9,7 +9,9 @@ from glidepath._wire import Value
 from glidepath.errors import StoreError
 from glidepath.sessions.chain import verified
 from glidepath.sessions.families import IMPORTING
+from glidepath.sessions.finding import annotate, each_session
 from glidepath.sessions.owner import this_owner
+from glidepath.sessions.wallet_moving import carry_wallets
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 
 __all__ = ["Migrated", "migrate"]
@@ -35,27 +37,36 @@ async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
     """Copy every session of `source` into `target`; `source` is not changed, and can be carried over again.
 
     A session whose run is in flight, that is damaged, or that `target` has otherwise is left, and the reason is told.
-    One whose copy was cut short cannot be resumed in `target` until it is carried over again.
+    One whose copy was cut short cannot be resumed in `target` until it is carried over again. Wallets are carried over
+    between SQLite files and segments.
     """
     moved: list[str] = []
     left: dict[str, str] = {}
-    for entry in sorted(await source.entries(), key=lambda entry: entry.updated):
+    entries = [entry async for entry in each_session(source, roots=False)]
+    for entry in sorted(entries, key=lambda entry: entry.updated):
         try:
-            await _carry(source, target, entry.session_id, entry.flag)
+            await _carry(source, target, entry)
             moved.append(entry.session_id)
         except StoreError as error:
             left[entry.session_id] = str(error)
+    try:
+        await carry_wallets(source, target)
+    except StoreError as error:
+        left["wallets"] = str(error)
     return Migrated(moved=tuple(moved), left=left)
 
 
-async def _carry(source: SessionStore, target: SessionStore, session_id: str, flag: str | None) -> None:
+async def _carry(source: SessionStore, target: SessionStore, listed: Entry) -> None:
+    session_id = listed.session_id
     lease = await _hold(source, session_id)
     try:
         entry, commits = await source.load(session_id)
         list(verified(commits, head=entry.head, hash_=entry.hash))
         await _put(target, entry, commits)
-        if flag is not None:
-            await target.flag(session_id, flag)
+        if listed.flag is not None:
+            await target.flag(session_id, listed.flag)
+        if listed.title or listed.tags:
+            await annotate(target, session_id, title=listed.title, tags=listed.tags)
         there, found = await target.load(session_id)
         if (there.head, list(found)) != (entry.head, list(commits)):
             raise StoreError(f"session {session_id!r} came out differently in the other store", kind="damaged")

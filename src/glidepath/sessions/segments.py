@@ -420,7 +420,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         if self._pid != os.getpid():
             self._forked()
         self._stop_sync()
-        await self._accounts.close()
+        await self.accounts.close()
         with self._lock:
             desk = self._desk
             if desk is None:
@@ -434,10 +434,10 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             desk.retire()
             desk.close()
 
-    def _opened(self) -> SqliteStore:
+    def opened_accounts(self) -> SqliteStore:
         """The accounts of wallets, in a folder that is a store."""
         self._with(lambda _: None)
-        return self._accounts
+        return self.accounts
 
     def _stop_sync(self) -> None:
         with self._lock:

@@ -151,7 +151,8 @@ class SqliteWallets(WalletDesk):
     def _errors(self) -> Any:
         raise NotImplementedError
 
-    def _connect_desk(self) -> Any:
+    def connect_accounts(self) -> Any:
+        """A connection to the file with the tables of wallets in it; whoever asks closes it."""
         connection = self._open("NORMAL", int(self._busy * 1000))
         if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'wallet_holds'").fetchone()[0] == 0:
             connection.execute("BEGIN IMMEDIATE")
@@ -168,7 +169,7 @@ class SqliteWallets(WalletDesk):
         with self._desk_lock:
             self._users += 1
             if self._clerk is None:
-                self._clerk = Clerk(self.path, self._connect_desk, self._errors)
+                self._clerk = Clerk(self.path, self.connect_accounts, self._errors)
             return self._clerk
 
     def _leave(self, *, join: bool) -> None:
