@@ -11,8 +11,9 @@ from glidepath.sessions.chain import verified
 from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.finding import annotate, each_session
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.wallet_moving import carry_wallets
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
+from glidepath.sessions.segment_catalog import SegmentWallets
+from glidepath.sessions.wallet_desk import WalletDesk
+from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, WalletStore
 
 __all__ = ["Migrated", "migrate"]
 
@@ -34,11 +35,10 @@ class Keeps(Protocol):
 
 
 async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
-    """Copy every session of `source` into `target`; `source` is not changed, and can be carried over again.
+    """Copy every session and wallet of `source` into `target`; `source` is not changed, and can be carried over again.
 
     A session whose run is in flight, that is damaged, or that `target` has otherwise is left, and the reason is told.
-    One whose copy was cut short cannot be resumed in `target` until it is carried over again. Wallets are carried over
-    between SQLite files and segments.
+    One whose copy was cut short cannot be resumed in `target` until it is carried over again.
     """
     moved: list[str] = []
     left: dict[str, str] = {}
@@ -50,7 +50,7 @@ async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
         except StoreError as error:
             left[entry.session_id] = str(error)
     try:
-        await carry_wallets(source, target)
+        await _carry_wallets(source, target)
     except StoreError as error:
         left["wallets"] = str(error)
     return Migrated(moved=tuple(moved), left=left)
@@ -73,6 +73,29 @@ async def _carry(source: SessionStore, target: SessionStore, listed: Entry) -> N
     finally:
         if lease is not None:
             await source.release(lease)
+
+
+async def _carry_wallets(source: SessionStore, target: SessionStore) -> None:
+    """Wallets with their limits and their history; raises `StoreError` when the target cannot keep them."""
+    if not isinstance(source, WalletStore):
+        return
+    old, new = _desk_of(source), _desk_of(target)
+    try:
+        count = len(await source.wallets())
+        if count and (old is None or new is None):
+            what = f"{count} wallets cannot be carried over between these stores: they are in the old one only"
+            raise StoreError(what, kind="unavailable")
+        if count and old is not None and new is not None:
+            await new.take_wallets(*await old.wallet_rows())
+    except StoreError as error:
+        if error.kind != "missing":
+            raise
+
+
+def _desk_of(store: Any) -> WalletDesk | None:
+    if isinstance(store, SegmentWallets):
+        return store.opened_accounts()
+    return store if isinstance(store, WalletDesk) else None
 
 
 async def _hold(source: SessionStore, session_id: str) -> Lease | None:
