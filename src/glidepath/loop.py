@@ -15,6 +15,7 @@ from glidepath.land import close_out, delivered, failed, land, paused, refuse_cu
 from glidepath.run import Touchdown
 
 if TYPE_CHECKING:
+    from glidepath.ask import Reply
     from glidepath.messages import Message
     from glidepath.run import Ending, Run
 
@@ -33,13 +34,8 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
             reply = await cruise(run) if run.cruises else None
             if reply is DELIVERED:
                 ending = delivered(run)
-                run.close_turn()
                 break
-            if reply is None:
-                if not smooth(run, PRE_FLIGHT):
-                    await judge(run, PRE_FLIGHT)
-                run.open_turn()
-                reply = await ask(run)
+            reply = reply or await _asked(run)
             take(run, reply)
             if not smooth(run, AFTER_MODEL):
                 await judge(run, AFTER_MODEL)
@@ -56,11 +52,20 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
             run.close_turn()
             if run.hooks.steering and ending is None:
                 await poll(run, "steering")
+        run.close_turn()
         return ending
     except Touchdown as touchdown:
         return await land(run, touchdown.verdict)
     except ModelError as error:
         return failed(run, error)
+
+
+async def _asked(run: Run) -> Reply:
+    """The reply of a turn that may not be ordinary."""
+    if not smooth(run, PRE_FLIGHT):
+        await judge(run, PRE_FLIGHT)
+    run.open_turn()
+    return await ask(run)
 
 
 async def _unfinished(run: Run) -> Ending | None:

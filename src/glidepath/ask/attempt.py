@@ -178,6 +178,12 @@ class Attempt(Record, gc=False):
             return TransientError(f"the provider ended the stream with {self.end.stop_reason!r}")
         return None
 
+    def complain(self) -> None:
+        """Raise what is wrong with it, unless it was cut by us, or let go."""
+        fault = None if self.cut or self.dead else self.fault()
+        if fault is not None:
+            raise fault
+
     def reply(self, run: Run, usage: Usage) -> Reply:
         """The usable reply: its message, its calls and its size by the built-in estimate."""
         plan, text, end = run.plan, self.text, self.end
@@ -267,16 +273,12 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     is noticed from outside, by the watch, which feels the pulse of the attempt.
     """
     stream: Any = model.stream(request)
-    if not hasattr(stream, "__aiter__"):
-        run.watch.scope(run.plan.times.connect)
-        stream = await stream
+    if run.plan.thinking_tags or not hasattr(stream, "__aiter__"):
+        stream = await _opened(run, stream)
         if attempt.dead:
             return
-    if run.plan.thinking_tags:
-        stream = untagged(stream)
     watch = run.watch
     watch.listen(attempt, run.plan.times)
-    watch.fresh = True
     parts, push, text_delta, chunk = attempt.parts, run.chunk_sink(attempt), TextDelta, StreamChunk
     run_id, parent_id, number, at = run.run_id, run.parent_id, run.next_number, 0.0
     size, check_at, over = 0, min(booking.size // WIDEST, BREATH), False
@@ -299,7 +301,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 if delta.__class__ is StreamEnd:
                     attempt.end = delta
                     watch.scope(LAST_WORDS, LAST_WORDS)
-                    try:
+                    try:  # noqa: SIM105 - `suppress` would be three calls more in every turn
                         over = await anext(stream, _OVER) is _OVER  # ordinarily it is
                     except Exception:  # noqa: S110 - the reply is complete: what goes wrong now cannot take it back
                         pass
@@ -316,12 +318,16 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     attempt.gather(size)
     if not over:
         await finish(run, stream, attempt)
-    if attempt.cut or attempt.dead:
-        return
     if not size or attempt.garbled or attempt.end is None or attempt.end.stop_reason in FAILED:
-        fault = attempt.fault()
-        if fault is not None:
-            raise fault
+        attempt.complain()
+
+
+async def _opened(run: Run, stream: Any) -> Any:
+    """A stream that must be awaited first, or filtered."""
+    if not hasattr(stream, "__aiter__"):
+        run.watch.scope(run.plan.times.connect)
+        stream = await stream
+    return untagged(stream) if run.plan.thinking_tags else stream
 
 
 async def _weigh(run: Run, attempt: Attempt, booking: Booking, size: int) -> tuple[int, int]:
@@ -378,7 +384,7 @@ def _piece(attempt: Attempt, text: str) -> int:
         attempt.loose.append(text)  # type: ignore[attr-defined]
     else:
         attempt.loose = [text]
-    return LEAST if len(text) < LEAST else len(text)
+    return max(LEAST, len(text))
 
 
 def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
@@ -388,9 +394,7 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     if attempt.loose or arguments.__class__ is not str:
         size = _piece(attempt, arguments)
     else:
-        attempt.loose, size = [arguments], len(arguments)
-        if size < LEAST:
-            size = LEAST
+        attempt.loose, size = [arguments], max(LEAST, len(arguments))
     if call_id.__class__ is str and name.__class__ is str:  # else `message` says what is wrong with it
         names = len(call_id) + len(name)
     if not attempt.calls:

@@ -124,7 +124,7 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
 
 
 def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> bool:
-    """`_finish` and `_learn` for one short text: it joins the transcript, and the guards see it. Nobody votes: False."""
+    """`_finish` and `_learn` for one short text: it joins the transcript, the guards see it. Nobody votes: False."""
     call_id, name, bad = job.call.id, job.call.name, result.is_error
     message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration)
     size = run.plan.size_of(message)
