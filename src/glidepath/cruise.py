@@ -189,6 +189,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             await judge(run, AFTER_MODEL)
         run.state = AgentState.WAITING_FOR_TOOL
         if await alone(run, calls, tool):
+            run.state = AgentState.RUNNING
+            run.close_turn()
             return DELIVERED
         run.state = AgentState.RUNNING
         run.checkpoint = AFTER_TOOLS

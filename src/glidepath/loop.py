@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from glidepath.admit import poll
-from glidepath.ask import ask, board
+from glidepath.ask import Reply, ask, board
 from glidepath.cruise import DELIVERED, cruise
 from glidepath.errors import ModelError
 from glidepath.execute import execute, finish_batch
@@ -15,7 +15,6 @@ from glidepath.land import close_out, delivered, failed, land, paused, refuse_cu
 from glidepath.run import Touchdown
 
 if TYPE_CHECKING:
-    from glidepath.ask import Reply
     from glidepath.messages import Message
     from glidepath.run import Ending, Run
 
@@ -31,11 +30,9 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
         if run.hooks.steering and ending is None:
             await poll(run, "steering")
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
-            reply = await cruise(run) if run.cruises else None
+            reply = (run.cruises and await cruise(run)) or await _asked(run)
             if reply is DELIVERED:
-                ending = delivered(run)
-                break
-            reply = reply or await _asked(run)
+                return delivered(run)
             take(run, reply)
             if not smooth(run, AFTER_MODEL):
                 await judge(run, AFTER_MODEL)
@@ -52,7 +49,6 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
             run.close_turn()
             if run.hooks.steering and ending is None:
                 await poll(run, "steering")
-        run.close_turn()
         return ending
     except Touchdown as touchdown:
         return await land(run, touchdown.verdict)
