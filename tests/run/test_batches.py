@@ -57,6 +57,7 @@ async def test_leaving_the_block_between_two_batches_lands_the_run():
     assert stream.result.outcome is LoopOutcome.CANCELLED
 
 
+@virtual
 async def test_a_stream_must_be_entered_before_it_hands_out_batches():
     with pytest.raises(RuntimeError, match="enter the stream first"):
         await anext(agent().stream("go").batches())
