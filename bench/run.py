@@ -151,7 +151,8 @@ async def bare_kept() -> None:
 # The glidepath side, imported late so that the bare side runs alone.
 
 
-def glidepath_cells() -> dict[str, Cell]:
+def glidepath_cells(*, agents: bool = False):
+    """The cells by name; or, for another bench, what makes the agent that they fly."""
     from glidepath import Agent, Limits, Plugin, ResourceAction, ResourceConstraint, ResourceValidation, Usage, tool
     from glidepath.events import StreamChunk
     from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
@@ -191,6 +192,9 @@ def glidepath_cells() -> dict[str, Cell]:
 
     def agent(**more) -> Agent:
         return Agent(model=FakeModel(), tools=[lookup], limits=limits, prices={"fake": (1.0, 1.0)}, **more)
+
+    if agents:
+        return agent
 
     def streaming(subject: Agent) -> Cell:
         async def cell() -> None:
@@ -245,13 +249,15 @@ async def windows(cell: Cell) -> tuple[float, float]:
     return statistics.median(turns[EARLY]), statistics.median(turns[LATE])
 
 
-async def measure_turns(cells: dict[str, Cell], rounds: int, turns: int) -> dict[str, list[float]]:
+async def measure_turns(
+    cells: dict[str, Cell], rounds: int, turns: int, *, listening: bool = True
+) -> dict[str, list[float]]:
     samples: dict[str, list[float]] = {name: [] for name in cells}
     for name, cell in cells.items():
-        await cpu_per_turn(cell, 20, listening=name != "run")  # warm up
+        await cpu_per_turn(cell, 20, listening=listening and name != "run")  # warm up
     for _ in range(rounds):
         for name, cell in cells.items():
-            samples[name].append(await cpu_per_turn(cell, turns, listening=name != "run"))
+            samples[name].append(await cpu_per_turn(cell, turns, listening=listening and name != "run"))
     return samples
 
 

@@ -47,7 +47,7 @@ GROUPS = {
         "LandingStarted",
         "HookFailed",
     ),
-    "Children and sessions": ("ChildStarted", "ChildEnded", "SessionSaved"),
+    "Children and sessions": ("ChildStarted", "ChildEnded", "SessionSaved", "ConfigurationChanged"),
 }
 
 

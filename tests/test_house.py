@@ -180,3 +180,16 @@ def test_no_function_is_too_long_but_the_listed_ones():
 def test_nesting_is_counted_as_documented(body, depth):
     [(_, node)] = [found for found in functions(ast.parse(f"async def f():\n {body}")) if found[0] == "f"]
     assert nesting(node) == depth
+
+
+def test_the_keywords_of_an_agent_are_the_fields_of_its_configuration():
+    script = ROOT / "scripts" / "make_keywords.py"
+    made = subprocess.run(
+        [sys.executable, "-c", f"import runpy; print(runpy.run_path({str(script)!r})['text'](), end='')"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (PACKAGE / "agent" / "keywords.py").read_text(encoding="utf-8") == made.stdout, (
+        "run scripts/make_keywords.py"
+    )

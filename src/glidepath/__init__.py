@@ -5,6 +5,8 @@ The names below are imported when they are first used, so that `import glidepath
 
 from typing import TYPE_CHECKING, Any
 
+from glidepath._version import VERSION
+
 if TYPE_CHECKING:
     from glidepath.agent import Agent, AgentBuilder, Budget, ExecutionMode, Limits, LoopConfig
     from glidepath.errors import BuilderError, ConfigurationError, GlidepathError, ModelError, ToolError
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from glidepath.spi import Plugin, ProtocolPolicy, ResourceConstraint, ResourceContext
     from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
-__version__ = "0.1.0"
+
+__version__ = VERSION
 
 __all__ = [
     "INHERIT",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from glidepath.ask import answered_well, ask, gave_up, noted, request_for, spoiled, unsent
 from glidepath.ask.attempt import Attempt, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
-from glidepath.ask.usage import settled
+from glidepath.ask.usage import fees, settled
 from glidepath.errors import ModelError
 from glidepath.events import (
     BudgetReserved,
@@ -140,6 +140,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         paid = 0
         if price is not None:
             paid = price.cost(usage)
+            if price.web_search:
+                paid += fees(price, attempt)
             run.money += paid
         held.settle(spent, paid)
         run.account.add(usage, paid)

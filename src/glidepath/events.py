@@ -12,7 +12,7 @@ from typing import Any
 
 from glidepath._wire import Codec, Value
 from glidepath.messages import AssistantMessage, Message, ToolResultMessage, Usage
-from glidepath.outcome import ResourceAction, RunResult, dollars
+from glidepath.outcome import ConfigurationChange, ResourceAction, RunResult, dollars
 
 __all__ = [
     "EVENTS",
@@ -23,6 +23,7 @@ __all__ = [
     "BudgetSettled",
     "ChildEnded",
     "ChildStarted",
+    "ConfigurationChanged",
     "ConstraintViolated",
     "ContextShaped",
     "Event",
@@ -71,6 +72,18 @@ class RunStarted(Event, frozen=True, gc=False, tag=True):
     resumed: bool = False
     user: str | None = None
     metadata: Mapping[str, str] | None = None
+    provider: str | None = None
+    """Who serves the model, where its adapter says."""
+    limits: Mapping[str, float] | None = None
+    """The run's own limits, of `tokens`, `picodollars`, `turns`, `tool_calls` and `seconds`; others are unlimited."""
+    notes: Mapping[str, str] | None = None
+    """Of a resumed run: what its plugins left in the journal the last time (`Plugin.journal_note`), by plugin."""
+
+
+class ConfigurationChanged(Event, frozen=True, gc=False, tag=True):
+    """The run goes on under an agent that is not what it was: tools, model, limits or the release have changed."""
+
+    changes: tuple[ConfigurationChange, ...]
 
 
 class RunPaused(Event, frozen=True, gc=False, tag=True):
@@ -272,6 +285,7 @@ class ModelSwitched(Event, frozen=True, gc=False, tag=True):
     previous: str
     model: str
     reason: str
+    provider: str | None = None
 
 
 class BreakerChanged(Event, frozen=True, gc=False, tag=True):

@@ -467,7 +467,10 @@ def _soft_limit(run: Run) -> tuple[Verdict, bool] | None:
         left = run.remaining()
         short = left.tokens if left.tokens is not None else left.cost
         source = "TokenBudgetConstraint" if left.tokens is not None and _near_tokens(run) else "CostLimitConstraint"
-        return _soft(AgentState.BUDGET_EXCEEDED, source, "the budget is nearly used up", left=str(short)), True
+        elsewhere = meter.tree.source
+        name = None if elsewhere is None else elsewhere.nearly_empty()
+        what = "the budget" if name is None else name
+        return _soft(AgentState.BUDGET_EXCEEDED, name or source, f"{what} is nearly used up", left=str(short)), True
     if plan.soft_limit is not None and run.notice is None and meter.turns >= plan.soft_limit.soft_limit():
         return _soft(AgentState.MAX_STEPS, "GracefulTurnLimit", "the turn limit is near", turns=meter.turns), False
     return None
@@ -484,7 +487,7 @@ def _soft(state: AgentState, source: str, reason: str, **metrics: Any) -> Verdic
 
 def _words(run: Run, source: str) -> str:
     texts = run.plan.texts
-    limit = _SPENT.get(source)
+    limit = "budget" if source.startswith("wallet ") else _SPENT.get(source)
     default = texts.fill("finish_up") if limit is None else texts.fill("wind_down", limit=limit)
     text, error = run.plan.notice(default)
     if isinstance(error, KeyboardInterrupt):

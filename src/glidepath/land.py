@@ -51,7 +51,9 @@ def take(run: Run, reply: Reply) -> None:
     run.add(reply.message, reply.size)
     if reply.cut:
         tokens, _ = run.meter.room_for(None, now=True)
-        cause = StopCause(
+        elsewhere = run.meter.tree.source
+        cause = elsewhere is not None and elsewhere.refused
+        cause = cause or StopCause(
             source="TokenBudgetConstraint" if tokens is not None and tokens < SLICE else "CostLimitConstraint",
             action="graceful_exit",
             reason="the budget ran out while the model was writing",
@@ -139,7 +141,7 @@ async def close_out(run: Run, reply: Reply) -> Ending | None:
     elif _ask_again(run):
         run.parts = ()
         return None
-    elif not await poll(run, "follow_up"):
+    elif not await poll(run, "follow_up") and not run.waiting:
         return delivered(run)
     run.empty_outcomes += 1
     run.rescued = True
@@ -333,7 +335,7 @@ def _may_call(run: Run) -> bool:
     """
     if run.time() >= run.watch.deadline_at:
         return False
-    paid = run.resumed is None or run.resumed.landing_paid
+    paid = run.landing_paid if run.resumed is None else run.resumed.landing_paid
     return paid and (run.meter.parent is None or (run.iterations > 0 and run.boarded))
 
 

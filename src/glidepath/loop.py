@@ -9,7 +9,7 @@ from glidepath.admit import poll
 from glidepath.ask import Reply, ask, board
 from glidepath.cruise import DELIVERED, cruise
 from glidepath.errors import ModelError
-from glidepath.execute import execute, finish_batch
+from glidepath.execute import execute, finish_batch, settle
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, smooth
 from glidepath.land import close_out, delivered, failed, land, paused, refuse_cut_calls, take
 from glidepath.run import Touchdown
@@ -25,6 +25,8 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
     """Fly one run and say how it ended. Returns on every path but a defect of ours."""
     try:
         run.add_prompt(prompt)
+        if run.turn_open:
+            settle(run)
         await board(run)
         ending = await _unfinished(run) if run.turn_open else None
         if run.hooks.steering and ending is None:

@@ -1,41 +1,158 @@
-"""Watching runs from outside: an observer that writes events to a log, one structured record each."""
+"""Watching runs from outside: an observer that writes events to a log, one record each."""
 
 from __future__ import annotations
 
 import logging
-from typing import ClassVar
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from glidepath import _wire
-from glidepath.events import ConstraintViolated, Event, GuardTripped, HookFailed, LandingStarted, RunEnded
+from glidepath.errors import ConfigurationError
+from glidepath.events import (
+    ApprovalRequested,
+    BreakerChanged,
+    BudgetReserved,
+    BudgetSettled,
+    ConstraintViolated,
+    ContextShaped,
+    Event,
+    GuardTripped,
+    HookFailed,
+    LandingStarted,
+    MessageAdded,
+    ModelSwitched,
+    NoticeSent,
+    RetryScheduled,
+    RunEnded,
+    SessionSaved,
+    StreamStarted,
+    ToolEnded,
+    ToolProgress,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
 from glidepath.spi import Plugin
 
 __all__ = ["LogObserver"]
 
-_WARNINGS = (ConstraintViolated, GuardTripped, HookFailed, LandingStarted)
+_LEVELS: dict[type[Event], int] = {
+    **dict.fromkeys((ConstraintViolated, GuardTripped, HookFailed, LandingStarted), logging.WARNING),
+    **dict.fromkeys((RetryScheduled, ModelSwitched, BreakerChanged, ApprovalRequested), logging.WARNING),
+    **dict.fromkeys((BudgetReserved, BudgetSettled, StreamStarted, TurnStarted, SessionSaved), logging.DEBUG),
+    **dict.fromkeys((MessageAdded, ToolProgress, ContextShaped, NoticeSent), logging.DEBUG),
+}
+_ENVELOPE = ("run_id", "parent_id", "sequence", "time")
+_FORMATS = ("json", "text")
 
 
 class LogObserver(Plugin):
-    """Writes every event but `StreamChunk` to a logger: the kind as message, the fields as JSON and in `extra`.
+    """Writes every event but `StreamChunk` to a logger, without what anybody said unless `content` is True.
 
-    What asks for attention (a violated constraint, a guard, a failed hook, a landing) is a WARNING, the rest is INFO.
+    What asks for attention (a violated constraint, a guard, a failed hook, a landing, a retry, an open breaker, a
+    question) is a WARNING, a step of the run is INFO, its details are DEBUG; `levels` changes that by event class. The
+    message is the kind of event and its fields, as one JSON object or, with `format="text"`, as `name=value` pairs; the
+    fields are also in the record's `glidepath_event`. Where OpenTelemetry is in use, they name the current trace and
+    span.
     """
 
     name = "log_observer"
     inheritable_to_child: ClassVar[bool | None] = True
 
-    def __init__(self, logger: logging.Logger | str = "glidepath.events") -> None:
+    def __init__(
+        self,
+        logger: logging.Logger | str = "glidepath.events",
+        *,
+        format: Literal["json", "text"] = "json",  # noqa: A002 - what it is called everywhere
+        content: bool = False,
+        levels: Mapping[type[Event], int] | None = None,
+    ) -> None:
+        if format not in _FORMATS:
+            raise ConfigurationError(f"LogObserver: format must be 'json' or 'text', not {format!r:.80}")
+        for kind, level in (levels or {}).items():
+            if not (isinstance(kind, type) and issubclass(kind, Event)) or type(level) is not int:
+                raise ConfigurationError(
+                    f"LogObserver: levels maps event classes to logging levels, not {kind!r:.80} to {level!r:.80}"
+                )
         self._logger = logging.getLogger(logger) if isinstance(logger, str) else logger
+        self._text = format == "text"
+        self._content = content
+        self._levels = {**_LEVELS, **(levels or {})}
 
     def event_observer(self, event: Event) -> None:
         """Write one event."""
-        level = logging.WARNING if isinstance(event, _WARNINGS) else logging.INFO
-        if self._logger.isEnabledFor(level):
-            fields = _wire.plain(event) if not isinstance(event, RunEnded) else _ending(event)
-            text = _wire.encode(fields).decode()
-            self._logger.log(level, "%s %s", type(event).__name__, text, extra={"glidepath_event": fields})
+        level = self._levels.get(type(event), logging.INFO)
+        if not self._logger.isEnabledFor(level):
+            return
+        fields = self._fields(event)
+        fields.update(_trace())
+        text = _pairs(fields) if self._text else _wire.encode(fields).decode()
+        self._logger.log(level, "%s %s", type(event).__name__, text, extra={"glidepath_event": fields})
+
+    def _fields(self, event: Event) -> dict[str, Any]:
+        if isinstance(event, RunEnded):
+            return _ending(event)
+        if self._content:
+            return _wire.plain(event)  # type: ignore[no-any-return]
+        without = _WITHOUT_CONTENT.get(type(event))
+        if without is None:
+            return _wire.plain(event)  # type: ignore[no-any-return]
+        shown = {"event": type(event).__name__, **{name: getattr(event, name) for name in _ENVELOPE}}
+        return {**shown, **without(event)}
 
 
-def _ending(event: RunEnded) -> dict[str, object]:
+def _message(event: MessageAdded) -> dict[str, Any]:
+    message = event.message
+    return {"role": message.role, "characters": len(getattr(message, "text", "") or "")}
+
+
+def _turn(event: TurnEnded) -> dict[str, Any]:
+    return {
+        "iteration": event.iteration,
+        "stop_reason": event.message.stop_reason.value,
+        "tool_calls": len(event.tool_results),
+        "characters": len(event.message.text),
+    }
+
+
+def _result(event: ToolEnded) -> dict[str, Any]:
+    result = event.result
+    return {
+        "call_id": event.call_id,
+        "tool_name": event.tool_name,
+        "is_error": result.is_error,
+        "kind": result.kind,
+        "seconds": event.seconds,
+        "characters": len(result.text),
+    }
+
+
+def _call(event: ToolStarted | ApprovalRequested) -> dict[str, Any]:
+    return {"call_id": event.call_id, "tool_name": event.tool_name, "arguments": sorted(event.arguments)}
+
+
+def _progress(event: ToolProgress) -> dict[str, Any]:
+    return {"call_id": event.call_id, "tool_name": event.tool_name, "dropped": event.dropped}
+
+
+def _notice(event: NoticeSent) -> dict[str, Any]:
+    return {"reason": event.reason, "source": event.source}
+
+
+_WITHOUT_CONTENT: dict[type[Event], Any] = {
+    MessageAdded: _message,
+    TurnEnded: _turn,
+    ToolStarted: _call,
+    ToolEnded: _result,
+    ToolProgress: _progress,
+    ApprovalRequested: _call,
+    NoticeSent: _notice,
+}
+"""What is left of an event that carries what somebody said."""
+
+
+def _ending(event: RunEnded) -> dict[str, Any]:
     """The result without its transcript, which the log has seen message by message."""
     result = event.result
     return {
@@ -53,3 +170,23 @@ def _ending(event: RunEnded) -> dict[str, object]:
         "cost": None if result.cost is None else str(result.cost),
         "elapsed": result.elapsed,
     }
+
+
+def _trace() -> dict[str, str]:
+    """Which trace this belongs to, where somebody has imported OpenTelemetry."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return {}
+    context = trace.get_current_span().get_span_context()
+    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"} if context.is_valid else {}
+
+
+def _pairs(fields: Mapping[str, Any]) -> str:
+    shown = [(name, value) for name, value in fields.items() if name != "event"]
+    return " ".join([f"{name}={_word(value)}" for name, value in shown if value is not None])
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str) and value and value.isprintable() and not any(sign in value for sign in ' ="'):
+        return value
+    return _wire.encode(value).decode()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from glidepath._wire import Value, field
 from glidepath.errors import RunNotCompleted
@@ -19,6 +19,7 @@ __all__ = [
     "AbandonedWork",
     "AgentState",
     "Charge",
+    "ConfigurationChange",
     "LoopOutcome",
     "PendingCall",
     "PerRun",
@@ -33,6 +34,15 @@ __all__ = [
     "dollars",
 ]
 
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # every type checker brings it along
+
+    OutputT = TypeVar("OutputT", default=Any)
+else:
+    from typing import TypeVar
+
+    OutputT = TypeVar("OutputT")
 
 _PICO = Decimal(10**12)
 _HEAD = 80  # characters of a text in a repr
@@ -245,6 +255,55 @@ class PerRun(Value, frozen=True, kw_only=True):
     tool_choice: str | None = None
     metadata: Mapping[str, str] | None = None
     user: str | None = None
+    notes: Mapping[str, str] | None = None
+    """What plugins leave in the journal about this run, by plugin: see `Plugin.journal_note`."""
+
+
+class ConfigurationChange(Value, frozen=True, kw_only=True):
+    """Something about the agent that was different when its run went on. `before` and `now` are None for nothing.
+
+    `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, plugin or constraint;
+    `name` says which limit, tool, plugin or constraint.
+    """
+
+    what: str
+    name: str = ""
+    before: str | None = None
+    now: str | None = None
+
+    def __str__(self) -> str:
+        what = f"{self.what} {self.name}".rstrip()
+        if self.before is None:
+            return f"{what} is new: {self.now}"
+        return f"{what} is gone" if self.now is None else f"{what} changed: {self.before} -> {self.now}"
+
+
+class SessionStand(Value, frozen=True, kw_only=True):
+    """The limits of a session itself, and what its earlier runs had used when a run began."""
+
+    max_tokens: int | None = None
+    max_money: int | None = None
+    max_tool_calls: int | None = None
+    tokens: int = 0
+    money: int = 0
+    tool_calls: int = 0
+
+
+class Carried(Value, frozen=True, kw_only=True):
+    """What the meter of a run has in it from earlier runs of its session, whose limits bound the conversation.
+
+    `session` is how a session with limits of its own stood, so that they hold when the run is resumed by its name.
+    """
+
+    tokens: int = 0
+    money: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    session: SessionStand | None = None
+
+
+NOT_CARRIED = Carried()
+"""Nothing, and no limit."""
 
 
 class Snapshot(Value, frozen=True, kw_only=True):
@@ -278,6 +337,8 @@ class Snapshot(Value, frozen=True, kw_only=True):
     tokens: int = 0
     picodollars: int = 0
     behind: int = 0
+    carried: Carried = NOT_CARRIED
+    """The part of `turns` to `picodollars` that earlier runs of the session have used, where the session is limited."""
     on_budget: bool = False
     """It spent from a budget above its own, and may not go on without one."""
     # coming down
@@ -303,7 +364,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     guards: dict[str, Any] = field(default_factory=dict)
     # what the result tells as well
     violations: tuple[ValidationRecord, ...] = ()
-    children: tuple[RunResult, ...] = ()
+    children: tuple[RunResult[Any], ...] = ()
     pending: tuple[PendingCall, ...] = ()
     abandoned: tuple[AbandonedWork, ...] = ()
     unknown_effects: tuple[ToolCall, ...] = ()
@@ -325,8 +386,12 @@ def _head(text: str) -> str:
     return repr(text) if len(text) <= _HEAD else f"{text[:_HEAD]!r}... ({len(text)} characters)"
 
 
-class RunResult(Value, frozen=True, kw_only=True):
-    """How a run ended, what it produced, and what it cost. Returned on every path."""
+class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
+    """How a run ended, what it produced, and what it cost. Returned on every path.
+
+    `output` has the agent's `output_type`, and type checkers know it: `Agent(output_type=Invoice)` returns a
+    `RunResult[Invoice]`.
+    """
 
     run_id: str
     session_id: str
@@ -335,7 +400,7 @@ class RunResult(Value, frozen=True, kw_only=True):
     cause: StopCause | None = None
     stop_reason: StopReason | None = None
     text: str = ""
-    output: Any = None
+    output: OutputT | None = None
     partial: bool = False
     messages: tuple[Message, ...] = ()
     new_messages: tuple[Message, ...] = ()
@@ -352,6 +417,8 @@ class RunResult(Value, frozen=True, kw_only=True):
     abandoned: tuple[AbandonedWork, ...] = ()
     unknown_effects: tuple[ToolCall, ...] = ()
     undelivered: tuple[Message, ...] = ()
+    changes: tuple[ConfigurationChange, ...] = ()
+    """What about the agent had changed since the journal was last written, when the run was resumed from a store."""
     missed_events: int = 0
     """How many events async observers never saw, because they were too slow; known only after `RunEnded`."""
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -371,9 +438,33 @@ class RunResult(Value, frozen=True, kw_only=True):
         return f"{', '.join(parts)}, text={_head(self.text)}>"
 
     @property
+    def all_turns(self) -> int:
+        """Model turns, those of children included."""
+        return self.iterations + sum(child.all_turns for child in self.children)
+
+    @property
+    def all_tool_calls(self) -> int:
+        """Tool calls, those of children included."""
+        return self.tool_calls + sum(child.all_tool_calls for child in self.children)
+
+    @property
     def cache_hit_rate(self) -> float | None:
         """The share of all calls' input, children's included, that came from a prompt cache; None without input."""
-        return self.usage.cache_read / self.usage.input if self.usage.input else None
+        return self.usage.cache_hit_rate
+
+    @property
+    def ok(self) -> bool:
+        """True when the run delivered: it is DONE, or was asked to wrap up and did."""
+        return self.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP)
+
+    def _repr_html_(self) -> str:
+        """State, outcome, spend and text at a glance, in a notebook."""
+        from html import escape
+
+        cost = "" if self.cost is None else f", ${self.cost:.6f}"
+        cause = "" if self.cause is None else f"<br>{escape(self.cause.source)}: {escape(self.cause.reason)}"
+        head = f"{self.state.name} / {self.outcome.name}, {self.iterations} turns, {self.usage.total} tokens{cost}"
+        return f"<div><b>{escape(head)}</b>{cause}<pre>{escape(self.text)}</pre></div>"
 
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""

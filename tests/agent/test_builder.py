@@ -89,6 +89,7 @@ OTHER = {  # for each field a value that is not the default
     "strict_tools": True,
     "stop_sequences": ("END",),
     "seed": 7,
+    "logprobs": 5,
     "extras": {"seed": 1},
     "max_output_tokens_recovery": MaxTokensRecovery.doubling(),
     "empty_outcome_retry_budget": 2,
@@ -133,6 +134,7 @@ LIMITS = {
     "grace_iterations": 1,
     "landing_tokens": 500,
     "landing_seconds": 3.0,
+    "scope": "session",
 }
 GUARDRAILS = {
     "max_tokens_recoveries": 1,
@@ -416,6 +418,7 @@ PARENTS = Limits(
     grace_iterations=4,
     landing_tokens=2_000,
     landing_seconds=7,
+    scope="session",
 )
 
 

@@ -40,6 +40,11 @@ def endless():
     )
 
 
+def talkative():
+    """Answers whatever it is asked, again and again."""
+    return ScriptedModel(max_output_tokens=300).forever(say("Yes. " * 30))
+
+
 def stuck():
     return ScriptedModel().forever(call("list"))
 

@@ -4,13 +4,15 @@ import pytest
 
 from glidepath.conformance import CONTRACTS, clauses_of
 
-from .broken import coordinators, evaluators, hooks, kernel, reviews, shaping, stores
+from .broken import catalogs, coordinators, evaluators, excerpts, hooks, kernel, reviews, shaping, stores, wallets
 from .examine import BROKEN, failures
 
 WHOLE = (
+    catalogs.Trial,
     coordinators.Trial,
     coordinators.OtherPlan,
     evaluators.Trial,
+    excerpts.Trial,
     hooks.After,
     hooks.Before,
     hooks.Follows,
@@ -29,6 +31,7 @@ WHOLE = (
     shaping.StopTrial,
     shaping.StrategyTrial,
     stores.Trial,
+    wallets.Trial,
 )
 
 

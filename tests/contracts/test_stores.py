@@ -3,19 +3,19 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import SessionStoreContract
+from glidepath.conformance import CatalogContract, ExcerptsContract, SessionStoreContract, WalletStoreContract, InboxContract
 from glidepath.engines.dbos.store import FleetStore
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
 
 
-class TestMemoryStore(SessionStoreContract):
+class TestMemoryStore(SessionStoreContract, InboxContract):
     subject = MemoryStore
 
     def make_store(self, *, lease=10.0):
         return MemoryStore(lease=lease)
 
 
-class TestSqliteStore(SessionStoreContract):
+class TestSqliteStore(SessionStoreContract, InboxContract):
     subject = SqliteStore
 
     @pytest.fixture(autouse=True)
@@ -30,7 +30,22 @@ class TestSqliteStore(SessionStoreContract):
         return SqliteStore(self.path, lease=self.lease)
 
 
-class TestPostgresStore(SessionStoreContract):
+class TestSegmentStore(SessionStoreContract):
+    subject = SegmentStore
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path):
+        self.path = tmp_path / "sessions"
+
+    def make_store(self, *, lease=10.0):
+        self.lease = lease
+        return SegmentStore(self.path, lease=lease)
+
+    def again(self, store):
+        return SegmentStore(self.path, lease=self.lease)
+
+
+class TestPostgresStore(SessionStoreContract, InboxContract):
     subject = PostgresStore
 
     def make_store(self, *, lease=10.0):
@@ -52,3 +67,70 @@ class TestFleetStore(TestPostgresStore):
 
     def again(self, store):
         return FleetStore(self.dsn, lease=self.lease)
+
+
+class TestMemoryWallets(WalletStoreContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
+class TestMemoryCatalog(CatalogContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
+class TestSqliteWallets(WalletStoreContract):
+    subject = SqliteStore
+    place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
+
+
+class TestSqliteCatalog(CatalogContract):
+    subject = SqliteStore
+    place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
+
+
+class TestSegmentWallets(WalletStoreContract):
+    subject = SegmentStore
+    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again
+
+
+class TestSegmentCatalog(CatalogContract):
+    subject = SegmentStore
+    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again
+
+
+class TestPostgresWallets(WalletStoreContract):
+    subject = PostgresStore
+    make_store, again = TestPostgresStore.make_store, TestPostgresStore.again
+
+
+class TestPostgresCatalog(CatalogContract):
+    subject = PostgresStore
+    make_store, again = TestPostgresStore.make_store, TestPostgresStore.again
+
+
+class TestRedactingStore(SessionStoreContract):
+    subject = RedactingStore
+
+    def make_store(self, *, lease=10.0):
+        return RedactingStore(MemoryStore(lease=lease), str)
+
+
+class TestRedactingCatalog(CatalogContract):
+    subject = RedactingStore
+    make_store = TestRedactingStore.make_store
+
+
+class TestMemoryExcerpts(ExcerptsContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
+class TestSqliteExcerpts(ExcerptsContract):
+    subject = SqliteStore
+    place, make_store = TestSqliteStore.place, TestSqliteStore.make_store
+
+
+class TestPostgresExcerpts(ExcerptsContract):
+    subject = PostgresStore
+    make_store = TestPostgresStore.make_store

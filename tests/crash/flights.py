@@ -17,7 +17,7 @@ from pathlib import Path
 from glidepath import Agent, ExecutionMode, Limits, tool
 from glidepath.errors import ConfigurationError
 from glidepath.messages import AssistantMessage, StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.sessions import PostgresStore, SqliteStore
+from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
 
 STEPS = 50
 PER_CALL = Usage(100, 10)
@@ -74,7 +74,11 @@ def make_tools(ledger: str):
 
 
 def make_store(address: str):
-    return PostgresStore(address, lease=5) if address.startswith("postgresql:") else SqliteStore(address)
+    if address.startswith("postgresql:"):
+        return PostgresStore(address, lease=5)
+    if address.startswith("segments:"):
+        return SegmentStore(address.removeprefix("segments:"))
+    return SqliteStore(address)
 
 
 class Mortal:

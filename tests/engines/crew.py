@@ -46,6 +46,8 @@ async def send(number: int, context: ToolContext) -> str:
     """Something that must not happen twice."""
     await asyncio.sleep(float(os.environ.get("CREW_PAUSE", "0")))
     note("send", f"{context.idempotency_key} {number} {os.getpid()}")
+    if context.user is not None:
+        note("for", f"{context.user} {json.dumps(dict(context.metadata))}")
     await asyncio.sleep(float(os.environ.get("CREW_PAUSE", "0")))
     return f"sent {number}"
 
@@ -72,6 +74,18 @@ def priced():
 def small():
     """One that reserves little: 256 tokens for a landing, and the least for an answer."""
     return make(limits=Limits(max_iterations=20, landing_tokens=256), min_output_tokens=64)
+
+
+@tool(name="send", requires_approval=True)
+async def send_if_allowed(number: int, context: ToolContext) -> str:
+    """Something that a person allows."""
+    note("send", f"{context.idempotency_key} {number} {os.getpid()}")
+    return f"sent {number}"
+
+
+def careful():
+    """One that asks before its only step."""
+    return make(model=Pilot(1), tools=[send_if_allowed])
 
 
 CONFIG = LoopConfig(model=Pilot(0), limits=Limits(max_iterations=3))

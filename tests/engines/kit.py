@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import io
 import os
 import signal
@@ -103,10 +104,10 @@ class Crew:
         self.close()
 
 
-async def until(true, seconds=30.0):
+async def until(true, seconds=90.0):
     """Wait until something is so."""
     limit = time.monotonic() + seconds
-    while not (await true() if asyncio.iscoroutinefunction(true) else true()):
+    while not (await answer if inspect.isawaitable(answer := true()) else answer):
         assert time.monotonic() < limit, "it never came to that"
         await asyncio.sleep(0.05)
 
@@ -117,3 +118,15 @@ async def fetch(address, query, *arguments):
         return await connection.fetch(query, *arguments)
     finally:
         await connection.close()
+
+
+async def within(seconds, *coroutines):
+    """What they answer; when one does not, what each task of this loop is waiting for."""
+    tasks = [asyncio.ensure_future(one) for one in coroutines]
+    _, late = await asyncio.wait(tasks, timeout=seconds)
+    if late:
+        stacks = io.StringIO()
+        for task in asyncio.all_tasks():
+            task.print_stack(file=stacks)
+        raise AssertionError(f"{len(late)} of {len(tasks)} have not ended after {seconds} s\n{stacks.getvalue()}")
+    return [task.result() for task in tasks]

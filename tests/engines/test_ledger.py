@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,14 +10,15 @@ from hypothesis import strategies as st
 
 from glidepath import Limits, LoopConfig
 from glidepath.engines.dbos import Fleet, Quota, Worker
+from glidepath.engines.dbos.budget import FleetBudget
 from glidepath.engines.dbos.flight import Flight
 from glidepath.engines.dbos.ledger import FleetLedger
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.ledger import Amount
+from glidepath.ledger import Amount, Caps, Meter, Reservation
 from glidepath.messages import StreamEnd, TextDelta, Usage
 
 from . import crew
-from .kit import fetch, fresh_database
+from .kit import fetch, fresh_database, within
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +93,7 @@ def test_g4_two_workers_and_twelve_runs_never_spend_more_than_the_fleet_may(addr
                 await asyncio.sleep(0.005)
 
         looking = asyncio.create_task(look())
-        flown = await asyncio.gather(*[fly((one, two)[number % 2], f"g4 {number}") for number in range(12)])
+        flown = await within(60, *[fly((one, two)[number % 2], f"g4 {number}") for number in range(12)])
         looking.cancel()
         account = budget(await one.ledger.accounts())
         await leave(one, two)
@@ -108,6 +110,61 @@ def test_g4_two_workers_and_twelve_runs_never_spend_more_than_the_fleet_may(addr
     assert sources <= {"budget of fleet", "TokenBudgetConstraint"}  # refused, or told in time that little was left
     refused = [result for result in short if result.cause.source == "budget of fleet"]
     assert all(result.state.name == "BUDGET_EXCEEDED" for result in refused)
+
+
+class Seat:
+    """A run on the ground: its budget, its meter, and what a draw looks at."""
+
+    def __init__(self, ledger, session, look):
+        self.budget = FleetBudget(ledger, session, "here", look, frozenset)
+        self.meter = Meter(Caps(), self.budget.meter)
+        self.journal = SimpleNamespace(lease=SimpleNamespace(token=1), durability="sync")
+
+    async def board(self, landing, first):
+        whole = Amount(landing + first)
+        await self.budget.draw(self, whole, whole)
+        assert type(self.meter.board(Amount(landing), Amount(first), queued=False)) is Reservation
+
+
+async def seat(one, name):
+    assert await admit(one, name) == ""
+    return Seat(one.ledger, name, await one.ledger.look(name))
+
+
+def test_g1_runs_that_have_boarded_never_wait_for_each_others_first_calls(address):
+    """Each holds a landing and a first call, asks for a longer reply, and nothing else will ever come back."""
+
+    async def go():
+        one = await worker(address)
+        await one.ledger.set_budget(Quota(tokens=2 * 400 + 50))
+        both = [await seat(one, "left"), await seat(one, "right")]
+        for run in both:
+            await run.board(250, 150)
+        await within(10, *[longer(run) for run in both])
+        await leave(one)
+        return [run.budget.refused for run in both]
+
+    async def longer(run):
+        await run.budget.draw(run, Amount(130), Amount(0))
+        await run.budget.settle("done")
+
+    assert asyncio.run(go()) == [None, None]  # the first flies with what is left, the other waits for that
+
+
+def test_g1_a_run_waits_for_what_others_hold_only_so_long(address, monkeypatch):
+    async def go():
+        one = await worker(address)
+        await one.ledger.set_budget(Quota(tokens=1000))
+        holder, waiter = await seat(one, "holder"), await seat(one, "waiter")
+        await holder.budget.draw(holder, Amount(800), Amount(800))  # and it neither spends nor ends
+        await within(10, waiter.budget.draw(waiter, Amount(500), Amount(500)))
+        await leave(one)
+        return waiter.budget.refused
+
+    monkeypatch.setattr("glidepath.engines.dbos.budget.LONGEST", 0.2)
+    refused = asyncio.run(go())
+    assert refused.source == "budget of fleet"
+    assert "has waited 0.2 s for what other runs hold" in refused.reason
 
 
 def test_g4_money_is_counted_as_tokens_are(address):
@@ -397,12 +454,12 @@ def test_g4_in_any_order_the_budget_holds_and_its_sum_is_right(address, steps, m
 
     async def go():
         ledger = FleetLedger(address)
-        async with ledger._connection() as connection:
-            await connection.execute("DELETE FROM glidepath_budgets; DELETE FROM glidepath_fleet_runs")
-            await connection.execute(
-                "INSERT INTO glidepath_fleet_runs(session, agent, digest, submitted) "
-                "SELECT 'run ' || n, 'small', '', 0 FROM generate_series(0, 3) n"
-            )
+        await ledger._execute("DELETE FROM glidepath_budgets")
+        await ledger._execute("DELETE FROM glidepath_fleet_runs")
+        await ledger._execute(
+            "INSERT INTO glidepath_fleet_runs(session, agent, digest, submitted) "
+            "SELECT 'run ' || n, 'small', '', 0 FROM generate_series(0, 3) n"
+        )
         await ledger.set_budget(Quota(tokens=most))
         runs = {number: {"leg": 0, "spent": 0, "held": 0} for number in range(4)}
         for what, number, asked, least in steps:

@@ -10,11 +10,13 @@ from glidepath._wire import decode, encode, replace
 from glidepath.messages import CustomMessage, StopReason, ToolCall, UserMessage
 from glidepath.outcome import (
     AbandonedWork,
+    Carried,
     Charge,
     PendingCall,
     PerRun,
     ResourceAction,
     ResourceValidation,
+    SessionStand,
     Snapshot,
     ValidationRecord,
     Verdict,
@@ -62,6 +64,7 @@ FIELDS = {
     "descendants": count,
     "tokens": count,
     "picodollars": count,
+    "carried": st.builds(Carried, tokens=count, money=count, session=st.none() | st.builds(SessionStand, tokens=count)),
     "on_budget": st.booleans(),
     "verdict": st.none() | verdicts,
     "notice": st.none() | causes,

@@ -180,6 +180,30 @@ def _(kind):
     return agent(ScriptedModel([call("ask", task="x")]).forever(say(ANSWER)), tools=[child], plugins=[Odd()])
 
 
+@row("Plugin.journal_note", quiet=True)
+def _(kind):
+    class Odd(Plugin):
+        def event_observer(self, event):
+            return None
+
+        def journal_note(self):
+            boom(kind)
+
+    return agent(plugins=[Odd()])
+
+
+@row("Plugin.flush", quiet=True)
+def _(kind):
+    class Odd(Plugin):
+        def event_observer(self, event):
+            return None
+
+        async def flush(self):
+            await later(kind)
+
+    return agent(plugins=[Odd()])
+
+
 @row("answer of steering")
 def _(kind):
     class Endless:

@@ -324,3 +324,25 @@ async def test_g13_the_seniors_run_that_waits_when_the_process_dies_waits_on():
     )
     assert (result.outcome("a").output, done) == ("delivered", ["charged", "sent"])
     assert result.outcome("a").attempts == 2
+
+
+@both
+@virtual
+async def test_g13_a_decision_that_was_obeyed_before_the_process_died_can_be_passed_again(coordinator):
+    store, done = Sudden(), []
+    asked = request(step("a", member="clerk"), step("b", "a", member="slow"))
+
+    def crew(*turns):
+        return team(charging(done), agent(*turns, name="slow"), store=store)
+
+    paused = await crew("b").run(asked, coordinator=coordinator())
+    [waiting] = paused.outcome("a").pending
+    decisions = {waiting.call.id: approve()}
+    work = asyncio.create_task(crew(hang()).resume(asked.id, decisions=decisions, coordinator=coordinator()))
+    await asyncio.sleep(5)  # `a` is done, `b` is under way
+    await store.dies()
+    work.cancel()
+    await asyncio.wait({work})
+    store.revive()
+    result = await crew("b").resume(asked.id, decisions=decisions, coordinator=coordinator())
+    assert (result.status, done) == (TeamStatus.COMPLETED, ["charged", "sent"])

@@ -36,6 +36,7 @@ from glidepath.messages import (
 )
 from glidepath.outcome import (
     AbandonedWork,
+    ConfigurationChange,
     PendingCall,
     ResourceAction,
     ResourceValidation,
@@ -118,6 +119,7 @@ FIELDS = {  # a telling value for every field that events have beside their enve
     "metadata": {"order": "A-17"},
     "resumed": True,
     "call_ids": ("c1", "c2"),
+    "changes": (ConfigurationChange(what="tool", name="pay", before="a1"),),
     "result": None,
     "iteration": 4,
     "message": REPLY,

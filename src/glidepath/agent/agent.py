@@ -7,13 +7,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Generic, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
+from glidepath.agent.adopting import adopted
 from glidepath.agent.assemble import assemble
-from glidepath.agent.config import LoopConfig, make_config
-from glidepath.agent.durable import Opening, adopted, claimed, reopened, session_of
+from glidepath.agent.config import FIELDS, LoopConfig, make_config
+from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
+from glidepath.agent.durable import Opening, claimed, reopened, session_of
 from glidepath.agent.flight import (
     announce_child,
     finish_run,
@@ -26,17 +28,20 @@ from glidepath.agent.flight import (
     revived,
     watch_over,
 )
+from glidepath.agent.forks import forked, rewound
 from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
+from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.per_run import checked_per_run, inherited, replaced
 from glidepath.agent.prompts import as_messages, as_session
+from glidepath.agent.purse import Purse
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.agent.threads import in_its_own_loop
 from glidepath.errors import ConfigurationError
 from glidepath.ledger import Meter
 from glidepath.messages import Message
-from glidepath.outcome import LoopOutcome, PerRun, RunResult, Snapshot
+from glidepath.outcome import NOT_CARRIED, LoopOutcome, OutputT, PerRun, RunResult, Snapshot
 from glidepath.plugins.lineup import Lineup
 from glidepath.run import (
     INHERIT,
@@ -52,6 +57,7 @@ from glidepath.run import (
 )
 from glidepath.run.inside import outside
 from glidepath.sessions import Session
+from glidepath.sessions.forking import Fork
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 __all__ = ["Agent"]
@@ -59,7 +65,11 @@ __all__ = ["Agent"]
 _log = logging.getLogger("glidepath")
 
 
-class Agent:
+DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
+"""The agents that were made tools, and their limits, by the function of the tool."""
+
+
+class Agent(Generic[OutputT]):
     """An agent: `Agent(model=..., tools=[...], limits=Limits(...))`, or `Agent(config)`.
 
     The keywords are the fields of `LoopConfig`. An agent is immutable and keeps nothing between runs: use one for as
@@ -68,6 +78,12 @@ class Agent:
 
     __slots__ = ("_heirs", "_plan", "_told_of_store", "config")
 
+    @overload
+    def __init__(self: Agent[Any], config: LoopConfig, /) -> None: ...
+    @overload
+    def __init__(self: Agent[None], /, **fields: Unpack[AgentKeywords]) -> None: ...
+    @overload
+    def __init__(self, /, *, output_type: type[OutputT], **fields: Unpack[AgentKeywords]) -> None: ...
     def __init__(self, config: LoopConfig | None = None, /, **fields: Any) -> None:
         if config is not None and fields:
             raise ConfigurationError("pass a LoopConfig or keywords, not both")
@@ -78,6 +94,15 @@ class Agent:
         warn_about_lonely(self.config)
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
         self._told_of_store = False
+
+    def replace(self, **changes: Unpack[AgentChanges]) -> Agent[OutputT]:
+        """The same agent with other settings: `agent.replace(limits=Limits(max_cost="1"))`. This one stays as it is."""
+        if "output_type" in changes:
+            raise ConfigurationError("replace cannot change output_type: make another Agent for another result")
+        for name in changes:
+            if name not in FIELDS:
+                raise LoopConfig.no_such_setting(name)
+        return Agent(replace(self.config, **changes))
 
     # --- running ----------------------------------------------------------------------------------------------
 
@@ -92,7 +117,7 @@ class Agent:
         tool_choice: str | None = None,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[OutputT]:
         """Run to the end and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Inside a tool or a guarding hook of another run this is a child of that run, within its limits; `parent=None`
@@ -127,25 +152,41 @@ class Agent:
         tool_choice: str | None = None,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
-    ) -> RunResult:
+        accept_repair: bool = False,
+    ) -> RunResult[OutputT]:
         """Go on with a run that was paused, cancelled, limited or failed; one that is DONE is returned as it is.
 
         `target` is its `RunResult`, or its `Session`. `decisions` say what becomes of the calls that wait for a
         person; those without one wait on, and the run pauses again. The meters go on where they stood; `limits`
         replaces the limits. A run that spent from a `Budget` needs one again as `parent`. `extras` to `user` are
-        those that the run was started with, unless they are given here.
+        those that the run was started with, unless they are given here. A session whose journal was repaired goes on
+        only with `accept_repair`: what was lost may have had effects.
         """
         per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
-        return await self._fly_on(target, decisions, limits, cancel, parent, per_run, None)
+        return await self._fly_on(target, decisions, limits, cancel, parent, per_run, None, accept_repair=accept_repair)
 
-    def run_sync(self, prompt: str | Sequence[Message] | Message, **keywords: Any) -> RunResult:
+    async def fork(self, target: Target, *, at: int | None = None, name: str | None = None) -> Fork:
+        """A new session from this one as it was after turn `at`, the last one by default; this one stays as it is.
+
+        Go on with `run(..., session=fork.session_id)` or `resume(fork.session_id)`. `fork.effects` lists what the
+        original did after that turn, and the model is told. Raises `ConfigurationError` for a turn that is not there.
+        """
+        return await forked(self, target, at, name)
+
+    async def rewind(self, target: Target, *, at: int) -> Fork:
+        """Take a session back to turn `at` under its own id; what it was is kept as the session `fork.origin`."""
+        return await rewound(self, target, at)
+
+    def run_sync(
+        self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
+    ) -> RunResult[OutputT]:
         """The same for code without an event loop; inside a running loop it uses a thread and a loop of its own.
 
         It blocks that loop: in an `async def`, await `run()`.
         """
         return in_its_own_loop(partial(self.run, prompt, **keywords))
 
-    def resume_sync(self, target: Target, **keywords: Any) -> RunResult:
+    def resume_sync(self, target: Target, **keywords: Unpack[ResumeKeywords]) -> RunResult[OutputT]:
         """`resume` for code without an event loop, as `run_sync` is `run`."""
         return in_its_own_loop(partial(self.resume, target, **keywords))
 
@@ -163,7 +204,8 @@ class Agent:
         tool_choice: str | None = None,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
-    ) -> RunStream:
+        accept_repair: bool = False,
+    ) -> RunStream[OutputT]:
         """The same run with its events: `async with agent.stream(...) as stream: async for event in stream: ...`.
 
         Inside a tool or a guarding hook it is a child, as with `run()`. `resume=` instead of a prompt, with `decisions`
@@ -189,7 +231,8 @@ class Agent:
             else:
                 check_decisions(decisions, found[0])
         above = None if parent is INHERIT else parent
-        return RunStream(partial(self._fly_on, resume, decisions, limits, cancel, above, per_run))
+        fly = partial(self._fly_on, accept_repair=accept_repair)
+        return RunStream(partial(fly, resume, decisions, limits, cancel, above, per_run))
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
         """A tool that hands its `task` to this agent, as a child of the run that calls it."""
@@ -202,6 +245,7 @@ class Agent:
                 return ToolResult(paused_line(result, self.config.texts), is_error=True, kind="paused")
             return f"[{partial_line(result, self.config.texts)}]\n{result.text}"
 
+        DELEGATES[delegate] = self, limits
         made = tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
         return made.overlapping()
 
@@ -219,10 +263,27 @@ class Agent:
         messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
         self._check_root(cancel, parent)
         home = as_session(session)
+        if self.config.store is None and isinstance(session, str):
+            self._tell_of_store(home.id)
+        if parent is None or not parent.line:
+            return await self._flown(messages, home, parent, cancel, per_run, stream)
+        purse = Purse(parent.store, parent.line, parent.meter)
+        try:
+            return await self._flown(messages, home, purse, cancel, per_run, stream)
+        finally:
+            await purse.close()
+
+    async def _flown(
+        self,
+        messages: tuple[Message, ...],
+        home: Session,
+        parent: Budget | Purse | None,
+        cancel: CancelToken | None,
+        per_run: PerRun | None,
+        stream: RunStream | None,
+    ) -> RunResult:
         with outside():
             if self.config.store is None:
-                if isinstance(session, str):
-                    self._tell_of_store(home.id)
                 run = self._open(messages, home, parent, cancel, per_run, stream)
                 return await finish_run(run, home, messages, cancel)
             async with claimed(self.config, home) as opening:
@@ -244,7 +305,7 @@ class Agent:
         self,
         messages: tuple[Message, ...],
         home: Session,
-        parent: Budget | None,
+        parent: Budget | Purse | None,
         cancel: CancelToken | None,
         per_run: PerRun | None,
         stream: RunStream | None,
@@ -253,9 +314,16 @@ class Agent:
         plan = self._plan if parent is None else priced_under(self._plan, self.config, parent.meter)
         now = asyncio.get_running_loop().time()
         shared = parent.deadline(now) if parent is not None else inf
-        meter = Meter(plan.caps, parent.meter if parent is not None else None)
+        above = parent.meter if parent is not None else None
+        carried = NOT_CARRIED
+        if is_conversation(self.config.limits, home):
+            plan, meter, carried = bounded_conversation(plan, self.config, home, above)
+            begun(meter, carried)
+        else:
+            meter = Meter(plan.caps, above)
         watch = watch_over(plan, now, shared)
         run = open_run(plan, home, messages, meter, watch, None, stream, per_run=per_run)
+        run.carried = carried
         run.token = cancel
         return run
 
@@ -268,9 +336,12 @@ class Agent:
         parent: Budget | None,
         per_run: PerRun | None,
         stream: RunStream | None,
+        *,
+        accept_repair: bool,
     ) -> RunResult:
         if self.config.store is not None:
-            return await self._fly_on_durably(target, decisions, limits, cancel, parent, per_run, stream)
+            fly = partial(self._fly_on_durably, accept_repair=accept_repair)
+            return await fly(target, decisions, limits, cancel, parent, per_run, stream)
         found = find(target)
         if isinstance(found, RunResult):
             nothing_to_decide(decisions)
@@ -290,10 +361,15 @@ class Agent:
         parent: Budget | None,
         per_run: PerRun | None,
         stream: RunStream | None,
+        *,
+        accept_repair: bool,
     ) -> RunResult:
         """The run as the store has it: a result or a session that was passed only says which."""
         wanted = run_of(target)
-        async with reopened(self.config, session_of(target), decisions, self._plan.tools, run_id=wanted) as opening:
+        reopen = partial(reopened, self.config, session_of(target), decisions, self._plan.tools)
+        async with reopen(run_id=wanted, accept_repair=accept_repair) as opening:
+            if isinstance(target, Session):
+                opening.home.limits = target.limits
             if opening.result is not None:
                 return revived(self._plan, opening.result)
             if opening.snapshot is None:
@@ -334,19 +410,31 @@ class Agent:
         self._check_root(cancel, parent, config.limits)
         if snapshot.on_budget and parent is None and limits is None:
             raise ConfigurationError(
-                "this run spent from a budget above its own; pass it again: resume(..., parent=budget), or give the "
-                "run limits of its own: resume(..., limits=Limits(...))"
+                "this run spent from a budget above its own; pass it again: resume(..., parent=budget), with --wallet "
+                "NAME on the command line, or give the run limits of its own: resume(..., limits=Limits(...))"
             )
-        if parent is not None:
-            plan = priced_under(plan, config, parent.meter)
+        purse = Purse(parent.store, parent.line, parent.meter) if parent is not None and parent.line else None
+        above = purse or parent
+        if above is not None:
+            plan = priced_under(plan, config, above.meter)
         now = asyncio.get_running_loop().time()
-        meter = Meter(plan.caps, parent.meter if parent is not None else None)
+        meter, carried = Meter(plan.caps, above.meter if above is not None else None), NOT_CARRIED
+        if is_conversation(config.limits, home) or snapshot.carried != NOT_CARRIED:
+            plan, meter, carried = bounded_conversation(plan, config, home, meter.parent, snapshot)
         restore_meter(meter, snapshot)
-        watch = watch_over(plan, now, parent.deadline(now) if parent is not None else inf, max(0.0, snapshot.elapsed))
-        run = open_run(plan, home, (), meter, watch, None, stream, resumed=Resumption(snapshot, decisions))
+        if carried != snapshot.carried:
+            begun(meter, carried, snapshot.carried)
+        watch = watch_over(plan, now, above.deadline(now) if above is not None else inf, max(0.0, snapshot.elapsed))
+        resumed = Resumption(snapshot, decisions) if opening is None else opening.resuming(snapshot)
+        run = open_run(plan, home, (), meter, watch, None, stream, resumed=resumed)
+        run.carried = carried
         run.token = cancel
-        with outside():
-            return await finish_run(run, home, (), cancel, opening=opening)
+        try:
+            with outside():
+                return await finish_run(run, home, (), cancel, opening=opening)
+        finally:
+            if purse is not None:
+                await purse.close()
 
     def _home_inside(self, place: Place, session: Any, cancel: Any) -> Session | None:
         """The session of a child that is kept by itself; None for one beside its parent's."""
@@ -398,6 +486,9 @@ class Agent:
             return await fly(home=home)
         if post is None and parent.journal is not None and parent.journal.store is self.config.store:
             await parent.journal.spawned(place.rpartition(".")[0], home.id, plan.agent_name)
+            async with claimed(self.config, home) as opening:
+                opening.above = parent.journal
+                return await fly(opening=opening)
         async with claimed(self.config, home) as opening:
             return await fly(opening=opening)
 
@@ -416,8 +507,14 @@ class Agent:
         opening: Opening | None = None,
     ) -> RunResult:
         loop = asyncio.get_running_loop()
+        home = opening.home if opening is not None else home or Session(new_id("session", loop))
         meter = Meter(plan.caps, parent.meter if budget is None else budget.meter, depth=parent.meter.depth + 1)
+        then = None if opening is None else opening.snapshot
+        carried = NOT_CARRIED
+        if is_conversation(self.config.limits, home):
+            plan, meter, carried = bounded_conversation(plan, self.config, home, meter.parent, then, meter.depth)
         resumed = None if opening is None else opening.resumption(meter)
+        begun(meter, carried, NOT_CARRIED if then is None else then.carried)
         elapsed = 0.0 if resumed is None else resumed.snapshot.elapsed
         now, until = loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
         if loop is not parent.watch.loop:
@@ -426,13 +523,13 @@ class Agent:
             until = min(until, budget.deadline(now))
         watch = watch_over(plan, now, until, elapsed)
         watch.above = parent.watch
-        if opening is not None:
-            home = opening.home
-        home = home or Session(new_id("session", loop))
         messages = messages if resumed is None else ()
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, per_run=per_run)
+        run.carried = carried
         run.token = cancel
         refusal = meter.adopt() if resumed is None else None
+        if refusal is None and opening is not None and opening.above is not None:
+            opening.above.follow(home.id, meter)
         post(partial(announce_child, parent, run))
         try:
             with outside():
@@ -480,7 +577,7 @@ class Agent:
             raise ConfigurationError(f"parent must be a Budget, not {type(parent).__name__}{hint}")
         own = bool(config.constraints) if config.replace_defaults else (limits or config.limits).bounded
         bounded = own or config.unbounded
-        if not bounded and (parent is None or not parent.limits.bounded):
+        if not bounded and (parent is None or not parent.bounded):
             raise ConfigurationError(
                 "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
                 "or unbounded=True if that is what you want"

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Record, replace
+from glidepath.agent.kin import Family, family, with_accounts, with_spend
 from glidepath.agent.resuming import check_decisions, nothing_to_decide
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ToolCall, UnknownMessage
-from glidepath.outcome import AgentState, Charge, LoopOutcome, RunResult, Snapshot, StopCause
-from glidepath.run import Decision, Ending, Resumption, restore_meter, snapshot_of
+from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
+from glidepath.run import Decision, Ending, Offspring, Resumption, restore_meter, snapshot_of
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions.bases import folded_state, next_base
 from glidepath.sessions.fold import Folded
+from glidepath.sessions.inbox import posted_decisions
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, verdicts
+from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, unredacted, verdicts
+from glidepath.sessions.repairing import repair_notice, unknown_calls
 from glidepath.sessions.scribe import Scribe
-from glidepath.spi.sessions import Lease
+from glidepath.spi.sessions import Lease, Note
 from glidepath.texts import Texts
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.ledger import Meter
-    from glidepath.run import Plan, Run
+    from glidepath.run import Run
 
-__all__ = ["Opening", "adopted", "claimed", "reopened", "session_of", "used_in"]
+__all__ = ["Opening", "claimed", "reopened", "session_of"]
 
 
 def session_of(target: Any) -> str:
@@ -50,7 +54,7 @@ class Opening(Record, kw_only=True):
     error: StoreError | None = None
     written: int = 0
     base: Snapshot | None = None
-    tail: frozenset[str] = frozenset()
+    tail: frozenset[str] | None = None
     unknown: tuple[ToolCall, ...] = ()
     result: RunResult | None = None
     """The run is done already."""
@@ -60,13 +64,26 @@ class Opening(Record, kw_only=True):
     decisions: Mapping[str, Decision] = {}
     decided: Mapping[str, Decision] = {}
     """Those of a person, which the journal keeps."""
+    notes: Sequence[Note] = ()
+    """What waits in the session's inbox."""
+    stop: str | None = None
+    """Why the run must stop, asked for while nobody flew it."""
+    counted: frozenset[str] = frozenset()
+    """Calls that had not begun and are counted already."""
+    offspring: Mapping[str, tuple[Offspring, ...]] = {}
+    above: Scribe | None = None
+    """The parent's scribe, which knows of this child."""
 
     def resumption(self, meter: Meter) -> Resumption | None:
         """What a child that had begun goes on from; its meter goes on, too. What is above it has been charged."""
         if self.snapshot is None:
             return None
         restore_meter(meter, self.snapshot)
-        return Resumption(self.snapshot, self.decisions)
+        return self.resuming(self.snapshot)
+
+    def resuming(self, snapshot: Snapshot) -> Resumption:
+        """What the run goes on from, with this state."""
+        return Resumption(snapshot, self.decisions, counted=self.counted, offspring=self.offspring)
 
     def attend(self, run: Run) -> Ending | None:
         """Give the run its scribe; how it ends at once, when the store has failed."""
@@ -82,6 +99,9 @@ class Opening(Record, kw_only=True):
                 self.written = len(run.messages)
         scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
         scribe.decisions = dict(self.decided)
+        scribe.mailbox.take(run, self.notes)
+        if self.stop is not None:
+            scribe.stop(self.stop)
         run.journal = scribe
         return None
 
@@ -103,12 +123,17 @@ def _store_failure(error: StoreError | None) -> Ending:
 
 @asynccontextmanager
 async def claimed(
-    config: LoopConfig, home: Session, *, store: Any = None, parent: dict[str, str] | None = None
+    config: LoopConfig,
+    home: Session,
+    *,
+    store: Any = None,
+    parent: dict[str, str] | None = None,
+    scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
     """Claim a session for a new run, made when there is none; the lease is given back at the end."""
     opening = Opening(home=home)
     try:
-        await _claim(config, opening, store or config.store, parent)
+        await _claim(config, opening, store or config.store, partial(scribe, parent=parent))
     except StoreError as error:
         opening.error = error
     try:
@@ -118,13 +143,18 @@ async def claimed(
             await opening.scribe.release()
 
 
-async def _claim(config: LoopConfig, opening: Opening, store: Any, parent: dict[str, str] | None) -> None:
+async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callable[..., Scribe]) -> None:
     home = opening.home
     lease = _lease(await heard(called(store.claim, home.id, this_owner()), undo=store.release))
-    scribe = Scribe(store, lease, durability=config.durability, parent=parent)
+    scribe = make(store, lease, durability=config.durability)
     try:
         if lease.head:
-            _move_in(home, await _folded(store, home.id), scribe, opening, config.texts)
+            folded = await heard(folded_state(store, home.id, lease.head))
+            found = await family(store, folded) if _crashed(folded) else None
+            _move_in(home, folded, scribe, opening, config.texts, found)
+            if folded.flag is not None:  # it was meant for a run before
+                await scribe.forget_stop()
+        await _open_inbox(store, lease, scribe, opening)
     except BaseException:
         await scribe.release()
         raise
@@ -137,19 +167,47 @@ def _lease(lease: Any) -> Lease:
     return lease
 
 
-async def _folded(store: Any, session_id: str) -> Folded:
-    return (await heard(read_journal(store, session_id))).folded
+async def _open_inbox(store: Any, lease: Lease, scribe: Scribe, opening: Opening) -> None:
+    """What was sent to the session and is in no journal yet."""
+    if lease.mail > scribe.mailbox.taken:
+        opening.notes = await heard(called(store.notes, lease.session_id, scribe.mailbox.taken))
 
 
-def _move_in(home: Session, folded: Folded, scribe: Scribe, opening: Opening, texts: Texts) -> None:
-    """The session as the journal has it; a run that crashed there is closed."""
+def _recall(scribe: Scribe, folded: Folded) -> None:
+    """Who wrote the last leg: which release, and what its agent was like."""
+    scribe.config = folded.config
+    scribe.base = folded.bases[-1][0] if folded.bases else 0
+    scribe.writer = "" if folded.began is None else folded.began.version
+
+
+def _crashed(folded: Folded) -> bool:
+    """Its last run has not ended, and nobody flies it."""
+    return bool(folded.fields) and folded.result is None
+
+
+def _move_in(
+    home: Session, folded: Folded, scribe: Scribe, opening: Opening, texts: Texts, found: Family | None
+) -> None:
+    """The session as the journal has it; a run that crashed there is closed, and so are its children (`found`)."""
     scribe.sequence = folded.sequence
+    scribe.mailbox.goes_on_from(folded.taken)
+    _recall(scribe, folded)
+    base = next_base(folded, scribe.number, scribe.hash)
+    if base is not None:
+        scribe.ahead.append(("base", base))
+        scribe.base = scribe.number + 1
     opening.written = len(folded.messages)
-    if folded.fields and folded.result is None:
+    if folded.repaired is not None:
+        opening.unknown = unknown_calls(folded.repaired)
+    if found is not None:
         known = known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
-        ended, results, opening.unknown = abandon(folded, texts)
+        snapshot: Any = charged(folded.snapshot, folded.reserved)  # type: ignore[arg-type]
+        told = len(snapshot.unknown_effects)
+        snapshot = with_accounts(with_spend(snapshot, folded, found), found)
+        ended, results = abandon(folded, snapshot, texts)
+        opening.unknown += ended.unknown_effects[told:]
         scribe.ahead += [("message", result) for result in results]
         scribe.ahead.append(("ended", ended))
         folded.session.close_run(ended)
@@ -162,38 +220,6 @@ def _move_in(home: Session, folded: Folded, scribe: Scribe, opening: Opening, te
 
 
 @asynccontextmanager
-async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> AsyncIterator[Opening]:
-    """The session of a child, beside its parent's: a new one, or the one that a crash had interrupted.
-
-    A child that has ended is not run again: what it said and what it cost are known.
-    """
-    scribe: Scribe = parent.journal
-    store, session_id = scribe.store, f"{parent.session_id}/{place}"
-    link = {"session_id": parent.session_id, "run_id": parent.run_id, "call": place}
-    try:
-        known = bool((await heard(called(store.load, session_id)))[1])
-    except StoreError:
-        known = False
-    if not known:
-        await scribe.spawned(place.rpartition(".")[0], session_id, plan.agent_name)
-        async with claimed(config, Session(session_id), store=store, parent=link) as opening:
-            yield opening
-        return
-    async with reopened(config, session_id, None, plan.tools, store=store) as opening:
-        if opening.scribe is not None and opening.scribe.imported and not scribe.imported:
-            why = f"session {session_id!r} was imported and is not this run's child: remove it, or import it elsewhere"
-            await opening.scribe.release()
-            yield Opening(home=Session(session_id), error=StoreError(why, kind="conflict"))
-            return
-        if opening.ended is not None:
-            opening.result = result = opening.ended
-            parent.children += (result,)
-            cost = result.cost or 0
-            parent.charge_child(plan.agent_name, result.usage, int(cost * 10**12))
-        yield opening
-
-
-@asynccontextmanager
 async def reopened(
     config: LoopConfig,
     session_id: str,
@@ -202,12 +228,14 @@ async def reopened(
     *,
     store: Any = None,
     run_id: str | None = None,
+    accept_repair: bool = False,
+    scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
     """Claim a session to go on with its last run; raises `ConfigurationError` when there is none, or it is another."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:
-        await _reopen(config, opening, store, decisions, tools, run_id)
+        await _reopen(config, opening, store, decisions, tools, run_id, scribe, accept_repair=accept_repair)
     except StoreError as error:
         if error.kind == "missing":
             raise ConfigurationError(f"resume({session_id!r:.80}): {error}") from None
@@ -220,24 +248,59 @@ async def reopened(
 
 
 async def _reopen(
-    config: LoopConfig, opening: Opening, store: Any, decisions: Any, tools: Mapping[str, Any], run_id: str | None
+    config: LoopConfig,
+    opening: Opening,
+    store: Any,
+    decisions: Any,
+    tools: Mapping[str, Any],
+    run_id: str | None,
+    make: Callable[..., Scribe],
+    *,
+    accept_repair: bool,
 ) -> None:
     session_id = opening.home.id
     lease = _lease(await heard(called(store.claim, session_id, this_owner(), create=False), undo=store.release))
-    scribe = Scribe(store, lease, durability=config.durability)
+    scribe = make(store, lease, durability=config.durability)
     try:
-        folded = await _folded(store, session_id)
+        folded = await heard(folded_state(store, session_id, lease.head))
         if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
             raise ConfigurationError(
                 f"session {session_id!r} has had another run since {run_id!r}; resume that one, by the session's id"
             )
+        if folded.repaired is not None:
+            if not accept_repair:
+                raise repair_notice(session_id, folded.repaired)
+            opening.unknown = unknown_calls(folded.repaired)
+        scribe.mailbox.goes_on_from(folded.taken)
+        await _open_inbox(store, lease, scribe, opening)
         _go_on(folded, scribe, opening, decisions, tools)
+        if folded.flag is not None and opening.result is None:
+            if _obeyed(folded.result, folded.flag):
+                await scribe.forget_stop()
+            else:
+                opening.stop = folded.flag
         if opening.snapshot is not None and opening.ended is None:
-            opening.snapshot = await _with_children(store, folded, opening.snapshot, opening.decisions)
+            await _with_children(store, folded, scribe, opening)
     except BaseException:
         await scribe.release()
         raise
     opening.scribe = scribe
+
+
+def _obeyed(result: RunResult | None, flag: str) -> bool:
+    """The journal says that the run was stopped by this already."""
+    return result is not None and result.outcome is LoopOutcome.CANCELLED and _reason(result) == flag
+
+
+def _reason(result: RunResult) -> str:
+    return "" if result.cause is None else result.cause.reason
+
+
+def _decided(folded: Folded, snapshot: Snapshot, opening: Opening, begun: Container[str] = ()) -> dict[str, Decision]:
+    """What a person decided from elsewhere about calls that still wait."""
+    waiting = {one.call.id for one in snapshot.pending if one.call.id not in begun}
+    posted = {**posted_decisions(opening.notes), **folded.decisions}
+    return {call_id: decision for call_id, decision in posted.items() if call_id in waiting}
 
 
 def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, tools: Mapping[str, Any]) -> None:
@@ -246,24 +309,29 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
     if snapshot is None:
         raise ConfigurationError(f"session {folded.session.id!r} has no run to resume; start one with run()")
     scribe.sequence, scribe.imported = folded.sequence, folded.imported
+    _recall(scribe, folded)
     opening.ended = result
     if folded.opened is not None:
         scribe.parent = folded.opened.parent
     if result is not None and result.outcome is LoopOutcome.DONE:
-        nothing_to_decide(decisions)
+        nothing_to_decide(decisions, folded.decisions)
         opening.result = result
         return
     if result is not None:
         snapshot = snapshot_of(result)
-        opening.decided = check_decisions(decisions, snapshot)
-        opening.decisions = {**strangers(folded, snapshot), **opening.decided}
+        checked = check_decisions(decisions, snapshot, folded.decisions)
+        opening.decided = {**_decided(folded, snapshot, opening), **checked}
+        opening.decisions = {**strangers(folded, snapshot), **unredacted(folded, opening.decided)}
     else:
         known = known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
-        snapshot, found = verdicts(folded, charged(snapshot, folded.reserved), tools)
-        opening.decided = check_decisions(decisions, snapshot)
-        opening.decisions = {**opening.decided, **found}
+        snapshot = charged(snapshot, folded.reserved)
+        begun = folded.intents.keys() | {*known}
+        checked = check_decisions(decisions, snapshot, folded.decisions, begun)
+        opening.decided = {**_decided(folded, snapshot, opening, begun), **checked}
+        opening.decisions = {**verdicts(folded, snapshot, tools), **unredacted(folded, opening.decided)}
+        opening.counted = frozenset(folded.queued)
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
         snapshot = replace(snapshot, per_run=None)
     opening.snapshot = snapshot
@@ -273,54 +341,27 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
     opening.tail = _tail(folded)
 
 
-async def _with_children(store: Any, folded: Folded, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> Snapshot:
-    """The state with what the children of unfinished calls and hooks have used, which nobody could write down."""
-    unfinished = {call.id for call in open_calls(folded)}
-    for child in folded.children:
-        if child.call_id not in unfinished and not child.of_hook:
-            continue
-        used = await used_in(store, child.session_id)
-        if used is None:
-            continue
-        snapshot = replace(
-            snapshot,
-            tokens=snapshot.tokens + used.tokens,
-            picodollars=snapshot.picodollars + used.picodollars,
-            turns=snapshot.turns + used.turns,
-            metered_tool_calls=snapshot.metered_tool_calls + used.metered_tool_calls,
-            descendants=snapshot.descendants + used.descendants + 1,
-        )
-        decision = decisions.get(child.call_id)
-        if decision is not None and decision.kind == "unknown":  # it does not go on: its account is closed here
-            spent = dict(snapshot.children_spent)
-            before = spent.get(child.agent, Charge())
-            usage, money = before.usage + used.spent.usage, before.picodollars + used.spent.picodollars
-            spent[child.agent] = Charge(calls=before.calls + 1, usage=usage, picodollars=money)
-            snapshot = replace(snapshot, children_spent=spent)
-    return snapshot
+async def _with_children(store: Any, folded: Folded, scribe: Scribe, opening: Opening) -> None:
+    """The state with what the children of unfinished calls have used since it was written down.
+
+    A call with a child that cannot be read is unknown: the child may have done anything.
+    """
+    snapshot: Any = opening.snapshot
+    found = await family(store, folded)
+    opening.snapshot = with_spend(snapshot, folded, found)
+    opening.offspring = found.by_call
+    scribe.kin = dict(found.used)
+    scribe.born = {child.session_id for child in folded.children}
+    lost = {call_id: Decision(kind="unknown") for call_id in found.lost if call_id in folded.intents}
+    opening.decisions = {**opening.decisions, **lost}
 
 
-async def used_in(store: Any, session_id: str) -> Snapshot | None:
-    """What the last run of a session has used, a call in flight at its worst case; None when it never began."""
-    try:
-        folded = await _folded(store, session_id)
-    except StoreError as error:
-        if error.kind == "missing":
-            return None
-        raise
-    if folded.snapshot is None:
-        return None
-    if folded.result is not None:
-        return folded.snapshot
-    return await _with_children(store, folded, charged(folded.snapshot, folded.reserved), {})
-
-
-def _tail(folded: Folded) -> frozenset[str]:
+def _tail(folded: Folded) -> frozenset[str] | None:
     """The results of the last batch, when some of its calls have none: those will be put between them."""
     from glidepath.messages import ToolResultMessage
 
     if not open_calls(folded):
-        return frozenset()
+        return None
     tail = []
     for message in reversed(folded.messages):
         if type(message) is not ToolResultMessage:

@@ -96,12 +96,16 @@ def _opened(
 ) -> Run:
     if home.in_flight:
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
+    paid = True
     if resumed is None:
         not_decided = home.state is AgentState.WAITING_FOR_INPUT
         repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
         if repaired is not home.messages:
             home.messages[:] = repaired
         reserve = _landing_reserve(plan, messages, meter)
+        if meter.tokens or meter.money:  # earlier runs of the session have used some of it
+            reserve = _what_is_left(reserve, meter)
+            paid = _enough_to_land(plan, reserve, meter)
     else:
         task = [home.messages[place] for place in resumed.snapshot.pinned]
         reserve = _what_is_left(_landing_reserve(plan, task, meter), meter)
@@ -122,9 +126,10 @@ def _opened(
         resumed=resumed,
         per_run=per_run,
     )
+    run.landing_paid = paid
     if plan.strategy.name == "summarize":
         recall(run)
-    home.in_flight = True
+    home.flight = run
     if stream is not None:
         stream.run = run
         watch.ring = stream.ring
@@ -213,7 +218,7 @@ async def finish_run(
             patrol.stop()
         if cancel is not None:
             cancel.unsubscribe(run.hear)
-        home.in_flight = False
+        home.flight = None
         run.settle_up()  # again, in vain, unless the run's own coroutine was closed from outside
         await watch.close()
         watch.leave()
@@ -285,6 +290,7 @@ def report_child(parent: Run, child: Run) -> None:
     result: Any = child.result
     parent.children += (result,)
     parent.abandoned += result.abandoned
+    parent.unknown_effects += result.unknown_effects
     parent.charge_child(child.plan.agent_name, child.usage, child.money)
     parent.emit(
         ChildEnded,

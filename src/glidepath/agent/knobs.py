@@ -155,6 +155,10 @@ class Knobs:
         """Passed to the model."""
         return self._set("seed", value)
 
+    def logprobs(self, value: int | None) -> Self:
+        """How many alternatives the model names beside each token; None asks for no probabilities."""
+        return self._set("logprobs", value)
+
     def extras(self, value: Mapping[str, Any] | None) -> Self:
         """A mapping passed to the model as it is."""
         return self._set("extras", value)
@@ -324,6 +328,10 @@ class Knobs:
     def landing_seconds(self, value: float) -> Self:
         """Time for the landing call; at most a quarter of `timeout`."""
         return self._part("limits", "landing_seconds", value)
+
+    def scope(self, value: str) -> Self:
+        """Whether the limits bound each "run", or the whole "session"."""
+        return self._part("limits", "scope", value)
 
     # --- the fields of GuardrailsConfig ---
 

@@ -9,14 +9,18 @@ from typing import Any
 from glidepath._wire import Settings, asdict, replace
 from glidepath.errors import ConfigurationError, shown
 from glidepath.guards import GuardrailsConfig
-from glidepath.ledger import Caps, Meter, pico
+from glidepath.ledger import Caps, Meter, dollars, pico
 from glidepath.run import Place, Watch
-from glidepath.spi import Remaining
+from glidepath.sessions.session import checked_id
+from glidepath.spi import Remaining, Wallet, WalletStore, WalletTerms
 
 __all__ = ["Budget", "Limits", "checked_int", "checked_seconds"]
 
 MOST = 10**15  # of anything that is counted: figures beyond it are calculated with nowhere
 FOREVER = 1e300  # seconds: what no clock can count
+SCOPES = ("run", "session")
+PERIODS = (None, "day", "month")
+STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold
 OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older files, or elsewhere
     "cost_limit": "max_cost",
     "deadline": "timeout",
@@ -53,7 +57,8 @@ class Limits(Settings, frozen=True, kw_only=True):
     """What one run may use, its descendants included. Absent means unlimited.
 
     `max_tokens` is always the total of input and output; `max_cost` is in dollars. `grace_iterations` is how many
-    turns before the turn limit the model is told to wrap up: None chooses, 0 sends no notice.
+    turns before the turn limit the model is told to wrap up: None chooses, 0 sends no notice. With `scope="session"`
+    they bound all runs of a session together, the whole conversation; `timeout` is of each run all the same.
     """
 
     max_iterations: int | None = None
@@ -66,8 +71,11 @@ class Limits(Settings, frozen=True, kw_only=True):
     grace_iterations: int | None = None
     landing_tokens: int = 1024
     landing_seconds: float = 20
+    scope: str = "run"
 
     def __post_init__(self) -> None:
+        if self.scope not in SCOPES:
+            raise ConfigurationError(f"Limits.scope must be 'run' or 'session', not {shown(self.scope, 100)}")
         for field in ("max_iterations", "max_tokens", "max_tool_calls"):
             checked_int(f"Limits.{field}", getattr(self, field))
         checked_seconds("Limits.timeout", self.timeout)
@@ -124,10 +132,24 @@ class Limits(Settings, frozen=True, kw_only=True):
 class Budget:
     """A budget that many runs share: `agent.run(prompt, parent=budget)`.
 
-    Its limits bound all runs under it together, from any thread. Its `timeout` counts from its first run.
+    Its limits bound all runs under it together, from any thread. Its `timeout` counts from its first run. With `name`
+    and `store` it is a wallet: kept in the store, for any number of processes, and what was used stays used. `per`
+    gives it its limits anew every "day" or "month" of UTC. What is drawn from it is drawn from its `parent`, too.
     """
 
-    def __init__(self, limits: Limits, *, reserve_tokens: int = 512, reserve_cost_fraction: str = "0.1") -> None:
+    meter: Meter
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        name: str | None = None,
+        store: WalletStore | None = None,
+        per: str | None = None,
+        parent: Budget | None = None,
+        reserve_tokens: int = 512,
+        reserve_cost_fraction: str = "0.1",
+    ) -> None:
         if not isinstance(limits, Limits):
             raise ConfigurationError(f"Budget takes a Limits, not {type(limits).__name__}")
         try:
@@ -135,13 +157,18 @@ class Budget:
         except ConfigurationError as error:
             raise ConfigurationError(str(error).replace("GuardrailsConfig.", "Budget.")) from None
         self.limits = limits
-        self.meter = Meter(limits.caps(), depth=-1)
+        self.store = store
+        self.line = _line(limits, name, store, per, parent)
+        """The wallets that its runs draw from, the outermost first; empty for a budget in memory."""
+        self.parent = parent
+        above: Meter | None = None if parent is None or self.line else parent.meter
+        self.meter = Meter(limits.caps(), above, depth=-1)
         self.meter.near_tokens = reserve_tokens
-        if self.meter.caps.money is not None:
-            self.meter.near_money = int(self.meter.caps.money * reserves.cost_reserve)
+        money = [self.meter.caps.money, *[one.max_money for one in self.line]]
+        self.meter.near_money = int(min([one for one in money if one is not None], default=0) * reserves.cost_reserve)
         self.meter.set_wires()
         self._started: float | None = None
-        self.place: Place | None = None
+        self.place: Place | None = None if parent is None else parent.place
 
     @classmethod
     def inside(cls, place: Place, limits: Limits) -> Budget:
@@ -155,25 +182,114 @@ class Budget:
         budget.meter.set_wires()
         return budget
 
+    @classmethod
+    async def find(cls, name: str, store: WalletStore) -> Budget:
+        """A wallet that is in the store already, with its parents and the limits it has; `ConfigurationError` if not.
+
+        Raises `StoreError` when the store fails.
+        """
+        from glidepath.agent.overdue import known_wallet  # only needed for a wallet
+
+        wallet = await known_wallet(store, name)
+        tokens, money = wallet.declared
+        parent = None if wallet.parent is None else await cls.find(wallet.parent, store)
+        limits = Limits(max_tokens=tokens, max_cost=None if money is None else dollars(money))
+        return cls(limits, name=name, store=store, per=wallet.per, parent=parent)
+
     def __repr__(self) -> str:
         every = asdict(self.limits).items()
         said = [f"{name}={value!r:.30}" for name, value in every if value != getattr(Limits(), name)]
+        if self.line:
+            return f"<Budget {self.line[-1].name!r}: {', '.join(said) or 'without a limit'}, in {self.store!r}>"
         return f"<Budget {', '.join(said) or 'without a limit'}: {self.meter.tokens} tokens used>"
+
+    @property
+    def bounded(self) -> bool:
+        """True when at least one limit, of its own or above it, ends a run."""
+        return self.limits.bounded or (self.parent is not None and self.parent.bounded)
 
     def deadline(self, now: float) -> float:
         """When its time is up, on the clock of the loop that asks; counted from the first run."""
         if self._started is None:
             self._started = now
         own = math.inf if self.limits.timeout is None else self._started + self.limits.timeout
+        if self.parent is not None:
+            own = min(own, self.parent.deadline(now))
         if self.place is None:
             return own
         watch: Watch = self.place.run.watch
         return min(own, watch.window_at, watch.deadline_at)
 
     def remaining(self) -> Remaining:
-        """What is left of each limit."""
+        """What is left of each limit; for a budget in memory."""
+        self._in_memory("remaining")
         return self.meter.remaining()
 
     def near_budget(self) -> bool:
-        """True when tokens or money are nearly used up."""
+        """True when tokens or money are nearly used up; for a budget in memory."""
+        self._in_memory("near_budget")
         return self.meter.near_budget()
+
+    def _in_memory(self, method: str) -> None:
+        if self.line:
+            raise ConfigurationError(
+                f"{method}() cannot look into the store of wallet {self.line[-1].name!r}: await budget.account()"
+            )
+
+    async def account(self) -> Wallet:
+        """How a stored budget stands, after what the dead left behind is settled; raises `StoreError`."""
+        from glidepath.agent.overdue import account_of  # only needed for a wallet
+
+        if self.store is None:
+            raise ConfigurationError("this budget is in memory: ask remaining(), or give it a name and a store")
+        return await account_of(self.store, self.line[-1])
+
+
+def _line(
+    limits: Limits, name: str | None, store: WalletStore | None, per: str | None, parent: Budget | None
+) -> tuple[WalletTerms, ...]:
+    """The wallets of a budget, checked; empty for one in memory."""
+    if parent is not None and not isinstance(parent, Budget):
+        raise ConfigurationError(f"Budget.parent must be a Budget, not {type(parent).__name__}")
+    if per not in PERIODS:
+        raise ConfigurationError(f"Budget.per must be 'day', 'month' or None for all time, not {shown(per, 100)}")
+    if limits.scope != "run":
+        raise ConfigurationError(
+            f"Budget takes limits without a scope: it bounds whatever runs on it; leave out scope={limits.scope!r}"
+        )
+    if store is None:
+        given = {"name": name, "per": per}
+        lonely = next((field for field, value in given.items() if value is not None), None)
+        if lonely is not None:
+            raise ConfigurationError(f"Budget.{lonely} is for a stored budget: add store=..., or leave it out")
+        if parent is not None and parent.store is not None:
+            raise ConfigurationError(
+                f"a budget inside wallet {parent.line[-1].name!r} must be stored, too: give it name=... and store=..."
+            )
+        return ()
+    if isinstance(store, type) or not isinstance(store, WalletStore):
+        what = store.__name__ if isinstance(store, type) else type(store).__name__
+        raise ConfigurationError(f"Budget.store: {what} keeps no wallets; use SqliteStore(path) or PostgresStore(dsn)")
+    if name is None:
+        raise ConfigurationError("a stored budget needs a name, such as Budget(..., name='customer:42', store=store)")
+    try:
+        checked_id(name)
+    except ConfigurationError as error:
+        raise ConfigurationError(str(error).replace("session id", "Budget.name")) from None
+    for field in ("max_iterations", "max_tool_calls", "timeout"):
+        if getattr(limits, field) is not None:
+            raise ConfigurationError(
+                f"a stored budget limits max_tokens and max_cost, not {field}: put it into the limits of the agent"
+            )
+    above: tuple[WalletTerms, ...] = () if parent is None else parent.line
+    if parent is not None and parent.store is not store:
+        raise ConfigurationError("a wallet and its parent must be in the same store: pass the same store object")
+    if any(one.name == name for one in above):
+        raise ConfigurationError(f"wallet {name!r} cannot be inside itself")
+    caps = limits.caps()
+    if caps.money is not None and caps.money > STORED:
+        raise ConfigurationError(f"a stored budget can hold $9 million at most, not {limits.max_cost!r:.100}")
+    terms = WalletTerms(
+        name=name, per=per, parent=above[-1].name if above else None, max_tokens=caps.tokens, max_money=caps.money
+    )
+    return (*above, terms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from glidepath import _wire
@@ -81,19 +81,25 @@ def run_of(target: Any) -> str | None:
     return result.run_id if isinstance(result, RunResult) else None
 
 
-def nothing_to_decide(decisions: Any) -> None:
-    """Refuse decisions about a run that is done: whoever made them expects that something happens."""
+def nothing_to_decide(decisions: Any, obeyed: Mapping[str, Decision] | None = None) -> None:
+    """Refuse decisions about a run that is done, unless they were obeyed: whoever made them expects them to count."""
     if decisions is not None and not isinstance(decisions, Mapping):
         check_decisions(decisions, Snapshot(run_id=""))
-    if decisions:
-        first = next(iter(decisions))
-        raise ConfigurationError(
-            f"decisions: there is no pending call {first!r:.100}; the run is done, and nothing is pending"
-        )
+    for call_id, decision in (decisions or {}).items():
+        if not _was_obeyed(call_id, decision, obeyed or {}):
+            raise ConfigurationError(
+                f"decisions: there is no pending call {call_id!r:.100}; the run is done, and nothing is pending"
+            )
 
 
-def check_decisions(decisions: Any, snapshot: Snapshot) -> Mapping[str, Decision]:
-    """The decisions, each about a call that waits; raises `ConfigurationError` otherwise."""
+def check_decisions(
+    decisions: Any, snapshot: Snapshot, obeyed: Mapping[str, Decision] | None = None, begun: Container[str] = ()
+) -> Mapping[str, Decision]:
+    """The decisions, each about a call that waits; raises `ConfigurationError` otherwise.
+
+    `obeyed` are those in the journal and `begun` the calls that no longer wait: a decision that is passed again after
+    a death, or by a handler that is retried, is fine, and nothing comes of it.
+    """
     if decisions is None:
         return {}
     if not isinstance(decisions, Mapping):
@@ -101,13 +107,33 @@ def check_decisions(decisions: Any, snapshot: Snapshot) -> Mapping[str, Decision
             "decisions must be a mapping of call ids to approve(), deny(reason) or answer(text), not "
             f"{decisions!r:.100}"
         )
-    pending = [waiting.call.id for waiting in snapshot.pending]
+    pending = [waiting.call.id for waiting in snapshot.pending if waiting.call.id not in begun]
+    found: dict[str, Decision] = {}
     for call_id, decision in decisions.items():
-        if call_id not in pending:
+        if call_id in pending:
+            found[call_id] = _checked(call_id, decision)
+        elif not _was_obeyed(call_id, decision, obeyed or {}):
             waits = f"pending are {', '.join(pending)}" if pending else "nothing is pending"
             raise ConfigurationError(f"decisions: there is no pending call {call_id!r:.100}; {waits}")
-        if not isinstance(decision, Decision) or decision.kind not in ("approve", "deny", "answer"):
-            raise ConfigurationError(
-                f"decisions[{call_id!r}] must be approve(), deny(reason) or answer(text), not {decision!r:.100}"
-            )
-    return dict(decisions)
+    return found
+
+
+def _was_obeyed(call_id: Any, decision: Any, obeyed: Mapping[str, Decision]) -> bool:
+    """Whether the journal has this very decision; raises `ConfigurationError` when it has another one."""
+    then = obeyed.get(call_id)
+    if then is None:
+        return False
+    if _checked(call_id, decision) != then:
+        raise ConfigurationError(
+            f"decisions[{call_id!r:.100}]: this call was decided before ({then.kind}), and that was carried out; "
+            "leave it out"
+        )
+    return True
+
+
+def _checked(call_id: Any, decision: Any) -> Decision:
+    if not isinstance(decision, Decision) or decision.kind not in ("approve", "deny", "answer"):
+        raise ConfigurationError(
+            f"decisions[{call_id!r}] must be approve(), deny(reason) or answer(text), not {decision!r:.100}"
+        )
+    return decision

@@ -16,7 +16,7 @@ from glidepath.outcome import AgentState, StopCause
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.inside import came_round
 from glidepath.run.prefix import broke_prefix
-from glidepath.run.state import sendable
+from glidepath.run.unseen import sendable, transcript
 
 if TYPE_CHECKING:
     from glidepath.errors import ModelError
@@ -243,7 +243,7 @@ def _squeeze(run: Run, input_tokens: int, landing: Amount = _NOTHING) -> int:
     """Compact the context so that the least output fits; returns the new input size."""
     plan = run.plan
     least = _least(run)
-    tokens, money = run.meter.room_for(run.first_call, now=False)
+    tokens, money = run.meter.room_for(run.first_call, now=False, ahead=True)
     room = 1 << 62 if tokens is None else tokens - landing.tokens - least
     if money is not None and plan.price is not None and plan.price.worst_input:
         room = min(room, (money - landing.money - least * plan.price.output) // plan.price.worst_input)
@@ -278,10 +278,11 @@ def fit_window(run: Run, window: int) -> None:
 
 def source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
     """What a view is made from: messages, their sizes, and which of them are pinned."""
+    messages, sizes = transcript(run)
     if run.gist is None:
-        return run.messages, run.sizes, run.pinned
+        return messages, sizes, run.pinned
     strategy: Any = run.plan.strategy
-    return strategy.under(run.gist, run.messages, run.sizes, run.pinned)  # type: ignore[no-any-return]
+    return strategy.under(run.gist, messages, sizes, run.pinned)  # type: ignore[no-any-return]
 
 
 def shape_view(run: Run, budget: int, name: str = "compact") -> bool:

@@ -26,6 +26,7 @@ from glidepath.events import BreakerChanged, ModelSwitched
 from glidepath.resilience import MARK_EVERY, PROBE_EVERY, Admission
 from glidepath.run.account import Account
 from glidepath.run.prefix import broke_prefix
+from glidepath.spi.models import provider_of
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
@@ -146,7 +147,7 @@ def _switch(run: Run, plan: Plan, reason: str) -> None:
     run.plan = plan
     run.look_around()
     run.anchor = plan.fixed_tokens  # the other provider counts differently
-    run.emit(ModelSwitched, before.model_name, plan.model_name, reason)
+    run.emit(ModelSwitched, before.model_name, plan.model_name, reason, provider_of(plan.model))
     if before.vendor is None or before.vendor != plan.vendor:
         run.mixed = True
         view = own_items(run.view, plan)

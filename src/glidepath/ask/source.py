@@ -23,7 +23,7 @@ class Source(Protocol):
     Contract: `draw` makes the root's caps larger, by as much as there is, never by more than was taken out of the
     budget elsewhere; it waits while what is in flight elsewhere may come back. `pace` returns when a model may be
     called. Both raise `Touchdown` when the place where the budget is kept fails. `refused` says what the last draw
-    was refused for; None after one that was not.
+    was refused for; None after one that was not. `nearly_empty` names the budget when little is left of it.
     """
 
     refused: StopCause | None
@@ -34,6 +34,10 @@ class Source(Protocol):
 
     async def pace(self, run: Run, tokens: int) -> None:
         """Return when the model of this run may be called with so many tokens."""
+        ...
+
+    def nearly_empty(self) -> str | None:
+        """What to call the budget when it is what is nearly used up; None when it is not, or has no name."""
         ...
 
 

@@ -7,10 +7,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from glidepath.agent import Agent, ExecutionMode, Limits
+from glidepath.agent import Agent, Budget, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
-from glidepath.cli.layers import Known, Settings
+from glidepath.cli.layers import Settings
 from glidepath.cli.settings import SETTINGS
+from glidepath.cli.stores import DEFAULT_STORE, NO_STORE, assume_store, keep_sessions, make_store, store_path
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, told
 from glidepath.guards import GuardrailsConfig
@@ -26,14 +27,10 @@ __all__ = [
     "make_model",
     "make_store",
     "make_tools",
+    "redacting",
+    "wallet_of",
     "workspace_folder",
 ]
-
-
-DEFAULT_STORE = "default"
-"""The name of the store in the user's data folder."""
-NO_STORE = "none"
-"""Said instead of a store by whoever wants nothing kept."""
 
 
 def make_agent(settings: Settings, world: World, *, model: str | None = None) -> Agent:
@@ -55,8 +52,25 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
     if fields.get("fallback_models"):
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
     if fields.get("store"):
-        fields["store"] = None if fields["store"] == NO_STORE else make_store(fields["store"], world)
+        named = fields["store"]
+        fields["store"] = None if named == NO_STORE else redacting(make_store(named, world), settings, world)
+    if settings["telemetry.otel"]:
+        fields["plugins"] = (*fields.get("plugins", ()), _telemetry(settings))
     return Agent(**fields)
+
+
+def _telemetry(settings: Settings) -> Any:
+    """The OpenTelemetry plugin, and the SDK behind it."""
+    try:
+        from glidepath.otel import OpenTelemetry
+        from glidepath.otel.sdk import set_up_sdk
+    except ImportError:
+        raise ConfigurationError(
+            "--otel needs the extra otel and the OpenTelemetry SDK: "
+            "pip install 'glidepath[otel]' opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+        ) from None
+    set_up_sdk()
+    return OpenTelemetry(content=settings["telemetry.content"] or None)
 
 
 def config_fields(settings: Settings) -> dict[str, Any]:
@@ -169,11 +183,9 @@ def make_tools(settings: Settings, world: World) -> tuple[Tool, ...]:
 
 def _own_files(settings: Settings, world: World) -> list[Path]:
     """Files that decide about this run or the next one: the configuration, and the store with its approvals."""
-    store = settings.get("store") or NO_STORE
     files = [settings.file] if settings.file is not None else []
-    if "://" not in store and store not in (NO_STORE, DEFAULT_STORE):
-        files.append(world.folder / Path(store).expanduser())
-    return files
+    store = store_path(settings.get("store") or NO_STORE, world)
+    return files if store is None else [*files, store]
 
 
 def _tell_of_the_sandbox(shell: Tool | None, world: World) -> None:
@@ -196,46 +208,23 @@ def _installed(name: str, world: World) -> Tool:
     return installed("tools", name)  # type: ignore[no-any-return]
 
 
-def make_store(name: str, world: World) -> Any:
-    """The store a name stands for: a PostgreSQL address, the path of an SQLite file, or `default`."""
-    from glidepath.sessions import PostgresStore, SqliteStore
-
-    if name == DEFAULT_STORE:
-        return SqliteStore()
-    if name.startswith(("postgresql://", "postgres://")):
-        return PostgresStore(name)
-    if "://" in name:
-        raise ConfigurationError("store: expected the path of a file, or an address such as postgresql://host/db")
-    return SqliteStore(world.folder / Path(name).expanduser())
+async def wallet_of(settings: Settings, agent: Agent[Any]) -> Budget | None:
+    """The wallet that the settings name, in the store of the agent; raises `ConfigurationError`."""
+    name = settings.get("wallet")
+    if not name:
+        return None
+    if agent.config.store is None:
+        raise ConfigurationError(f"wallet {name!r:.80} is kept in a store: pass --store PATH")
+    return await Budget.find(name, agent.config.store)
 
 
-def keep_sessions(settings: Settings, world: World) -> None:
-    """Keep what a person runs by hand in the default store, when nobody said otherwise and it can be written."""
-    if settings.said("store"):
-        if settings.get("store") == NO_STORE:
-            del settings.known["store"]
-        return
-    from glidepath.sessions.sqlite import default_file
+def redacting(store: Any, settings: Settings, world: World) -> Any:
+    """The store with the redaction hook that the settings name, if any."""
+    name = settings.get("redact")
+    if not name:
+        return store
+    from glidepath.sessions import RedactingStore
 
-    try:
-        file = default_file()
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.touch(mode=0o600)
-        with file.open("ab"):
-            settings.known["store"] = Known(DEFAULT_STORE, "default")
-    except (ConfigurationError, OSError) as error:
-        world.note(f"this run cannot be resumed, because its session cannot be kept: {error}")
-
-
-def assume_store(settings: Settings, what: str) -> str:
-    """The store that is named, else the default one if there is any; raises `ConfigurationError`."""
-    if settings.get("store"):
-        return str(settings["store"])
-    from glidepath.sessions.sqlite import default_file
-
-    if not default_file().exists():
-        raise ConfigurationError(
-            f"{what} needs the store that the run was made with: pass --store PATH (there is no {default_file()})"
-        )
-    settings.known["store"] = Known(DEFAULT_STORE, "default")
-    return DEFAULT_STORE
+    if not name.startswith("python:"):
+        raise ConfigurationError(f"redact: expected python:module:function, got {name!r:.80}")
+    return RedactingStore(store, find_object(name, world))

@@ -31,6 +31,8 @@ _WISHES = {
     "replace_defaults": "the built-in constraints, which hold the limits, are dropped",
     "plugins": "these plugins are loaded",
     "store": "the record of your runs is kept here",
+    "telemetry.otel": "figures about your runs go to the collector that the environment names",
+    "telemetry.content": "what you and the model say goes there, too",
 }
 _NAMING = ("model", "fallback_models", "tools")
 _EFFECTS = {"python:": "runs Python code", "openai-compatible:": "gets your GLIDEPATH_API_KEY"}

@@ -72,6 +72,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("sandbox", "", "choice", "the shell tool's sandbox: auto uses it where it is installed, require insists on it", "--sandbox", choices=("auto", "require", "off"), default="auto", found=("auto", "require")),
     Setting("shell_home", "", "text?", "the folder that is HOME for shell commands, read-only in the sandbox; an empty one by default", "--shell-home", metavar="DIR"),
     Setting("allow_protected", "", "names", "protected files that the tools may write, such as .vscode/tasks.json", "--allow-protected", metavar="PATHS"),
+    Setting("redact", "", "text?", "a function that rewrites what is said before it is stored: python:module:function", "--redact", metavar="NAME"),
     Setting("approve", "", "choice", "calls that need a person's approval: ask, approve all of them, or deny them", "--approve", choices=("ask", "all", "deny"), default="ask", in_file=False),
     Setting("limits.max_iterations", _L + "max_iterations", "int?", "model turns", "--max-turns", "max_steps", metavar="N", default=50, found=LOWER),
     Setting("limits.max_tokens", _L + "max_tokens", "int?", "tokens in total, input and output", "--max-tokens", "token_budget", metavar="N", found=LOWER),
@@ -83,6 +84,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("limits.grace_iterations", _L + "grace_iterations", "count", "turns between the wind-down notice and the turn limit; 0 sends no notice", found=FREE),
     Setting("limits.landing_tokens", _L + "landing_tokens", "int", "tokens kept back for the landing answer", found=HIGHER),
     Setting("limits.landing_seconds", _L + "landing_seconds", "seconds", "time kept back for the landing answer", found=HIGHER),
+    Setting("limits.scope", _L + "scope", "choice", "whether the limits bound each run, or all runs of a session together", choices=("run", "session"), found=("run", "session")),
     Setting("landing", _C + "landing", "choice", "what happens at a limit: withdraw the tools, steer, force the answer, or off", "--landing", choices=("withdraw", "steer", "force", "off")),
     Setting("guardrails.max_tokens_recoveries", _G + "max_tokens_recoveries", "count", "continuations of a truncated answer; 0 is off", seed="guardrails.max_tokens_recoveries", found=LOWER),
     Setting("guardrails.max_repeated_tool_steps", _G + "max_repeated_tool_steps", "count", "repeats of the same calls until the tools are withdrawn; 0 is off", seed="guardrails.max_repeated_tool_steps", found=LOWER_NOT_ZERO),
@@ -106,6 +108,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("strict_tools", _C + "strict_tools", "bool", "hold the model to the tools' schemas, where the provider can"),
     Setting("stop_sequences", _C + "stop_sequences", "names", "texts at which a reply stops; passed to the model"),
     Setting("seed", _C + "seed", "count?", "passed to the model"),
+    Setting("logprobs", _C + "logprobs", "count?", "alternatives to name beside each token of a reply, with their probabilities"),
     Setting("tool_choice", _C + "tool_choice", "text", "auto, required, none, or the name of a tool"),
     Setting("tool_timeout", _C + "tool_timeout", "seconds?", "time for one tool call", "--tool-timeout", metavar="TIME", found=LOWER),
     Setting("max_tool_calls_per_turn", _C + "max_tool_calls_per_turn", "int?", "tool calls of one reply that are run", found=LOWER),
@@ -120,7 +123,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("constraints", _C + "constraints", "names", "constraints by their entry-point name, asked after the built-in ones"),
     Setting("replace_defaults", _C + "replace_defaults", "bool", "drop the built-in constraints; needs constraints"),
     Setting("plugins", _C + "plugins", "names", "plugins by their entry-point name, in calling order"),
-    Setting("store", _C + "store", "text?", "where sessions are kept: a file, a postgresql:// address, default (a file in your data folder), or none", "--store", metavar="PATH"),
+    Setting("store", _C + "store", "text?", "where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", "--store", metavar="PATH"),
+    Setting("wallet", "", "text?", "draw from this wallet in the store; `glidepath wallets` makes and lists them", "--wallet", metavar="NAME"),
     Setting("durability", _C + "durability", "choice", "when the store writes to disk", choices=("sync", "full", "async", "exit")),
     Setting("empty_outcome_retry_budget", _C + "empty_outcome_retry_budget", "count?", "stops without a tool call that may be answered in a row"),
     Setting("plain_text_terminal_fallback_tool", _C + "plain_text_terminal_fallback_tool", "text?", "the tool a plain-text stop is taken for"),
@@ -135,6 +139,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("call_timeout", _C + "call_timeout", "seconds?", "time for one attempt at a model call"),
     Setting("hook_timeout", _C + "hook_timeout", "seconds", "time for one answer of an async hook"),
     Setting("constraint_timeout", _C + "constraint_timeout", "seconds", "time for one answer of a constraint"),
+    Setting("telemetry.otel", "", "bool", "send spans and metrics to OpenTelemetry, set up by the usual OTEL_* variables", "--otel", default=False),
+    Setting("telemetry.content", "", "bool", "record messages, arguments and results on spans, too", default=False),
     Setting("output_format", "", "choice", "what is printed: text, one json object, or stream-json (one event per line)", "--output-format", choices=("text", "json", "stream-json"), default="text", found=FREE),
     Setting("streaming", "", "bool", "show the answer while it is written; display only", "--streaming", "streaming", default=True, found=FREE),
 )
@@ -153,7 +159,7 @@ PYTHON_ONLY: dict[str, str] = {
 }
 """What a file cannot say, and why."""
 
-SECTIONS = ("limits", "guardrails")
+SECTIONS = ("limits", "guardrails", "telemetry")
 BY_KEY: dict[str, Setting] = {setting.key: setting for setting in SETTINGS}
 BY_SEED: dict[str, Setting] = {
     setting.seed: setting for setting in SETTINGS if setting.seed and setting.seed != setting.key

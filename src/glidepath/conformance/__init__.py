@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(
     *[
         f"{__name__}.{module}"
         for module in (
+            "catalogs",
             "constraints",
             "contexts",
             "coordinator_ends",
@@ -28,18 +29,22 @@ pytest.register_assert_rewrite(
             "coordinators",
             "estimators",
             "evaluators",
+            "excerpts",
             "guards",
             "hooks",
+            "inboxes",
             "models",
             "plugin",
             "policies",
             "sim",
             "stores",
             "voices",
+            "wallet_stores",
         )
     ]
 )
 
+from glidepath.conformance.catalogs import CatalogContract  # noqa: E402
 from glidepath.conformance.constraints import ResourceConstraintContract  # noqa: E402
 from glidepath.conformance.contexts import ContextStrategyContract  # noqa: E402
 from glidepath.conformance.contract import Clause, Contract, clauses_of  # noqa: E402
@@ -50,6 +55,7 @@ from glidepath.conformance.coordinators import (  # noqa: E402
 )
 from glidepath.conformance.estimators import TokenEstimatorContract  # noqa: E402
 from glidepath.conformance.evaluators import EvaluationStrategyContract  # noqa: E402
+from glidepath.conformance.excerpts import ExcerptsContract  # noqa: E402
 from glidepath.conformance.guards import CallGuardContract, StopGuardContract  # noqa: E402
 from glidepath.conformance.hooks import (  # noqa: E402
     AfterToolCallContract,
@@ -58,16 +64,19 @@ from glidepath.conformance.hooks import (  # noqa: E402
     ContextTransformContract,
     ToolGateContract,
 )
+from glidepath.conformance.inboxes import InboxContract  # noqa: E402
 from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
 from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
+from glidepath.conformance.wallet_stores import WalletStoreContract  # noqa: E402
 
 __all__ = [
     "CONTRACTS",
     "AfterToolCallContract",
     "BeforeToolCallContract",
     "CallGuardContract",
+    "CatalogContract",
     "Clause",
     "ContextOverflowRecoveryContract",
     "ContextStrategyContract",
@@ -75,7 +84,9 @@ __all__ = [
     "Contract",
     "EvaluationStrategyContract",
     "EventObserverContract",
+    "ExcerptsContract",
     "FollowUpContract",
+    "InboxContract",
     "ModelContract",
     "PlanningCoordinatorContract",
     "ProtocolPolicyContract",
@@ -87,6 +98,7 @@ __all__ = [
     "TeamCoordinatorContract",
     "TokenEstimatorContract",
     "ToolGateContract",
+    "WalletStoreContract",
     "clauses_of",
 ]
 
@@ -99,7 +111,13 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (SessionStoreContract,),
+        "session_store": (
+            SessionStoreContract,
+            WalletStoreContract,
+            CatalogContract,
+            ExcerptsContract,
+            InboxContract,
+        ),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract,),

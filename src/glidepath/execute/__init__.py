@@ -11,12 +11,13 @@ from glidepath.events import ApprovalRequested, GuardTripped, HookFailed, Messag
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import clear, decided, misfits, prepare
+from glidepath.execute.doubt import job_for, keep, settle
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
-from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared, opinion, place, report, tethered
+from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared, opinion, report, tethered
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
@@ -26,7 +27,7 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["alone", "answer_open_calls", "execute", "finish_batch"]
+__all__ = ["alone", "answer_open_calls", "execute", "finish_batch", "settle"]
 
 IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
 
@@ -51,7 +52,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     ready = [] if stopped and watch.halted() else _ready(run, jobs)
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         if run.journal is not None:
-            await run.journal.starting(ready)
+            await _written_down(run, ready[0])
         begun = _begin_alone(run, ready[0])
         if begun is not None:
             await _end_alone(run, ready[0], *begun)
@@ -98,7 +99,7 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         if tool.wants_context or not tool.plain:
             job.context = ToolContext(Host(run), call.id, call.name, f"{run.run_id}:{call.id}")
         if run.journal is not None:
-            await run.journal.starting([job])
+            await _written_down(run, job)
         begun = _begin_alone(run, job)
         if begun is not None:
             await _end_alone(run, job, *begun)
@@ -182,9 +183,10 @@ async def finish_batch(run: Run) -> bool:
     fatal = None
     for job in jobs:
         if job.result is not None:
-            place(run, job.message(run, len(jobs)))
+            keep(run, job, len(jobs))
             fatal = fatal or job.fatal
-    run.pending = tuple([waiting.get(job.call.id) or _pend(run, job) for job in jobs if job.result is None])
+    if run.watch.interrupt is None:  # else nobody is asked any more
+        run.pending = tuple([waiting.get(job.call.id) or _pend(run, job) for job in jobs if job.result is None])
     if fatal is not None:
         raise Touchdown(_fatal(fatal))
     _learn(run, Step(reply.tool_calls, run.plan.tools, run.withdrawn, run.notice is not None))
@@ -206,6 +208,7 @@ def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
     for job in jobs:
         if job.result is None and job.call.id in strange:
             job.waits_for = IMPORTED
+        job.counted = job.call.id in run.resumed.counted  # type: ignore[union-attr]
     return jobs
 
 
@@ -213,7 +216,7 @@ def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     """A call that waits for a decision, with the arguments that were shown."""
     if pending is not None:
         call = pending.call
-    job = Job(call, run.plan.tools.get(call.name))
+    job = job_for(run, call)
     job.waits_for = "" if pending is None else pending.reason
     decision = run.resumed.decisions.get(call.id)  # type: ignore[union-attr]
     if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
@@ -222,16 +225,16 @@ def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
 
 
 def answer_open_calls(run: Run, kind: str, text: str) -> None:
-    """Give every call of the current reply that has none yet this error result."""
+    """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
     gaps = run.pending or run.resumed is not None  # results that have come may belong behind those made here
     results = list(run.results)
     for call in run.open_calls():
-        job = Job(call, run.plan.tools.get(call.name))
+        job = job_for(run, call)
         job.refuse(kind, text)
-        message = job.message(run)
         if gaps:
-            place(run, message)
+            keep(run, job)
         else:
+            message = job.message(run)
             run.add(message)
             results.append(message)
     if gaps:
@@ -338,7 +341,7 @@ async def _fly(run: Run, ready: list[Job]) -> None:
     """Run these jobs, of a batch that was begun before."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         if run.journal is not None:
-            await run.journal.starting(ready)
+            await _written_down(run, ready[0])
         begun = _begin_alone(run, ready[0])
         if begun is not None:
             await _end_alone(run, ready[0], *begun)
@@ -354,7 +357,7 @@ async def _together(run: Run, ready: list[Job]) -> None:
 
 
 def _ready(run: Run, jobs: list[Job]) -> list[Job]:
-    """The jobs that may run, counted."""
+    """The jobs that may run, counted: `Job.not_started` takes back what does not begin."""
     ready = []
     for job in jobs:
         if job.result is None and job.waits_for is None:
@@ -364,12 +367,22 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
                 if job.result is not None:
                     continue
             ready.append(job)
-            run.tool_calls += 1
-            if tool.counts_toward_limit:
-                run.meter.charge_tool_call()
+            if not job.counted:
+                run.tool_calls += 1
+                if tool.counts_toward_limit:
+                    run.meter.charge_tool_call()
             if tool.wants_context or not tool.plain:
                 job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
     return ready
+
+
+async def _written_down(run: Run, job: Job) -> None:
+    """With a journal: that a call is about to start is on disk first. When it cannot be, the call does not count."""
+    try:
+        await run.journal.starting([job])
+    except Touchdown:
+        job.not_started(run)
+        raise
 
 
 def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:

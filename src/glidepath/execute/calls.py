@@ -76,18 +76,15 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
         decision = decisions.get(job.call.id)
         if decision is None or decision.kind == "ask" or job.result is not None:
             continue
-        if decision.kind == "approve":
+        if decision.kind in ("approve", "repeat"):
             job.waits_for = None
             _bind(run, job, decision.arguments)
             if job.result is None and run.hooks.before_tool_call:
                 await _ask_all(run, job, replaceable=False, approved=True)
         elif decision.kind == "deny":
             job.refuse("denied", _denied(run, decision.text))
-        elif decision.kind == "answer":
-            job.kind, job.result = "answered", ToolResult(decision.text)
         else:
-            job.refuse("unknown_effect", run.plan.texts.fill("unknown_effect"))
-            run.unknown_effects += (job.call,)
+            job.kind, job.result = "answered", ToolResult(decision.text)
     _cap_run(run, [job for job in jobs if job.waits_for is None])
 
 
@@ -174,7 +171,7 @@ def _cap_run(run: Run, jobs: list[Job]) -> None:
     if left is None or room is None:
         return
     for job in jobs:
-        if job.result is None and job.tool.counts_toward_limit:  # type: ignore[union-attr]
+        if job.result is None and not job.counted and job.tool.counts_toward_limit:  # type: ignore[union-attr]
             if left <= 0:
                 job.refuse("skipped", run.plan.texts.fill("calls_spent"))
                 job.waits_for = None

@@ -14,6 +14,7 @@ from glidepath.execute.breaker import blames_tool
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AbandonedWork
 from glidepath.run import Stopped
+from glidepath.run.inside import LostChild
 from glidepath.tools import Bound, Tool, ToolContext, ToolResult, as_result, trim_result
 from glidepath.tools.pictures import small_enough
 
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("glidepath")
 
-__all__ = ["ALWAYS_KEPT", "MOST_KEPT", "Job", "failure"]
+__all__ = ["ALWAYS_KEPT", "MOST_KEPT", "UNKNOWN", "Job", "failure"]
 
 NOT_SHOWN = (
     "The tool ran to its end, and whatever it does is done. What it returned is binary data that cannot be shown here; "
     "calling it again would not show it either."
 )
+UNKNOWN = "unknown_effect"  # the kind of a result that nobody knows
 MOST_KEPT = 32_000  # characters of a result at most
 ALWAYS_KEPT = 200  # characters of a result that no budget takes away
 SHARE = 0.35  # of what is left of window and token budget, for one batch
@@ -59,18 +61,34 @@ class Job(Record, eq=False):
     """It failed, and that is the tool's own fault."""
     waits_for: str | None = None
     """Why a person must decide first."""
+    doubt: str | None = None
+    """It had begun when the process died: what the model is told unless it gets its result now."""
+    counted: bool = False
+    """It was counted before the process died."""
 
     # --- becoming a result ------------------------------------------------------------------------------------
 
     def refuse(self, kind: str, text: str) -> None:
-        """It does not run; this is what the model is told instead."""
+        """It does not run, or not to its end; this is what the model is told instead."""
         if self.result is None:
+            if self.doubt is not None:
+                kind, text = UNKNOWN, self.doubt
             self.kind = kind
             self.result = ToolResult(text, is_error=True)
 
-    def not_started(self, run: Run) -> None:
-        """The run is being stopped, and the tool has not begun."""
-        self.refuse("cancelled", run.plan.texts.fill("not_started", reason="the run is being stopped"))
+    def not_started(self, run: Run, kind: str = "cancelled", reason: str = "the run is being stopped") -> None:
+        """It was counted as a call and then kept from beginning: it gives its place under the limits back."""
+        if self.result is None:
+            if self.doubt is None:  # else it had begun before the process died
+                self.uncount(run)
+            self.refuse(kind, run.plan.texts.fill("not_started", reason=reason))
+
+    def uncount(self, run: Run) -> None:
+        """It was counted, and never began."""
+        self.counted = False
+        run.tool_calls -= 1
+        if self.tool is None or self.tool.counts_toward_limit:
+            run.meter.return_tool_call()
 
     def is_over(self) -> bool:
         """It has its result, whatever still runs."""
@@ -98,6 +116,9 @@ class Job(Record, eq=False):
     def raised(self, error: BaseException) -> None:
         """It raised: type and message are for the model, the traceback for people."""
         if self.result is not None:
+            return
+        if isinstance(error, LostChild):
+            self.kind, self.result = UNKNOWN, ToolResult(words(error), is_error=True)
             return
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {words(error)}"

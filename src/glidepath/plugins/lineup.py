@@ -14,7 +14,19 @@ from glidepath.spi.hooks import HOOKS, Plugin
 
 __all__ = ["Hook", "Hooks", "Lineup", "PluginNames", "hooks_of", "name_of", "snake_case"]
 
-_OWN = frozenset({"name", "for_run", "for_child", "runs_before", "runs_after", "events", "inheritable_to_child"})
+_OWN = frozenset(
+    {
+        "name",
+        "for_run",
+        "for_child",
+        "runs_before",
+        "runs_after",
+        "events",
+        "inheritable_to_child",
+        "journal_note",
+        "flush",
+    }
+)
 _SETTINGS = ("for_run", "for_child", "runs_before", "runs_after", "inheritable_to_child")
 _GUARDING = frozenset({"before_tool_call", "tool_gate"})
 _SHAPES_TURNS = frozenset({"before_tool_call", "after_tool_call", "context_transform", "tool_gate", "steering"})
@@ -205,7 +217,7 @@ class Lineup:
         for plugin, name, found in zip(plugins, self._names, self._capabilities, strict=True):
             for hook in found:
                 bound[hook].append((name, getattr(plugin, hook)))
-            if "event_observer" in found:
+            if "event_observer" in found and plugin.events != ():  # one that wants nothing makes nobody listen
                 observers.append((name, plugin))
         del bound["event_observer"]
         return Hooks(observers=tuple(observers), **{hook: tuple(pairs) for hook, pairs in bound.items()})

@@ -68,6 +68,8 @@ class Observer:
         self._left: asyncio.Task[None] | None = None  # one that was stopped, and may not have heard of it yet
         self._told: Event | None = None
         self.dropped = 0
+        self._flush = plugin.flush if type(plugin).flush is not Plugin.flush else None
+        self.note = plugin.journal_note if type(plugin).journal_note is not Plugin.journal_note else None
         self.tell: Callable[[Event], Any] = self._method
         if inspect.iscoroutinefunction(self._method):
             self.tell = self._enqueue
@@ -123,6 +125,20 @@ class Observer:
 
     # --- the end ----------------------------------------------------------------------------------------------
 
+    def finish(self) -> None:
+        """Let a plain observer finish what it does in the background."""
+        if self._flush is not None and self._task is None and not self.removed:
+            loop = asyncio.get_running_loop()
+            self._task = asyncio.Task(self._flushed(), loop=loop, name="glidepath-observer")
+
+    async def _flushed(self) -> None:
+        try:
+            await self._flush()  # type: ignore[misc]
+        except BaseException as error:
+            if isinstance(error, GeneratorExit | asyncio.CancelledError):
+                raise
+            self.fail(error)
+
     @property
     def busy(self) -> bool:
         """True while it works."""
@@ -176,6 +192,8 @@ async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
     later gets it in place of what it is stuck in. A cancellation of the caller only makes this quicker.
     """
     farewell = Farewell()
+    for observer in observers:
+        observer.finish()
     if any(observer.busy for observer in observers):
         loop = asyncio.get_running_loop()
         for share, then in ((0.6, Observer.hurry), (0.2, Observer.redirect), (0.2, Observer.stop)):
@@ -261,6 +279,23 @@ class Audience:
             self._untold.clear()
             if place is not None:
                 INSIDE.set(place)
+
+    def notes(self) -> dict[str, str]:
+        """What they want the journal to keep about the run, by name; who fails has nothing to say."""
+        found: dict[str, str] = {}
+        for observer in self.observers:
+            if observer.note is None:
+                continue
+            try:
+                note = observer.note()
+                if note is not None and type(note) is not str:
+                    raise TypeError(f"journal_note() must return a str or None, not {type(note).__name__}")
+            except BaseException as error:
+                self._failed(observer.tell, error)
+                continue
+            if note is not None:
+                found[observer.name] = note
+        return found
 
     def _route(self, kind: type[Event]) -> tuple[Any, ...]:
         self._routes[kind] = route = tuple(one.tell for one in self._listeners if not one.removed and one.wants(kind))

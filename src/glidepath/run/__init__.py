@@ -5,10 +5,10 @@ from glidepath.run.adrift import mortal
 from glidepath.run.cancel import CancelToken
 from glidepath.run.decisions import Decision, answer, approve, deny
 from glidepath.run.hooks import HookFault, Opinion, ToRead, opinion, report, take_all, to_read
-from glidepath.run.inside import INHERIT, Inherit, Place
+from glidepath.run.inside import INHERIT, Inherit, LostChild, Place
 from glidepath.run.opening import open_state
 from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLimit, Times, Touchdown
-from glidepath.run.snapshot import Resumption, place, restore_meter, snapshot_of
+from glidepath.run.snapshot import Offspring, Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
 from glidepath.run.switches import Lookout, Lookouts, Sentry, Switch, cleared
@@ -28,6 +28,8 @@ __all__ = [
     "LetGo",
     "Lookout",
     "Lookouts",
+    "LostChild",
+    "Offspring",
     "Opinion",
     "Place",
     "Plan",

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from glidepath._wire import Record
+from glidepath.errors import ToolError
 from glidepath.outcome import AbandonedWork
 from glidepath.run.cancel import CancelToken
 from glidepath.spi.inside import INSIDE
@@ -27,6 +28,7 @@ __all__ = [
     "BLOCKED",
     "INHERIT",
     "Inherit",
+    "LostChild",
     "Outbox",
     "Place",
     "Post",
@@ -74,6 +76,10 @@ class _Asked:
 
 
 _ASKED = _Asked()
+
+
+class LostChild(ToolError):  # noqa: N818 - what happened
+    """A child of this call had begun, and its journal is missing or cannot be read: what it did is unknown."""
 
 
 class Mailbox(Protocol):

@@ -16,7 +16,8 @@ from glidepath.plugins.observer import Audience, Observer
 from glidepath.run.account import Account
 from glidepath.run.plan import Plan
 from glidepath.run.snapshot import Resumption, restore
-from glidepath.run.state import NEVER_SENT, Run, sendable
+from glidepath.run.state import Run
+from glidepath.run.unseen import NEVER_SENT, is_notice, sendable, transcript
 from glidepath.run.watch import Watch
 from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
 
@@ -64,7 +65,7 @@ def open_state(
     )
     _start_guards(run, metadata, resumed=resumed is not None)
     _start_clock(run)
-    _start_transcript(run)
+    _start_transcript(run, run.first_new if resumed is None else resumed.snapshot.first_new)
     _start_listeners(run, None if stream is None else stream.outbox)
     if resumed is not None:
         restore(run, resumed)
@@ -111,11 +112,14 @@ def _start_clock(run: Run) -> None:
     run.soft_turns = run.meter.turns_wire if limit is None else limit.earliest()
 
 
-def _start_transcript(run: Run) -> None:
+def _start_transcript(run: Run, first_new: int) -> None:
     messages = run.messages
-    if any(type(message) in NEVER_SENT for message in messages):
-        run.view = sendable(messages)
-    run.view_tokens = sum(run.sizes)
+    told = [place for place, message in enumerate(messages[:first_new]) if is_notice(message)]
+    if told:
+        run.stale = frozenset(told)
+    if told or any(type(message) in NEVER_SENT for message in messages):
+        run.view = sendable(transcript(run)[0])
+    run.view_tokens = sum(transcript(run)[1])
     run.picture_bytes = sum(
         [
             picture_bytes(getattr(message, "content", ""))

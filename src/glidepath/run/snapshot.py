@@ -10,8 +10,8 @@ from glidepath import _wire
 from glidepath._wire import Record, replace
 from glidepath.errors import ConfigurationError
 from glidepath.events import MessageAdded
-from glidepath.messages import AssistantMessage, ToolResultMessage, placed
-from glidepath.outcome import LoopOutcome, RunResult, Snapshot
+from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage, placed
+from glidepath.outcome import Charge, LoopOutcome, RunResult, Snapshot
 from glidepath.run.account import Account
 
 if TYPE_CHECKING:
@@ -19,18 +19,32 @@ if TYPE_CHECKING:
     from glidepath.run.plan import Ending
     from glidepath.run.state import Run
 
-__all__ = ["Resumption", "place", "restore", "restore_meter", "snapshot_of", "take_snapshot"]
+__all__ = ["Offspring", "Resumption", "place", "restore", "restore_meter", "snapshot_of", "take_snapshot"]
+
+
+class Offspring(Record):
+    """A child of a call that had begun, as its journal has it: what it has cost, and what of it is unknown."""
+
+    run_id: str
+    agent: str
+    usage: Usage
+    picodollars: int = 0
+    unknown: tuple[ToolCall, ...] = ()
 
 
 class Resumption(Record):
     """From where a run goes on, and what was decided about its calls that wait, by call id.
 
-    `landing_paid` is False when too little is left for a landing call.
+    `landing_paid` is False when too little is left for a landing call. `counted` are the calls that were counted
+    before the process died and had not begun.
     """
 
     snapshot: Snapshot
     decisions: Mapping[str, Any] = {}
     landing_paid: bool = True
+    counted: frozenset[str] = frozenset()
+    offspring: Mapping[str, tuple[Offspring, ...]] = {}
+    """The children of each call that had begun."""
 
 
 _TOLD = ("violations", "children", "pending", "abandoned", "unknown_effects")
@@ -40,7 +54,6 @@ _TOLD = ("violations", "children", "pending", "abandoned", "unknown_effects")
 def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
     """The run as it stands. With its `ending` it is for the result, and leaves out what that tells anyway."""
     meter = run.meter
-    spent = {configured(run): Account(), **run.other_accounts, run.plan.model_name: run.account}
     number = run.peek_number()
     told: dict[str, Any] = {}
     if ending is None:
@@ -61,15 +74,16 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         output_repaired=run.output_repaired,
         elapsed=run.elapsed(),
         next_event=number,
-        spent=spent.pop(configured(run)).charge(),
-        fallbacks_spent={name: account.charge() for name, account in spent.items()},
+        spent=_accounts(run)[configured(run)].charge(),
+        fallbacks_spent=fallbacks_spent(run),
         children_spent={name: account.charge() for name, account in run.child_accounts.items()},
         turns=meter.turns,
         metered_tool_calls=meter.tool_calls,
         descendants=meter.descendants,
         tokens=meter.tokens,
         picodollars=meter.money,
-        on_budget=meter.parent is not None,
+        carried=run.carried,
+        on_budget=_on_budget(run),
         verdict=run.verdict,
         notice=run.notice,
         wind_down=run.wind_down,
@@ -91,6 +105,22 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         per_run=run.per_run,
         **told,
     )
+
+
+def _on_budget(run: Run) -> bool:
+    """Whether it spends from a budget that somebody must pass again; the journal knows that of its session."""
+    above = run.meter.parent
+    return above is not None and (run.carried.session is None or above.parent is not None)
+
+
+def _accounts(run: Run) -> dict[str, Account]:
+    return {configured(run): Account(), **run.other_accounts, run.plan.model_name: run.account}
+
+
+def fallbacks_spent(run: Run) -> dict[str, Charge]:
+    """What models other than the configured one have cost."""
+    own = configured(run)
+    return {name: account.charge() for name, account in _accounts(run).items() if name != own}
 
 
 def configured(run: Run) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import count
@@ -12,7 +12,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
-from glidepath._wire import Record
+from glidepath._wire import Record, replace
 from glidepath.events import (
     Event,
     HookFailed,
@@ -25,20 +25,21 @@ from glidepath.events import (
 from glidepath.ledger import Amount, Meter, Reservation, dollars
 from glidepath.messages import (
     AssistantMessage,
-    CustomMessage,
     Message,
     StopReason,
     ToolCall,
     ToolResultMessage,
-    UnknownMessage,
     Usage,
     UserMessage,
     visible,
 )
 from glidepath.outcome import (
+    NOT_CARRIED,
     TRANSITIONS,
     AbandonedWork,
     AgentState,
+    Carried,
+    ConfigurationChange,
     LoopOutcome,
     PendingCall,
     PerRun,
@@ -53,10 +54,11 @@ from glidepath.run.account import Account, breakdown
 from glidepath.run.cancel import CancelToken
 from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
 from glidepath.run.snapshot import Resumption, take_snapshot
+from glidepath.run.unseen import NEVER_SENT, sendable
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.guards import StopGuard
-from glidepath.spi.models import ModelRequest
+from glidepath.spi.models import ModelRequest, provider_of
 from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
 
 __all__ = ["Run"]
@@ -71,14 +73,6 @@ def _tell_while_alive(attempt: Any, tell: Callable[[Event], Any], event: Event) 
 
 
 _NOTHING: Any = MappingProxyType({})  # for all, until there is something to be kept
-
-
-NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
-
-
-def sendable(messages: Iterable[Message]) -> list[Message]:
-    """What a model may see of these."""
-    return [message for message in messages if type(message) not in NEVER_SENT]
 
 
 class Run(Record, eq=False, kw_only=True):
@@ -100,6 +94,10 @@ class Run(Record, eq=False, kw_only=True):
     """How many children of the same name hooks have had, where there is a journal."""
     per_run: PerRun | None = None
     """What it was given beside its agent's settings."""
+    carried: Carried = NOT_CARRIED
+    """What its meter has in it from earlier runs of the session."""
+    landing_paid: bool = True
+    """False when earlier runs of the session left too little for a landing call."""
     extras: Mapping[str, Any] | None = None
     """The agent's, with its own on top."""
     tool_choice: str = "auto"
@@ -144,6 +142,8 @@ class Run(Record, eq=False, kw_only=True):
     most_pictures: int = 1 << 60
     """How many a view may have, once some had to be left out."""
     first_new: int = 0
+    stale: frozenset[int] = frozenset()
+    """Where the transcript has notices of earlier runs: they were for those runs, and the model does not see them."""
     call_ids: dict[str, None]
     """The ids of all calls in the transcript: a dict, which takes half the room of a set."""
     pinned: tuple[int, ...] = ()
@@ -225,6 +225,8 @@ class Run(Record, eq=False, kw_only=True):
     """How a batch has voted that waits for a person: see `Snapshot`."""
     unknown_effects: tuple[ToolCall, ...] = ()
     resumed: Resumption | None = None
+    changes: tuple[ConfigurationChange, ...] = ()
+    """What about its agent was different when it went on."""
     result: RunResult | None = None
 
     def __repr__(self) -> str:
@@ -253,7 +255,31 @@ class Run(Record, eq=False, kw_only=True):
             self.resumed is not None,
             self.user,
             self.metadata,
+            provider_of(plan.model),
+            self._own_limits() if self.listening else None,
+            None if self.per_run is None else self.per_run.notes,
         )
+        if self.audience is not None:
+            self._take_notes(self.audience)
+
+    def _own_limits(self) -> dict[str, float]:
+        """The limits that are set for this run itself, as `RunStarted` shows them."""
+        plan, caps = self.plan, self.plan.caps
+        limits = {
+            "tokens": caps.tokens,
+            "picodollars": caps.money,
+            "turns": caps.turns,
+            "tool_calls": caps.tool_calls,
+            "seconds": plan.timeout,
+        }
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    def _take_notes(self, audience: Audience) -> None:
+        """What those who watch want the journal to keep about this run."""
+        notes = audience.notes()
+        if notes:
+            per_run = self.per_run or PerRun()
+            self.per_run = replace(per_run, notes={**(per_run.notes or {}), **notes})
 
     def look_around(self) -> None:
         """Find out once who else has a say in the turns of this run; again when that has changed.
@@ -567,6 +593,7 @@ class Run(Record, eq=False, kw_only=True):
             abandoned=self.abandoned,
             unknown_effects=self.unknown_effects,
             undelivered=(*self.waiting, *self._untold_notices()),
+            changes=self.changes,
             snapshot=None if ending.outcome is LoopOutcome.DONE else take_snapshot(self, ending),
         )
         return self.result

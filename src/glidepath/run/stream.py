@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath.events import Event
+from glidepath.outcome import AgentState, OutputT, RunResult
 from glidepath.run.watch import Interrupt, Signal
 
 if TYPE_CHECKING:
-    from glidepath.outcome import RunResult
     from glidepath.run.state import Run
 
 __all__ = ["HIGH_WATER", "RunStream"]
@@ -25,7 +25,7 @@ _NOTHING: Iterator[Event] = iter(())
 HIGH_WATER = 1024  # events not yet consumed at which the run waits for its consumer
 
 
-class RunStream:
+class RunStream(Generic[OutputT]):
     """The events of one run, and its result.
 
     Use it as `async with agent.stream(...) as stream: async for event in stream: ...`. Leaving the block before the
@@ -47,7 +47,7 @@ class RunStream:
         self._told = False  # the consumer knows how the task ended
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[OutputT]:
         """How the run ended; raises RuntimeError while it is flying."""
         task = self._task
         ended = task is not None and task.done()
@@ -58,7 +58,15 @@ class RunStream:
             raise RuntimeError("the run has not ended yet: consume the stream, or leave its `async with` block, first")
         return result
 
-    async def __aenter__(self) -> RunStream:  # noqa: PYI034 - not made for subclasses
+    @property
+    def state(self) -> AgentState:
+        """Where the run stands at this moment: IDLE before it takes off, then as in `RunResult.state` once it ended."""
+        if self.run is None:
+            ended = self._task is not None and self._task.done()
+            return self.result.state if ended else AgentState.IDLE
+        return self.run.state
+
+    async def __aenter__(self) -> Self:
         if self._entered:
             raise RuntimeError("a stream can be entered only once; call agent.stream() again")
         self._entered = True

@@ -15,7 +15,7 @@ from glidepath.messages import AssistantMessage
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Run
 from glidepath.run.account import Account
-from glidepath.run.snapshot import configured, take_snapshot
+from glidepath.run.snapshot import configured, fallbacks_spent, take_snapshot
 from glidepath.sessions.changes import diff
 
 __all__ = ["Capture", "bare", "tick", "untick"]
@@ -46,9 +46,18 @@ class Capture:
         changed: dict[str, Any] = {}
         if run.text is not self._known["text"]:
             self._text(run, run.text, changed)
+        if run.other_accounts:
+            self._look_at_fallbacks(run, changed)
         if guards:
             self._look_at_guards(run, changed)
         return changed or None
+
+    def _look_at_fallbacks(self, run: Run, changed: dict[str, Any]) -> None:
+        """What models other than the configured one have cost: it grows while one of them is in use."""
+        spent = fallbacks_spent(run)
+        if spent != self._known["fallbacks_spent"]:
+            changed["fallbacks_spent"] = diff(self._known["fallbacks_spent"], spent)
+            self._known["fallbacks_spent"] = spent
 
     def _text(self, run: Run, text: str, changed: dict[str, Any]) -> None:
         """The best text so far is nearly always the last reply, which is in the journal already."""
@@ -143,12 +152,18 @@ USAGE = ("input", "output", "cache_read", "cache_write", "reasoning", "estimated
 _SLOW = tuple(name for name in _FIELDS if name not in (*TICK, "spent"))
 
 
-def untick(data: list[Any]) -> dict[str, Any]:
-    """The fields of a snapshot that a tick has."""
-    fields = dict(zip(TICK, data, strict=False))
-    calls, *usage, money = data[len(TICK) :]
-    fields["spent"] = {"calls": calls, "usage": dict(zip(USAGE, usage, strict=True)), "picodollars": money}
-    return fields
+def untick(data: list[Any], fields: dict[str, Any]) -> None:
+    """Put the figures of a tick into these fields of a snapshot.
+
+    An older release may have written fewer, and a later one more: new figures are only ever added at the end.
+    """
+    fields.update(zip(TICK, data, strict=False))
+    figures = data[len(TICK) :]
+    if figures:
+        before = fields.get("spent") or {"usage": {}}
+        usage = {**before["usage"], **dict(zip(USAGE, figures[1:], strict=False))}
+        money = figures[len(USAGE) + 1] if len(figures) > len(USAGE) + 1 else before.get("picodollars", 0)
+        fields["spent"] = {"calls": figures[0], "usage": usage, "picodollars": money}
 
 
 def configured_account(run: Run) -> Any:

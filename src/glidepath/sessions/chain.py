@@ -16,7 +16,7 @@ from glidepath._wire import Raw, Value
 from glidepath.errors import StoreError
 from glidepath.spi.sessions import Commit
 
-__all__ = ["OLDEST", "SCHEMA", "Record", "check_schema", "link", "read", "verified"]
+__all__ = ["OLDEST", "SCHEMA", "Record", "check_schema", "link", "plain_payload", "read", "verified"]
 
 SCHEMA = 1
 OLDEST = max(1, SCHEMA - 1)
@@ -59,6 +59,11 @@ def link(before: bytes, number: int, first: int, time: float, items: Iterable[tu
     return Commit(number, body, chained(before, number, body))
 
 
+def plain_payload(payload: Any) -> Any:
+    """A payload as whoever reads the journal finds it."""
+    return _wire.loads(payload if type(payload) is Raw else _encode(payload))
+
+
 def read(commit: Commit) -> tuple[Record, ...]:
     """The records of a commit; raises `StoreError` of kind `damaged`."""
     try:
@@ -67,12 +72,18 @@ def read(commit: Commit) -> tuple[Record, ...]:
         raise StoreError(f"commit {commit.number} cannot be read: {error}", kind="damaged") from None
 
 
-def verified(commits: Iterable[Commit], *, head: int | None = None, hash_: bytes | None = None) -> Iterator[Commit]:
+def verified(
+    commits: Iterable[Commit],
+    *,
+    head: int | None = None,
+    hash_: bytes | None = None,
+    after: tuple[int, bytes] = (0, b""),
+) -> Iterator[Commit]:
     """The commits, each checked against the chain; raises `StoreError` (damaged) at the first that is not whole.
 
-    `head` and `hash_`: where the chain must end.
+    `head` and `hash_`: where the chain must end; `after`: the number and hash of the commit before the first.
     """
-    before, number = b"", 0
+    number, before = after
     for commit in commits:
         if commit.number != number + 1:
             raise StoreError(f"commit {number + 1} is missing: the next one is {commit.number}", kind="damaged")
@@ -85,10 +96,11 @@ def verified(commits: Iterable[Commit], *, head: int | None = None, hash_: bytes
 
 
 def check_schema(version: Any) -> None:
-    """Refuse what this version cannot read."""
+    """Refuse what this version cannot read: kind `newer` for what a later release wrote, else `schema`."""
     if type(version) is not int or not OLDEST <= version <= SCHEMA:
         newer = type(version) is int and version > SCHEMA
         fix = "use a newer glidepath" if newer else "open it with an older glidepath and export it"
         raise StoreError(
-            f"the journal has schema version {version!r}; this version reads {OLDEST} to {SCHEMA}: {fix}", kind="schema"
+            f"the journal has schema version {version!r}; this version reads {OLDEST} to {SCHEMA}: {fix}",
+            kind="newer" if newer else "schema",
         )

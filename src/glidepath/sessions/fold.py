@@ -10,21 +10,39 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from glidepath import _wire
+from glidepath._version import VERSION, is_newer
 from glidepath._wire import Value, WireError
 from glidepath.errors import StoreError
-from glidepath.messages import AssistantMessage, Message, ToolResultMessage, codec, placed
-from glidepath.outcome import RunResult, Snapshot
+from glidepath.messages import AssistantMessage, Message, ToolResultMessage, placed
+from glidepath.outcome import AgentState, RunResult, Snapshot
 from glidepath.run.decisions import Decision
+from glidepath.run.fingerprint import Fingerprint
 from glidepath.sessions.capture import untick
 from glidepath.sessions.chain import Record, check_schema, read
 from glidepath.sessions.changes import apply
+from glidepath.sessions.lenient import converted, decoded, message_of
 from glidepath.sessions.session import Session
 from glidepath.spi.sessions import Commit
 
-__all__ = ["HOOK", "Began", "Child", "Folded", "Imported", "Intent", "Opened", "Reserved", "fold"]
+__all__ = [
+    "HOOK",
+    "Began",
+    "Child",
+    "Effect",
+    "Folded",
+    "Forked",
+    "Imported",
+    "Intent",
+    "Opened",
+    "Quarantine",
+    "Quarantined",
+    "Reserved",
+    "Used",
+    "fold",
+]
 
 HOOK = "hook:"  # what the name of a hook begins with, where a child has the id of its call otherwise
-_BESIDE = frozenset({"child", "state", "tick"})  # what is written while a hook is asked
+_BESIDE = frozenset({"charged", "child", "state", "tick"})  # what is written while a hook is asked
 
 
 class Opened(Value, frozen=True, kw_only=True):
@@ -45,6 +63,11 @@ class Began(Value, frozen=True, kw_only=True):
     resumed: bool = False
     first_new: int = 0
     decisions: Mapping[str, Decision] = {}
+    schema: int = 1
+    version: str = ""
+    """The release that writes from here on."""
+    config: str = ""
+    """The digest of the agent; what it stands for is in the last `config` record."""
 
 
 class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,13 +88,62 @@ class Imported(Value, frozen=True, kw_only=True):
     session_id: str
 
 
-class Reserved(Value, frozen=True, kw_only=True):
-    """A model call is about to start: what it may use at worst."""
+class Effect(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that was made in the original of a fork, after the turn it was forked at. `outcome`: done, error, unknown.
+
+    In a journal that was repaired: a call of which only this much is known.
+    """
+
+    call_id: str
+    name: str = ""
+    arguments: dict[str, Any] | None = None
+    turn: int = 0
+    outcome: str = "unknown"
+
+
+class Forked(Value, frozen=True, kw_only=True):
+    """What is before this is a copy of another session up to one of its turns. From here on it is a run of its own.
+
+    Decisions do not count twice, what had begun in the original is unknown here, and what had not waits for a person.
+    `effects` are the calls that the original made after that turn.
+    """
+
+    session_id: str
+    origin: str
+    at: int
+    run_id: str = ""
+    effects: tuple[Effect, ...] = ()
+
+
+class Quarantined(Value, frozen=True, kw_only=True):
+    """A commit that was behind a damaged one, and is whole itself."""
+
+    commit: int
+    hash: str
+    records: _wire.Raw
+
+
+class Quarantine(Value, frozen=True, kw_only=True):
+    """The journal was repaired: commits from `first` on are lost, but for those kept here. Nothing in them is believed.
+
+    `effects` are the calls that may have taken effect, as far as anything is known about them.
+    """
+
+    reason: str
+    first: int
+    lost: tuple[int, ...] = ()
+    kept: tuple[Quarantined, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+
+class Reserved(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """A model call is about to start: what it may use at worst. `model` is set when it is not the configured one."""
 
     input: int
     output: int
     tokens: int
     money: int = 0
+    model: str = ""
 
 
 class Child(Value, frozen=True, kw_only=True):
@@ -85,6 +157,16 @@ class Child(Value, frozen=True, kw_only=True):
     def of_hook(self) -> bool:
         """True for the child of a hook."""
         return self.call_id.startswith(HOOK)
+
+
+class Used(Value, frozen=True, array_like=True):
+    """What a child has used of its parent's limits, its own children and itself included."""
+
+    tokens: int = 0
+    picodollars: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    descendants: int = 0
 
 
 class Folded:
@@ -106,12 +188,30 @@ class Folded:
         """Results of the last batch that were not in the transcript yet."""
         self.queued: tuple[str, ...] = ()
         """Calls of the last batch that were counted and had not started."""
+        self.redacted: frozenset[str] = frozenset()
+        """Calls of the last batch whose arguments are not the ones they were made with."""
         self.decisions: dict[str, Decision] = {}
         self.children: list[Child] = []
+        self.taken = 0
+        """Up to which number the notes of the inbox were taken."""
+        self.config: Fingerprint | None = None
+        """What the agent was like that wrote the last leg."""
+        self.charged: dict[str, Used] = {}
+        """What of each child of the last batch is in the figures of the run."""
+        self.flag: str | None = None
+        """Why the store asks the run in this session to stop."""
         self.imported = False
         """Some of it was taken in from a file."""
         self.foreign = False
         """The last batch was: whoever wrote its calls, no model of ours asked for them."""
+        self.forked: Forked | None = None
+        """Where it was copied from, when it was."""
+        self.repaired: Quarantine | None = None
+        """What was lost, until a run begins that knows of it."""
+        self.bases: list[tuple[int, str]] = []
+        """The bases in it: the number and the hash of each commit that has one."""
+        self.based = 0
+        """How many messages they hold."""
         self.unread: list[str] = []
         """Kinds of records that this version does not know."""
 
@@ -121,22 +221,31 @@ class Folded:
         if not self.fields:
             return None
         try:
-            return _wire.convert(self.fields, Snapshot)  # type: ignore[no-any-return]
+            return converted(self.fields, Snapshot)  # type: ignore[no-any-return]
         except WireError as error:
-            raise StoreError(f"the state of the last run cannot be read: {error}", kind="damaged") from None
+            raise self._unreadable("the state of the last run", error) from None
+
+    @property
+    def state(self) -> AgentState:
+        """Where the last run stood at the last commit, as far as the journal knows: waiting for a tool, or running."""
+        if self.result is not None or self.began is None:
+            return self.session.state
+        return AgentState.WAITING_FOR_TOOL if self.intents.keys() - self.results.keys() else AgentState.RUNNING
 
     @property
     def messages(self) -> list[Message]:
         """The transcript."""
         return self.session.messages
 
-    def take(self, records: Iterable[Record]) -> None:
-        """One more commit."""
+    def take(self, records: Iterable[Record], commit: Commit | None = None) -> None:
+        """The records of one more commit; without it, whatever is a base among them is not remembered as one."""
         self.reserved = None
         records = list(records)
         if self.children and any(record.kind not in _BESIDE for record in records):
             self.children = [child for child in self.children if not child.of_hook]  # the run has gone on: all is told
         for record in records:
+            if record.kind == "base":
+                self._on_base(bytes(record.payload), commit)
             reader = _READERS.get(record.kind)
             self.sequence, self.time = record.sequence, record.time
             if reader is None:
@@ -145,32 +254,45 @@ class Folded:
             try:
                 reader(self, bytes(record.payload))
             except (WireError, ValueError, TypeError, KeyError, IndexError) as error:
-                what = f"record {record.sequence} ({record.kind}) cannot be read: {error}"
-                raise StoreError(what, kind="damaged") from None
+                raise self._unreadable(f"record {record.sequence} ({record.kind})", error) from None
+
+    def _unreadable(self, what: str, error: Exception) -> StoreError:
+        """Its hash fits, so that nobody has changed it: a later release wrote it, or it is a defect."""
+        writer = "" if self.began is None else self.began.version
+        if is_newer(writer):
+            said = f"{what} was written by glidepath {writer}, and this is {VERSION}: use a newer glidepath"
+            return StoreError(said, kind="newer")
+        return StoreError(f"{what} cannot be read: {error}", kind="damaged")
 
     # --- one method for each kind -----------------------------------------------------------------------------
 
     def on_open(self, data: bytes) -> None:
         """The session is new."""
         check_schema(_wire.decode(data, dict[str, Any]).get("schema"))
-        self.opened = _wire.decode(data, Opened)
+        self.opened = decoded(data, Opened)
         self.session.id = self.opened.session_id
 
     def on_begin(self, data: bytes) -> None:
         """A run begins, or goes on."""
-        self.began = began = _wire.decode(data, Began)
+        check_schema(_wire.decode(data, dict[str, Any]).get("schema", 1))
+        self.began = began = decoded(data, Began)
         if not began.resumed:
             self.fields, self.decisions, self.children = {}, {}, []
             self._new_batch()
-        self.result = None
+        self.result = self.repaired = None
         self.decisions.update(began.decisions)
 
     def _new_batch(self) -> None:
-        self.intents, self.results, self.queued, self.foreign = {}, {}, (), False
+        self.intents, self.results, self.queued, self.foreign, self.charged = {}, {}, (), False, {}
+        self.redacted = frozenset()
+
+    def on_config(self, data: bytes) -> None:
+        """What the agent is like from here on."""
+        self.config = decoded(data, Fingerprint)
 
     def on_message(self, data: bytes) -> None:
         """The transcript grows."""
-        self.add(codec.decode(data))
+        self.add(message_of(data))
 
     def add(self, message: Message) -> None:
         """One more message; a result goes where it belongs."""
@@ -184,13 +306,26 @@ class Folded:
             self._new_batch()
         messages.append(message)
 
+    def _on_base(self, data: bytes, commit: Commit | None) -> None:
+        """What is known so far was written down once more: nothing new, but a place to read from."""
+        told = _wire.loads(data)
+        if commit is None or not isinstance(told, dict):
+            self.bases, self.based = [], 0
+            return
+        self.bases.append((commit.number, commit.hash.hex()))
+        self.based = int(told["count"])
+
+    def on_base(self, data: bytes) -> None:
+        """Read already."""
+
     def on_rewrite(self, data: bytes) -> None:
         """The transcript was repaired."""
-        self.messages[:] = [codec.decode(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
+        self.bases, self.based = [], 0
+        self.messages[:] = [message_of(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
 
     def on_intend(self, data: bytes) -> None:
         """A call may take effect from here on."""
-        intent = _wire.decode(data, Intent)
+        intent = decoded(data, Intent)
         self.intents[intent.call_id] = intent
         self.queued = tuple(call_id for call_id in self.queued if call_id != intent.call_id)
 
@@ -200,7 +335,7 @@ class Folded:
 
     def on_finish(self, data: bytes) -> None:
         """One of several calls has ended."""
-        result: Any = codec.decode(data)
+        result: Any = message_of(data)
         self.results[result.call_id] = result
 
     def on_place(self, data: bytes) -> None:
@@ -219,20 +354,28 @@ class Folded:
 
     def on_tick(self, data: bytes) -> None:
         """The figures that change every turn."""
-        self.fields.update(untick(_wire.decode(data, list[Any])))
+        untick(_wire.decode(data, list[Any]), self.fields)
 
     def on_reserve(self, data: bytes) -> None:
         """A model call may cost so much."""
-        self.reserved = _wire.decode(data, Reserved)
+        self.reserved = decoded(data, Reserved)
 
     def on_spawn(self, data: bytes) -> None:
         """A call has a child."""
-        self.children.append(_wire.decode(data, Child))
+        self.children.append(decoded(data, Child))
+
+    def on_charge(self, data: bytes) -> None:
+        """What of each child in flight is in the figures of this commit."""
+        self.charged = _wire.decode(data, dict[str, Used])
 
     def on_import(self, data: bytes) -> None:
         """Nothing before this may act: decisions are void, and what had begun is not repeated, idempotent or not."""
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
         self.imported = self.foreign = True
+        self.bases, self.based = [], 0  # a stranger's
+        self.taken = 0  # its inbox is its own
+        if self.result is not None:
+            self.result = self.session.last = _wire.replace(self.result, session_id=self.session.id)
         self.decisions = {}
         self.intents = {key: _wire.replace(intent, idempotent=False) for key, intent in self.intents.items()}
         mine = f"{old}/"
@@ -241,10 +384,51 @@ class Folded:
             for child in self.children
             if child.session_id.startswith(mine)
         ]
+        self.charged = {
+            f"{self.session.id}/{name[len(mine) :]}": used
+            for name, used in self.charged.items()
+            if name.startswith(mine)
+        }
+
+    def on_mail(self, data: bytes) -> None:
+        """Notes were taken from the inbox, or put back."""
+        self.taken = _wire.decode(data, int)
+
+    def on_decide(self, data: bytes) -> None:
+        """A person decided while nobody waited for it."""
+        self.decisions = {**_wire.decode(data, dict[str, Decision]), **self.decisions}
+
+    def on_fork(self, data: bytes) -> None:
+        """All before this is a copy: what had begun is not repeated, and the run goes on under an id of its own."""
+        self.forked = forked = decoded(data, Forked)
+        self.session.id = forked.session_id
+        self.foreign, self.taken = True, 0  # its inbox is its own
+        self.decisions = {}
+        self.intents = {key: _wire.replace(intent, idempotent=False) for key, intent in self.intents.items()}
+        if self.fields and forked.run_id:
+            self.fields["run_id"] = forked.run_id
+        result = self.result
+        if result is not None:
+            run_id = forked.run_id or result.run_id
+            snapshot = result.snapshot and _wire.replace(result.snapshot, run_id=run_id)
+            self.result = _wire.replace(result, run_id=run_id, session_id=forked.session_id, snapshot=snapshot)
+            self.session.last = self.result
+
+    def on_redact(self, data: bytes) -> None:
+        """These calls may not run from what is kept of them."""
+        self.redacted = self.redacted.union(_wire.decode(data, list[str]))
+
+    def on_quarantine(self, data: bytes) -> None:
+        """What was open is closed: nobody knows how far it got. How the run had stood is known no longer."""
+        self.repaired = decoded(data, Quarantine)
+        self._new_batch()
+        self.decisions, self.result = {}, None
+        if self.fields:
+            self.fields["pending"] = []
 
     def on_end(self, data: bytes) -> None:
         """The run is over."""
-        result = _wire.decode(data, RunResult)
+        result = decoded(data, RunResult)
         messages = tuple(self.messages)
         first = self.fields.get("first_new", 0)
         self.result = _wire.replace(result, messages=messages, new_messages=messages[first:])
@@ -254,6 +438,7 @@ class Folded:
 _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "opened": Folded.on_open,
     "began": Folded.on_begin,
+    "config": Folded.on_config,
     "message": Folded.on_message,
     "transcript": Folded.on_rewrite,
     "intent": Folded.on_intend,
@@ -264,8 +449,15 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "tick": Folded.on_tick,
     "reserved": Folded.on_reserve,
     "child": Folded.on_spawn,
+    "charged": Folded.on_charge,
     "ended": Folded.on_end,
     "imported": Folded.on_import,
+    "mail": Folded.on_mail,
+    "decided": Folded.on_decide,
+    "forked": Folded.on_fork,
+    "quarantine": Folded.on_quarantine,
+    "redacted": Folded.on_redact,
+    "base": Folded.on_base,
 }
 
 
@@ -289,5 +481,5 @@ def fold(commits: Iterable[Commit], session_id: str = "") -> Folded:
     """The state at the end of these commits, which are verified already; raises `StoreError`."""
     folded = Folded(session_id)
     for commit in commits:
-        folded.take(read(commit))
+        folded.take(read(commit), commit)
     return folded

@@ -9,8 +9,11 @@ from typing import Any
 
 from glidepath._wire import Record, replace
 from glidepath.errors import StoreError
+from glidepath.sessions.cards import checked_tags, checked_title, families, page_of
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
-from glidepath.spi.sessions import Commit, Entry, Lease, Sign
+from glidepath.sessions.wallet_desk import MemoryWallets
+from glidepath.spi.sessions import Commit, Entry, Lease, Note, SessionPage, SessionQuery, Sign
 
 __all__ = ["MemoryStore"]
 
@@ -18,9 +21,10 @@ __all__ = ["MemoryStore"]
 class _Shelf(Record):
     entry: Entry
     commits: list[Commit]
+    notes: list[Note]
 
 
-class MemoryStore:
+class MemoryStore(CanFork, MemoryWallets):
     """Keeps journals in memory. They die with the process; everything else is as in the other stores."""
 
     def __init__(self, *, lease: float = LEASE, clock: Callable[[], float] = time.time) -> None:
@@ -28,6 +32,7 @@ class MemoryStore:
         self._clock = clock
         self._shelves: dict[str, _Shelf] = {}
         self._lock = threading.Lock()
+        MemoryWallets.__init__(self)
 
     def _shelf(self, session_id: str) -> _Shelf:
         shelf = self._shelves.get(session_id)
@@ -46,14 +51,14 @@ class MemoryStore:
         now = self._clock()
         with self._lock:
             if create and session_id not in self._shelves:
-                self._shelves[session_id] = _Shelf(Entry(session_id=session_id, head=0, updated=now), [])
+                self._shelves[session_id] = _Shelf(Entry(session_id=session_id, head=0, updated=now), [], [])
             shelf = self._shelf(session_id)
             entry = shelf.entry
             if not free(entry.owner, entry.expires, now):
                 raise busy(entry)
             expires = now + self._lease
-            shelf.entry = entry = replace(entry, token=entry.token + 1, owner=owner, expires=expires, flag=None)
-        return Lease(session_id, entry.token, owner, expires, entry.head, entry.hash)
+            shelf.entry = entry = replace(entry, token=entry.token + 1, owner=owner, expires=expires)
+            return Lease(session_id, entry.token, owner, expires, entry.head, entry.hash, None, len(shelf.notes))
 
     def append(
         self,
@@ -92,8 +97,8 @@ class MemoryStore:
                     continue
                 if renew:
                     shelf.entry = replace(shelf.entry, expires=now + self._lease)
-                if shelf.entry.flag is not None:
-                    signs.append(Sign(session_id=lease.session_id, stop=shelf.entry.flag))
+                if shelf.entry.flag is not None or shelf.notes:
+                    signs.append(Sign(session_id=lease.session_id, stop=shelf.entry.flag, mail=len(shelf.notes)))
         return signs
 
     async def release(self, lease: Lease) -> None:
@@ -103,11 +108,17 @@ class MemoryStore:
             if shelf is not None and shelf.entry.token == lease.token:
                 shelf.entry = replace(shelf.entry, owner=None, expires=GONE)
 
-    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
-        """The whole journal."""
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+        """The journal, from commit `since` on."""
         with self._lock:
             shelf = self._shelf(session_id)
-            return shelf.entry, tuple(shelf.commits)
+            return shelf.entry, tuple(shelf.commits[max(0, since - 1) :])
+
+    async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
+        """These commits of a journal, as far as they are there."""
+        with self._lock:
+            commits = self._shelf(session_id).commits
+            return tuple(commits[number - 1] for number in numbers if 0 < number <= len(commits))
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions, the last written first."""
@@ -120,6 +131,20 @@ class MemoryStore:
         with self._lock:
             shelf = self._shelf(session_id)
             shelf.entry = replace(shelf.entry, flag=reason)
+
+    async def post(self, session_id: str, note: Note) -> int:
+        """Put a note into a session's inbox."""
+        with self._lock:
+            notes = self._shelf(session_id).notes
+            known = next((one.number for one in notes if one.id == note.id), None)
+            if known is None:
+                notes.append(replace(note, number=len(notes) + 1, posted=self._clock()))
+            return known or len(notes)
+
+    async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
+        """The notes above a number."""
+        with self._lock:
+            return tuple(self._shelf(session_id).notes[after:])
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
@@ -135,6 +160,38 @@ class MemoryStore:
             if not free(entry.owner, entry.expires, self._clock()):
                 raise busy(entry)
             del self._shelves[session_id]
+
+    async def find(self, query: SessionQuery) -> SessionPage:
+        """One page of the sessions that match."""
+        with self._lock:
+            entries = [shelf.entry for shelf in self._shelves.values()]
+        return page_of(entries, query)
+
+    async def remove_many(self, session_ids: Sequence[str]) -> list[str]:
+        """Forget these sessions with their children."""
+        now, gone = self._clock(), []
+        with self._lock:
+            below = families(shelf.entry for shelf in self._shelves.values())
+            for session_id in dict.fromkeys(session_ids):
+                if session_id not in self._shelves:
+                    continue
+                family = [session_id, *[one for one in below.get(session_id, ()) if one in self._shelves]]
+                entries = [self._shelves[one].entry for one in family]
+                if all(free(entry.owner, entry.expires, now) for entry in entries):
+                    for one in family:
+                        del self._shelves[one]
+                    gone += family
+        return gone
+
+    async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
+        """Set the title, the tags, or both."""
+        name, labels = None if title is None else checked_title(title), None if tags is None else checked_tags(tags)
+        with self._lock:
+            shelf = self._shelf(session_id)
+            entry = shelf.entry
+            shelf.entry = replace(
+                entry, title=entry.title if name is None else name, tags=entry.tags if labels is None else labels
+            )
 
     async def close(self) -> None:
         """Nothing to let go of: what is in memory stays until the store is dropped."""

@@ -18,7 +18,7 @@ from glidepath.run.decisions import Decision
 from glidepath.sessions.fold import Folded, Reserved
 from glidepath.texts import Texts
 
-__all__ = ["abandon", "charged", "known_results", "open_calls", "strangers", "verdicts"]
+__all__ = ["abandon", "begun_calls", "charged", "known_results", "open_calls", "strangers", "unredacted", "verdicts"]
 
 
 def open_calls(folded: Folded) -> tuple[ToolCall, ...]:
@@ -34,6 +34,12 @@ def open_calls(folded: Folded) -> tuple[ToolCall, ...]:
     return ()
 
 
+def begun_calls(folded: Folded) -> tuple[ToolCall, ...]:
+    """The calls of the last reply that had begun and have no result: they may have taken effect."""
+    begun = folded.intents.keys() - folded.results.keys()
+    return tuple([call for call in open_calls(folded) if call.id in begun])
+
+
 def known_results(folded: Folded) -> list[str]:
     """Put the results that are known into the transcript, in their order; returns the ids of their calls."""
     known = list(folded.results)
@@ -46,42 +52,49 @@ def charged(snapshot: Snapshot, reserved: Reserved | None) -> Snapshot:
     """The state with the model call that was in flight paid for, at its worst case."""
     if reserved is None:
         return snapshot
-    spent = snapshot.spent
-    usage = spent.usage + Usage(reserved.input, reserved.tokens - reserved.input, estimated=True)
-    return replace(
-        snapshot,
-        tokens=snapshot.tokens + reserved.tokens,
-        picodollars=snapshot.picodollars + reserved.money,
-        spent=Charge(calls=spent.calls + 1, usage=usage, picodollars=spent.picodollars + reserved.money),
+    usage = Usage(reserved.input, reserved.tokens - reserved.input, estimated=True)
+    snapshot = replace(
+        snapshot, tokens=snapshot.tokens + reserved.tokens, picodollars=snapshot.picodollars + reserved.money
     )
+    if not reserved.model:
+        return replace(snapshot, spent=_more(snapshot.spent, usage, reserved.money))
+    others = dict(snapshot.fallbacks_spent)
+    others[reserved.model] = _more(others.get(reserved.model, Charge()), usage, reserved.money)
+    return replace(snapshot, fallbacks_spent=others)
 
 
-def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> tuple[Snapshot, dict[str, Decision]]:
-    """What becomes of the calls without a result, and the state without those that will be counted again."""
+def _more(spent: Charge, usage: Usage, money: int) -> Charge:
+    return Charge(calls=spent.calls + 1, usage=spent.usage + usage, picodollars=spent.picodollars + money)
+
+
+def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> dict[str, Decision]:
+    """What becomes of the calls without a result.
+
+    Nothing is counted here: the journal has counted every call that had begun and every one that was queued.
+    """
     decisions: dict[str, Decision] = strangers(folded, snapshot)
-    again = metered = 0
     for call in open_calls(folded):
         intent, tool = folded.intents.get(call.id), tools.get(call.name)
-        if intent is None:
-            counted = call.id in folded.queued
+        if call.id in folded.redacted:  # what it was made with is kept nowhere
+            decisions[call.id] = Decision(kind="unknown")
+        elif intent is None:
             if call.id in folded.decisions:
                 decisions[call.id] = folded.decisions[call.id]
+        elif intent.idempotent and tool is not None and tool.idempotent:
+            decisions[call.id] = Decision(kind="repeat", arguments=intent.arguments or call.arguments)
         else:
-            counted = intent.idempotent and tool is not None and bool(tool.idempotent)
-            decisions[call.id] = (
-                Decision(kind="approve", arguments=intent.arguments or call.arguments)
-                if counted
-                else Decision(kind="unknown")
-            )
-        again += counted
-        metered += counted and (tool is None or bool(tool.counts_toward_limit))
-    if again:
-        snapshot = replace(
-            snapshot,
-            tool_calls=max(0, snapshot.tool_calls - again),
-            metered_tool_calls=max(0, snapshot.metered_tool_calls - metered),
-        )
-    return snapshot, decisions
+            decisions[call.id] = Decision(kind="unknown")
+    return decisions
+
+
+def unredacted(folded: Folded, decided: Mapping[str, Decision]) -> dict[str, Decision]:
+    """What a person decided, where the call can still be made: with its stored arguments redacted it cannot."""
+    void = {
+        call_id: Decision(kind="unknown")
+        for call_id, decision in decided.items()
+        if decision.kind == "approve" and decision.arguments is None and call_id in folded.redacted
+    }
+    return {**decided, **void}
 
 
 def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
@@ -92,12 +105,13 @@ def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
     return {call.id: Decision(kind="ask") for call in open_calls(folded) if call.id not in settled}
 
 
-def abandon(folded: Folded, texts: Texts) -> tuple[RunResult, list[ToolResultMessage], tuple[ToolCall, ...]]:
-    """Close a run that crashed and is not resumed: how it ended, the results its calls get, and the unknown effects."""
-    snapshot: Any = charged(folded.snapshot, folded.reserved)  # type: ignore[arg-type]
+def abandon(folded: Folded, snapshot: Snapshot, texts: Texts) -> tuple[RunResult, list[ToolResultMessage]]:
+    """Close a run that crashed and is not resumed: how it ended, and the results its calls get."""
     results, unknown = [], []
+    counted = 0
     for call in open_calls(folded):
         begun = call.id in folded.intents
+        counted += not begun and call.id in folded.queued
         if begun:
             unknown.append(call)
         kind, text = (
@@ -120,9 +134,9 @@ def abandon(folded: Folded, texts: Texts) -> tuple[RunResult, list[ToolResultMes
         usage=usage,
         cost=dollars(money) if money else None,
         iterations=snapshot.iterations,
-        tool_calls=snapshot.tool_calls,
+        tool_calls=max(0, snapshot.tool_calls - counted),
         landing_calls=snapshot.landing_calls,
         elapsed=snapshot.elapsed,
         unknown_effects=(*snapshot.unknown_effects, *unknown),
     )
-    return ended, results, tuple(unknown)
+    return ended, results

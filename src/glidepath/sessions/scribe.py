@@ -12,19 +12,25 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from glidepath._version import VERSION
 from glidepath._wire import Raw, replace
 from glidepath.errors import StoreError, told
-from glidepath.events import SessionSaved
-from glidepath.messages import Message, ToolResultMessage, UnknownMessage
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
+from glidepath.events import ConfigurationChanged, SessionSaved
+from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage
+from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Signal, Touchdown, Verdict
+from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
+from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
-from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved
+from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
+from glidepath.sessions.inbox import Mailbox
+from glidepath.sessions.redaction import redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore
 
 if TYPE_CHECKING:
+    from glidepath.ledger import Meter
     from glidepath.run import Run
 
 __all__ = ["BEAT", "Scribe"]
@@ -45,24 +51,34 @@ class Scribe:
         *,
         durability: str = "sync",
         sequence: int = 0,
-        version: str = "",
         parent: dict[str, str] | None = None,
     ) -> None:
         self.store = store
+        self.redactor = redactor_of(store)
         self.lease = lease
         self.durability = durability
         self.number = lease.head
         self.hash = lease.hash
         self.sequence = sequence
-        self.version = version
+        self.config: Fingerprint | None = None
+        """What the agent was like when the journal was last written."""
         self.parent = parent
+        self.base = 0
+        """The commit with the newest base."""
+        self.mailbox = Mailbox()
+        self.stopped = False  # the stop that the store asks for was heard: the end of the run acknowledges it
         self.imported = False
         """Some of the journal was taken in from a file."""
+        self.writer = ""
+        """The release that wrote the last leg."""
         self.capture = Capture()
         self.written = 0  # messages of the transcript that are in the journal
-        self.tail: frozenset[str] = frozenset()  # results among them to which others of their batch may be added
+        self.tail: frozenset[str] | None = None  # results among them, when others of their batch may join in between
         self.decisions: dict[str, Any] = {}
         self.broken: StoreError | None = None
+        self.kin: dict[str, Meter | Used] = {}  # the children of the calls in flight: our figures have their spend
+        self.born: set[str] = set()  # the sessions of all children that this run is known to have started
+        self._charged: dict[str, Used] = {}
         self.ahead: Items = []  # records that wait for the first commit
         self.held: list[tuple[Commit, Any]] = []  # commits that wait for the end, with durability "exit"
         self._filed: dict[str, ToolResultMessage] = {}
@@ -73,7 +89,7 @@ class Scribe:
     # --- the beginning ----------------------------------------------------------------------------------------
 
     def attend(
-        self, run: Run, *, written: int, base: Snapshot | None = None, tail: frozenset[str] = frozenset()
+        self, run: Run, *, written: int, base: Snapshot | None = None, tail: frozenset[str] | None = None
     ) -> None:
         """Follow this run. `written` messages and the state `base` are in the journal already."""
         self._run = run
@@ -86,8 +102,9 @@ class Scribe:
         """The run begins, or goes on: its first commit, with the task in it."""
         run = self._run
         plan = run.plan
+        now, digest = fingerprint(plan)
         if not self.number:
-            opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=self.version, parent=self.parent)
+            opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=VERSION, parent=self.parent)
             self.ahead.insert(0, ("opened", opened))
         began = Began(
             run_id=run.run_id,
@@ -96,21 +113,38 @@ class Scribe:
             resumed=run.resumed is not None,
             first_new=run.first_new,
             decisions=self.decisions,
+            schema=SCHEMA,
+            version=VERSION,
+            config=digest,
         )
         items = [*self.ahead, ("began", began)]
         self.ahead = []
+        if self.config != now:
+            items.append(("config", now))
+        if run.resumed is not None:
+            run.changes = self._changes(now)
         await self._write(items, [], summary=self._summary(run.state.value, None))
+        if run.changes:
+            run.emit(ConfigurationChanged, run.changes)
+
+    def _changes(self, now: Fingerprint) -> tuple[ConfigurationChange, ...]:
+        """What is different since the last leg; nothing where that was not written down."""
+        found = [] if self.config is None else list(differences(self.config, now))
+        if self.writer not in ("", VERSION):
+            found.insert(0, ConfigurationChange(what="version", before=self.writer, now=VERSION))
+        return tuple(found)
 
     # --- in the middle ----------------------------------------------------------------------------------------
 
     async def asking(self, booking: Any) -> None:
         """A model call is about to start."""
-        reservation = booking.reservation
+        run, reservation = self._run, booking.reservation
         reserved = Reserved(
             input=booking.input,
             output=max(0, reservation.tokens - booking.input),
             tokens=reservation.tokens,
             money=reservation.money,
+            model=run.plan.model_name if run.other_accounts and run.plan.model_name != configured(run) else "",
         )
         await self._write([], [("reserved", reserved)])
         self._stop_if_asked()
@@ -150,6 +184,11 @@ class Scribe:
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with a journal of its own."""
         await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
+        self.born.add(session_id)
+
+    def follow(self, session_id: str, meter: Meter) -> None:
+        """A child flies: what it spends is in the figures of this run from now on."""
+        self.kin[session_id] = meter
 
     def _stop_if_asked(self) -> None:
         """While the commit was written the run may have been stopped: then nothing new begins."""
@@ -161,6 +200,7 @@ class Scribe:
 
     async def end(self, result: RunResult) -> RunResult:
         """The run is over: its last commit. When that fails, the result says so, and keeps its text."""
+        result = self.mailbox.put_back(self._run, result)
         kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
         kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot))
         try:
@@ -169,8 +209,21 @@ class Scribe:
         except Touchdown:
             pass
         if self.broken is None:
+            if self.stopped and result.outcome is LoopOutcome.CANCELLED:
+                await self.forget_stop()
             return result
         return self._failed(result, self.broken)
+
+    async def forget_stop(self) -> None:
+        """The stop was obeyed, or was meant for a run before. When this fails, the journal still says so."""
+        with suppress(Exception):
+            await heard(called(self.store.flag, self.lease.session_id, None), FAREWELL)
+
+    def stop(self, reason: str) -> None:
+        """Somebody asked for a stop in the store."""
+        self.stopped = True
+        reason = reason or "a stop was asked for in the store"
+        self._run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
 
     def _failed(self, result: RunResult, error: StoreError) -> RunResult:
         run = self._run
@@ -219,7 +272,12 @@ class Scribe:
             if changed is not None:
                 items.append(("state", changed))
             items.append(("tick", self._tick()))
+            items += self.mailbox.news()
+            if self.kin:
+                self._charge(items)
             items += last_items
+            if self.redactor is not None:
+                items, summary = self.redactor.items(items), self.redactor.summary(summary)
             commit = _linked(self.hash, self.number + 1, self.sequence + 1, self._now(), items)
             later = self._append(commit, summary, last=last)
         except KeyboardInterrupt as error:
@@ -238,6 +296,16 @@ class Scribe:
             raise _down(self.broken)
         if run.listening and not last and self.durability in ON_DISK:
             run.emit(SessionSaved, run.session_id, self.sequence)
+
+    def _charge(self, items: Items) -> None:
+        """Say what of each child is in the figures of this commit, so that a resume adds only what came after it."""
+        if any(kind == "message" and type(message) is AssistantMessage for kind, message in items):
+            self.kin, self._charged = {}, {}  # their calls have ended
+            return
+        charged = {name: one if type(one) is Used else _used(one) for name, one in self.kin.items()}
+        if charged != self._charged:
+            self._charged = charged
+            items.append(("charged", charged))
 
     def _now(self) -> float:
         return round(self._run.now(), 3)  # type: ignore[no-any-return]
@@ -295,13 +363,13 @@ class Scribe:
 
     def _new_messages(self) -> Items:
         messages = self._run.messages
-        if self.tail:
+        if self.tail is not None:
             recent = messages[self.written - len(self.tail) :]
             fresh = [one for one in recent if type(one) is not ToolResultMessage or one.call_id not in self.tail]
             if len(recent) - len(fresh) != len(self.tail):
                 raise StoreError("the transcript was changed while its run was in flight", kind="conflict")
             results = [one.call_id for one in fresh if type(one) is ToolResultMessage]
-            self.tail = self.tail.union(results) if len(results) == len(fresh) else frozenset()
+            self.tail = self.tail.union(results) if len(results) == len(fresh) else None
         else:
             fresh = messages[self.written :]
         filed = self._filed
@@ -328,9 +396,10 @@ class Scribe:
             "task": task[:200],
             "iterations": run.iterations,
             "messages": len(run.messages),
-            "tokens": run.meter.tokens,
+            "tokens": run.meter.tokens - run.carried.tokens,
             "cost": None if cost is None else str(cost),
             "parent": self.parent,
+            **({"base": self.base} if self.base else {}),
         }
 
     # --- the heartbeat ----------------------------------------------------------------------------------------
@@ -347,10 +416,15 @@ class Scribe:
             try:
                 for sign in await heard(called(self.store.beat, [self.lease], renew=beats % RENEW == RENEW - 1)):
                     if sign.lost:
-                        watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", "another owner has taken the session"))
+                        lost = _down(StoreError("another owner has taken the session", kind="fenced"))
+                        reason = lost.verdict.cause.reason
+                        watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
                     elif sign.stop is not None:
-                        reason = sign.stop or "a stop was asked for in the store"
-                        watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
+                        self.stop(sign.stop)
+                    elif sign.mail > self.mailbox.taken:
+                        store: Any = self.store
+                        notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
+                        self.mailbox.take(self._run, notes)
             except Exception:  # noqa: S112 - the next commit will say what is wrong with the store
                 continue
 
@@ -361,6 +435,10 @@ def _linked(before: bytes, number: int, first: int, now: float, items: Items) ->
     except Exception as error:
         what = f"the run has something that cannot be written: {told(error)}"
         raise StoreError(what, kind="unavailable") from error
+
+
+def _used(meter: Any) -> Used:
+    return Used(meter.tokens, meter.money, meter.turns, meter.tool_calls, meter.descendants + 1)
 
 
 def _writable(message: Message) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from glidepath._wire import Struct
 from glidepath.errors import ConfigurationError
@@ -17,14 +17,36 @@ __all__ = ["Session", "Totals"]
 _MAX_ID = 200
 
 
+class SessionLimits(Protocol):
+    """What all runs of a session may use together: a `Limits`."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens, input and output."""
+        ...
+
+    @property
+    def max_cost(self) -> Decimal | str | int | None:
+        """Dollars."""
+        ...
+
+
+class HasState(Protocol):
+    """A run, as its session sees it."""
+
+    state: AgentState
+
+
 class Totals(Struct):
-    """What all runs of a session have used together."""
+    """What all runs of a session have used together. `turns` and `all_tool_calls` include those of children."""
 
     runs: int = 0
     iterations: int = 0
     tool_calls: int = 0
     usage: Usage = Usage()
     cost: Decimal | None = None
+    turns: int = 0
+    all_tool_calls: int = 0
 
 
 def checked_id(name: Any) -> str:
@@ -59,7 +81,7 @@ class Session:
     One run at a time: a second run in a session that is in flight is a `ConfigurationError`.
     """
 
-    __slots__ = ("id", "in_flight", "last", "messages", "metadata", "state", "totals", "version")
+    __slots__ = ("_state", "flight", "id", "last", "limits", "messages", "metadata", "totals", "version")
 
     def __init__(
         self,
@@ -67,20 +89,38 @@ class Session:
         *,
         messages: Iterable[Message] = (),
         metadata: dict[str, Any] | None = None,
+        limits: SessionLimits | None = None,
     ) -> None:
         if id is not None:
             checked_id(id)
         if metadata is not None and not isinstance(metadata, dict):
             raise ConfigurationError(f"session metadata must be a dict, not {type(metadata).__name__}")
         self.id = id or f"session_{os.urandom(8).hex()}"
-        self.state = AgentState.IDLE
+        self._state = AgentState.IDLE
         self.messages: list[Message] = checked(messages)
         self.totals = Totals()
         self.metadata: dict[str, Any] = {} if metadata is None else metadata
         self.version = 0
-        self.in_flight = False
+        self.flight: HasState | None = None
+        """The run in flight."""
+        self.limits = limits
+        """What the whole conversation may use: tokens, money and tool calls of all its runs together."""
         self.last: RunResult | None = None
         """The last run: what `Agent.resume` goes on with."""
+
+    @property
+    def in_flight(self) -> bool:
+        """True while a run flies in this session."""
+        return self.flight is not None
+
+    @property
+    def state(self) -> AgentState:
+        """Where the run in flight stands at this moment; how the last one ended, when there is none."""
+        return self._state if self.flight is None else self.flight.state
+
+    @state.setter
+    def state(self, state: AgentState) -> None:
+        self._state = state
 
     def close_run(self, result: RunResult) -> None:
         """Add a finished run to the totals; of a resumed one, what has come since its last leg."""
@@ -89,6 +129,8 @@ class Session:
         totals.runs += before is _NOTHING
         totals.iterations += result.iterations - before.iterations
         totals.tool_calls += result.tool_calls - before.tool_calls
+        totals.turns += result.all_turns - before.all_turns
+        totals.all_tool_calls += result.all_tool_calls - before.all_tool_calls
         totals.usage = totals.usage + _since(result.usage, before.usage)
         if result.cost is not None:
             totals.cost = result.cost - (before.cost or 0) + (totals.cost or 0)

@@ -15,10 +15,16 @@ from urllib.parse import quote
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
+from glidepath.sessions.sqlite_catalog import SHIFT, SqliteCatalog, note_summary, prepare
+from glidepath.sessions.sqlite_notes import drop_notes, last_note, post_note, read_notes
+from glidepath.sessions.sqlite_rows import blob, entry_in
+from glidepath.sessions.sqlite_says import explained
+from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.sessions.writer import Writer
-from glidepath.spi.sessions import Commit, Entry, Lease, Sign
+from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,6 +36,7 @@ APPLICATION = 0x676C6964  # "glid": what the file says it is
 IMPATIENT = 20  # milliseconds the event loop may stand still for another process's lock
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
 _OTHERS = stat.S_IROTH | stat.S_IWOTH
+_LOG = 1 << 18  # bytes in the log that are worth a checkpoint when nobody writes
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS sessions(
@@ -45,18 +52,7 @@ _APPEND = (  # a commit's place is its session and its number; it needs the leas
 )
 _ADVANCE = "UPDATE sessions SET head = ?, hash = ?, updated = ?, expires = ?, owner = ? WHERE key = ?"
 _LAST = "SELECT place, hash FROM commits WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1"
-SHIFT = 32  # bits of a place that are the number
-_CANNOT_OPEN = 14
-_KINDS = {  # SQLite's primary result codes
-    5: ("locked", "is locked by another process"),
-    6: ("locked", "is locked"),
-    8: ("read_only", "is read-only"),
-    10: ("unavailable", "cannot be read or written"),
-    11: ("damaged", "is damaged"),
-    13: ("full", "cannot grow: the disk is full"),
-    _CANNOT_OPEN: ("unavailable", "cannot be opened"),
-    26: ("damaged", "is no SQLite database"),
-}
+MOST = (1 << SHIFT) - 1
 
 
 def default_file() -> Path:
@@ -68,6 +64,15 @@ def default_file() -> Path:
             "the user's data folder is found by platformdirs: pip install 'glidepath[cli]', or name a file"
         ) from None
     return platformdirs.user_data_path("glidepath") / "sessions.db"
+
+
+def identity(path: str, *, size: bool = False) -> tuple[int, int] | None:
+    """Which file is at this path: its number and its device, or its size; None when there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - asked with every heartbeat
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size if size else found.st_dev)
 
 
 def _keep_private(path: str) -> None:
@@ -87,7 +92,7 @@ def _keep_private(path: str) -> None:
                 os.chmod(file, mode & 0o770 if mode & stat.S_IWGRP else 0o600)  # noqa: PTH101
 
 
-class SqliteStore:
+class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
     """Keeps journals in one SQLite file, which is made when it is first used.
 
     Without a `path` it is `sessions.db` in the user's data folder of this platform.
@@ -120,7 +125,11 @@ class SqliteStore:
         self._writer: Writer | None = None
         self._leases = 0
         self._renewals: dict[int, float] = {}  # when each lease is written anew
+        self._kept: dict[int, int] = {}  # tokens that could not be given back, by session
+        self._file: tuple[int, int] | None = None  # which one is open
+        self._gone: StoreError | None = None
         self._pid = os.getpid()
+        SqliteWallets.__init__(self, self.path)
 
     # --- connections ------------------------------------------------------------------------------------------
 
@@ -128,6 +137,7 @@ class SqliteStore:
         if self._inline is None or self._pid != os.getpid():
             self._forked()
             self._inline = self._open("NORMAL", IMPATIENT)
+            self._file = identity(self.path)
         return self._inline  # type: ignore[no-any-return]
 
     def _forked(self) -> None:
@@ -137,6 +147,26 @@ class SqliteStore:
             self._inline = self._full = self._writer = None
             self._lock = threading.RLock()
             self._leases, self._pid = 0, os.getpid()
+            self._gone, self._kept = None, {}
+
+    def _must_be_there(self) -> None:
+        """Raise `StoreError` when the open file is not the one at this path any more: nobody would find the journal."""
+        if self._inline is not None and self._file != identity(self.path):
+            what = f"the session store {self.path} was removed or replaced while it was in use"
+            self._gone = StoreError(what, kind="missing")
+        if self._gone is not None:
+            raise self._gone
+
+    def _open_anew(self) -> None:
+        """Open what is there now, when the file was removed or replaced; leases on the old one are worth nothing."""
+        if self._inline is not None and self._pid == os.getpid() and self._file != identity(self.path):
+            self._stop_writer()
+            with self._lock:
+                self._inline.close()
+                self._inline = None
+            self._kept.clear()
+            self._renewals.clear()
+            self._gone = None
 
     def _open(self, synchronous: str, wait: int) -> sqlite3.Connection:
         import sqlite3
@@ -155,6 +185,7 @@ class SqliteStore:
             )
             try:
                 self._prepare(connection)
+                self._catalogued = prepare(connection)
                 connection.execute(f"PRAGMA synchronous = {synchronous}")
                 connection.execute(f"PRAGMA busy_timeout = {wait}")
             except BaseException:
@@ -178,15 +209,20 @@ class SqliteStore:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the tables of a new file; refuse a file that is something else, or of another layout."""
-        layout = connection.execute("PRAGMA user_version").fetchone()[0]
-        owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        connection.execute("BEGIN")  # one look at all of it: another process may just be making the tables
+        try:
+            layout = connection.execute("PRAGMA user_version").fetchone()[0]
+            owner = connection.execute("PRAGMA application_id").fetchone()[0]
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        finally:
+            connection.execute("COMMIT")
         if layout == LAYOUT and owner == APPLICATION:
             return
         if layout > LAYOUT and owner == APPLICATION:
             raise StoreError(
-                f"{self.path} has layout {layout}; this version knows {LAYOUT}: use a newer glidepath", kind="schema"
+                f"{self.path} has layout {layout}; this version knows {LAYOUT}: use a newer glidepath", kind="newer"
             )
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] and owner != APPLICATION:
+        if tables and owner != APPLICATION:
             raise StoreError(f"{self.path} is a database of something else: choose another file", kind="damaged")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
@@ -216,11 +252,7 @@ class SqliteStore:
 
     def _explained(self, error: BaseException) -> StoreError:
         """What SQLite's error means."""
-        code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
-        kind, what = _KINDS.get(code, ("unavailable", "failed"))
-        if code == _CANNOT_OPEN and self._fixed():
-            kind, what = "read_only", "cannot be opened: its folder is read-only"
-        return StoreError(f"the session store {self.path} {what} ({error})", kind=kind)
+        return explained(error, self.path, fixed=self._fixed())
 
     async def _patiently(self, work: Callable[[], Any]) -> Any:
         """Do it, again and again while another process holds the lock, without stopping the event loop."""
@@ -264,20 +296,21 @@ class SqliteStore:
                     (session_id, now),
                 )
             entry, key = self._entry(connection, session_id)
-            if not free(entry.owner, entry.expires, now):
+            if not free(entry.owner, entry.expires, now) and self._kept.get(key) != entry.token:
                 raise busy(entry)
             token, expires = entry.token + 1, now + self._lease
             connection.execute(
-                "UPDATE sessions SET token = ?, owner = ?, expires = ?, flag = NULL WHERE key = ?",
-                (token, owner, expires, key),
+                "UPDATE sessions SET token = ?, owner = ?, expires = ? WHERE key = ?", (token, owner, expires, key)
             )
-            return Lease(session_id, token, owner, expires, entry.head, entry.hash, key)
+            return Lease(session_id, token, owner, expires, entry.head, entry.hash, key, last_note(connection, key))
 
         if not create:
             self._must_exist(session_id)
+        self._open_anew()
         lease: Lease = await self._patiently(lambda: self._do(work))
         self._leases += 1
         self._renewals.pop(lease.key, None)
+        self._kept.pop(lease.key, None)
         return lease
 
     def _entry(self, connection: Any, session_id: str) -> tuple[Entry, int]:
@@ -288,13 +321,14 @@ class SqliteStore:
 
     def _current(self, connection: Any, row: Any) -> Entry:
         """The entry with its head as of now; one that is behind what was noted before means that commits are lost."""
-        entry = _entry(row)
+        entry = entry_in(row)
         number, digest = self._last(connection, row[9])
         return entry if number <= entry.head else _wire.replace(entry, head=number, hash=digest)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""
         renew = renew or self._lease < SHORT
+        self._must_be_there()
 
         def work(connection: Any) -> list[Sign]:
             now, signs = self._clock(), []
@@ -305,8 +339,9 @@ class SqliteStore:
                     continue
                 if renew:
                     connection.execute("UPDATE sessions SET expires = ? WHERE key = ?", (now + self._lease, lease.key))
-                if row[1] is not None:
-                    signs.append(Sign(session_id=lease.session_id, stop=row[1]))
+                mail = last_note(connection, lease.key)
+                if row[1] is not None or mail:
+                    signs.append(Sign(session_id=lease.session_id, stop=row[1], mail=mail))
             return signs
 
         if renew:
@@ -334,12 +369,25 @@ class SqliteStore:
                     )
                 )
             )
+        except StoreError:
+            self._kept[lease.key] = lease.token  # a full disk, perhaps: whoever asks here may have it
+            raise
         finally:
             self._leases = max(0, self._leases - 1)
             if writer is not None:
                 writer.forget(lease.session_id)
-                if not self._leases:
-                    self._stop_writer()
+            if not self._leases:
+                await self._settle()
+
+    async def _settle(self) -> None:
+        """Nobody writes: put what is in the log into the file, where damage is noticed. Never fails."""
+        log = identity(f"{self.path}-wal", size=True)
+        if log is not None and log[1] >= _LOG:
+            writer = self._writer = self._writer or Writer()
+            with suppress(StoreError):
+                await writer.do("", lambda: self._durable(full=False).execute("PRAGMA wal_checkpoint(PASSIVE)"))
+        if not self._leases:
+            self._stop_writer()
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -347,6 +395,8 @@ class SqliteStore:
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
         """Write one commit: inline, or on the writer's thread for "full" and "async"."""
+        if summary is not None or self._gone is not None:
+            self._must_be_there()
         if durability == "sync":
             try:
                 self._append(self._connection(), lease, commit, summary)
@@ -397,6 +447,8 @@ class SqliteStore:
                     raise self._refused(connection, lease, number)
                 execute(_ADVANCE, (number, commit.hash, now, now + self._lease, lease.owner, key))
                 if summary is not None:
+                    if self._catalogued:
+                        note_summary(execute, key, lease.session_id, summary, now, number)
                     execute("UPDATE sessions SET summary = ? WHERE key = ?", (_wire.encode(summary), key))
                 execute("COMMIT")
             except BaseException:
@@ -422,12 +474,12 @@ class SqliteStore:
     def _last(self, connection: Any, key: int) -> tuple[int, bytes]:
         """The number and hash of the last commit."""
         row = connection.execute(_LAST, (key << SHIFT, (key + 1 << SHIFT) - 1)).fetchone()
-        return (0, b"") if row is None else (row[0] - (key << SHIFT), _blob(row[1]))
+        return (0, b"") if row is None else (row[0] - (key << SHIFT), blob(row[1]))
 
     # --- reading and housekeeping -----------------------------------------------------------------------------
 
-    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
-        """The whole journal."""
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+        """The journal, from commit `since` on."""
 
         def work(connection: Any) -> tuple[Entry, Sequence[Commit]]:
             connection.execute("BEGIN")  # one snapshot for both
@@ -435,11 +487,11 @@ class SqliteStore:
                 entry, key = self._entry(connection, session_id)
                 rows = connection.execute(
                     "SELECT place - ?, body, hash FROM commits WHERE place BETWEEN ? AND ? ORDER BY place",
-                    (key << SHIFT, key << SHIFT, (key + 1 << SHIFT) - 1),
+                    (key << SHIFT, (key << SHIFT) + min(since, MOST), (key + 1 << SHIFT) - 1),
                 ).fetchall()
             finally:
                 connection.execute("COMMIT")
-            return entry, tuple([Commit(number, _blob(body), _blob(digest)) for number, body, digest in rows])
+            return entry, tuple([Commit(number, blob(body), blob(digest)) for number, body, digest in rows])
 
         self._must_exist(session_id)
         return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
@@ -469,6 +521,24 @@ class SqliteStore:
         self._must_exist(session_id)
         await self._patiently(lambda: self._do(work))
 
+    async def post(self, session_id: str, note: Note) -> int:
+        """Put a note into a session's inbox."""
+
+        def work(connection: Any) -> int:
+            return post_note(connection, self._entry(connection, session_id)[1], note, self._clock())
+
+        self._must_exist(session_id)
+        return await self._patiently(lambda: self._do(work))  # type: ignore[no-any-return]
+
+    async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
+        """The notes above a number."""
+
+        def work(connection: Any) -> list[Note]:
+            return read_notes(connection, self._entry(connection, session_id)[1], after)
+
+        self._must_exist(session_id)
+        return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
+
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
 
@@ -493,17 +563,22 @@ class SqliteStore:
             entry, key = self._entry(connection, session_id)
             if not free(entry.owner, entry.expires, self._clock()):
                 raise busy(entry)
-            first, last = key << SHIFT, (key + 1 << SHIFT) - 1
-            connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (first, last))
-            connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+            self._forget(connection, key)
 
         self._must_exist(session_id)
         await self._patiently(lambda: self._do(work))
+
+    def _forget(self, connection: Any, key: int) -> None:
+        first, last = key << SHIFT, (key + 1 << SHIFT) - 1
+        connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (first, last))
+        connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+        drop_notes(connection, key)
 
     async def close(self) -> None:
         """Close the file; it is opened again when the store is used again."""
         self._forked()
         self._stop_writer()
+        self._close_desk()
         with self._lock:
             inline, self._inline = self._inline, None
             if inline is not None:
@@ -526,26 +601,3 @@ class SqliteStore:
 
     def __repr__(self) -> str:
         return f"<SqliteStore {self.path}>"
-
-
-def _blob(value: Any) -> bytes:
-    """The bytes in a row; whatever else is there was not written by us, and does not fit the chain."""
-    return value if type(value) is bytes else str(value).encode()
-
-
-def _entry(row: Any) -> Entry:
-    try:
-        summary = _wire.loads(row[8])
-    except (_wire.WireError, ValueError):
-        summary = {}
-    return Entry(
-        session_id=row[0],
-        head=row[1],
-        hash=_blob(row[2]),
-        token=row[3],
-        owner=row[4],
-        expires=row[5],
-        updated=row[6],
-        flag=row[7],
-        summary=summary,
-    )

@@ -23,7 +23,24 @@ from glidepath.spi.hooks import (
 from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
 from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK, VIEWS, ExtensionPoint
 from glidepath.spi.policy import ProtocolPolicy
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
+from glidepath.spi.sessions import (
+    Catalog,
+    Commit,
+    Entry,
+    Excerpts,
+    Grant,
+    Hold,
+    Lease,
+    OverdueHold,
+    SessionPage,
+    SessionQuery,
+    SessionStore,
+    Sign,
+    Wallet,
+    WalletDraw,
+    WalletStore,
+    WalletTerms,
+)
 
 __all__ = [
     "EXTENSION_POINTS",
@@ -36,17 +53,22 @@ __all__ = [
     "BeforeDecision",
     "Block",
     "CallGuard",
+    "Catalog",
     "Commit",
     "ContextStrategy",
     "Entry",
+    "Excerpts",
     "ExtensionPoint",
     "Gate",
     "GateContext",
+    "Grant",
     "GuardVerdict",
+    "Hold",
     "Lease",
     "Meters",
     "Model",
     "ModelRequest",
+    "OverdueHold",
     "OverflowContext",
     "Plugin",
     "PollContext",
@@ -56,6 +78,8 @@ __all__ = [
     "Replace",
     "ResourceConstraint",
     "ResourceContext",
+    "SessionPage",
+    "SessionQuery",
     "SessionStore",
     "Shaped",
     "Sign",
@@ -68,4 +92,8 @@ __all__ = [
     "ToolSpec",
     "ToolTraits",
     "TransformContext",
+    "Wallet",
+    "WalletDraw",
+    "WalletStore",
+    "WalletTerms",
 ]

@@ -161,6 +161,19 @@ class Plugin:
         """The plugin that serves a child's runs, or None."""
         return self
 
+    def journal_note(self) -> str | None:
+        """A line about this run that its journal keeps; asked right after `RunStarted`.
+
+        When the run is resumed, `RunStarted.notes` has it under the plugin's name.
+        """
+        return None
+
+    async def flush(self) -> None:
+        """Finish what a plain `event_observer` still does in the background; awaited after the last event.
+
+        All observers of a run share one second for it, and less when the run was stopped.
+        """
+
     @experimental(reason=UNPROVEN)
     def before_tool_call(self, context: ToolCallContext) -> Any:
         """Judge a call before it runs.

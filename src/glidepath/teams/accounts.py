@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
-from glidepath.agent.durable import used_in
+from glidepath.agent.kin import used_in
 from glidepath.messages import Usage
 from glidepath.outcome import Snapshot, dollars
 from glidepath.spi.sessions import SessionStore

@@ -228,6 +228,8 @@ def check_decisions(decisions: Any, past: Past) -> Mapping[str, Decision]:
     found: dict[str, Decision] = {}
     for name, decision in decisions.items():
         places = waiting.get(name, plain.get(name, ()))
+        if not places and name in past.asked:
+            continue  # it was obeyed before the process died
         if not places:
             raise ConfigurationError(
                 f"decisions: there is no pending call {name!r:.80}; pending are {', '.join(plain) or 'none'}"

@@ -18,6 +18,7 @@ from glidepath.run import Decision
 from glidepath.sessions.archive import refuse_unfinished
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.owner import LEASE, this_owner
+from glidepath.sessions.redaction import redactor_of
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 from glidepath.teams.events import (
     TERMINAL,
@@ -79,8 +80,8 @@ class Pen:
     def write(self, event: TeamEvent, goal: str) -> None:
         """Add an event; raises `StoreError`. What is not written at once is written by `flush`."""
         ended = event.result.status.value if isinstance(event, TERMINAL) else None  # type: ignore[attr-defined]
-        commit = link(self._hash, self._number + 1, event.sequence, event.time, [(type(event).__name__, event)])
-        summary = {
+        items: list[tuple[str, Any]] = [(type(event).__name__, event)]
+        summary: Mapping[str, Any] | None = {
             "kind": "team",
             "team": event.team,
             "status": ended or "running",
@@ -88,6 +89,10 @@ class Pen:
             "task": goal[:_SHOWN],
             "events": event.sequence,
         }
+        redactor = redactor_of(self._store)
+        if redactor is not None:
+            items, summary = redactor.items(items)[:1], redactor.summary(summary)
+        commit = link(self._hash, self._number + 1, event.sequence, event.time, items)
         written = self._store.append(self._lease, commit, summary=summary)
         self._number, self._hash = commit.number, commit.hash
         if written is not None:
@@ -201,6 +206,8 @@ class Past(Value, frozen=True, kw_only=True):
     sequence: int = 0
     decisions: Mapping[str, Decision] = make(default_factory=dict)
     """What a person decided meanwhile about the calls that waited."""
+    asked: frozenset[str] = frozenset()
+    """Every call that has ever waited, by its id and by `STEP/CALL`."""
     result: TeamResult | None = None
     """The result of the last execution, when it ended."""
 
@@ -275,6 +282,7 @@ class _Fold:
         self.sequence = 0
         self.elapsed = 0.0
         self.began: float | None = None
+        self.asked: set[str] = set()
 
     def add(self, event: TeamEvent) -> None:
         """Take in one event."""
@@ -304,6 +312,8 @@ class _Fold:
         step.paused, step.paused_by, step.paused_senior = outcome.paused, outcome.member or "", outcome.senior
         step.usage, step.cost = outcome.usage, outcome.cost
         if outcome.paused is not None:
+            for waiting in outcome.paused.pending:
+                self.asked |= {waiting.call.id, f"{outcome.step_id}/{waiting.call.id}"}
             step.waited, step.waited_cost = outcome.paused.usage, outcome.paused.cost
 
     def _step(self, step: StepPast, event: TeamEvent) -> None:
@@ -354,6 +364,7 @@ class _Fold:
             usage=self.usage,
             cost=self.cost,
             sequence=self.sequence,
+            asked=frozenset(self.asked),
             result=self.result,
         )
 

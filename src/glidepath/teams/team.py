@@ -59,9 +59,10 @@ class Member(Value, frozen=True, kw_only=True):
 class Team:
     """Agents that work on one goal: `await Team([...]).run("goal")`.
 
-    A team is immutable and can carry out many requests at once. `plugins` are observers of its events; with a `store` a
-    team survives the death of its process. For one execution a coordinator works with `team.bound(request)`, which has
-    the budget, the cancel token and the clock of that execution.
+    A team is immutable and can carry out many requests at once. `plugins` are observers of its events, and those that
+    are `inheritable_to_child` of its members' runs, too. With a `store` a team survives the death of its process. For
+    one execution a coordinator works with `team.bound(request)`, which has the budget, the cancel token and the clock
+    of that execution.
     """
 
     def __init__(
@@ -238,7 +239,10 @@ class Team:
                 known = self.store is None or await _knows(self.store, paused.session_id)
                 result = await _decided(keeper if known else agent, paused, bond, token)
             if result is None:
-                result = await keeper.run(prompt, session=home, parent=bond.budget, cancel=token)
+                user, about = bond.request.user, bond.request.metadata
+                result = await keeper.run(
+                    prompt, session=home, parent=bond.budget, cancel=token, user=user, metadata=about
+                )
         except BaseException as error:
             if _from_outside(error):
                 raise
@@ -248,12 +252,15 @@ class Team:
         return result
 
     def _keeping(self, agent: Agent) -> Agent:
-        """The same agent, whose runs are kept in the team's store, if there is one; made once for each."""
-        if self.store is None or agent.config.store is self.store:
+        """The same agent, whose runs are kept in the team's store and seen by the team's heirs; made once for each."""
+        own = agent.config.plugins
+        heirs = [heir for heir in self._lineup.inheritable() if not any(heir is plugin for plugin in own)]
+        store = self.store or agent.config.store
+        if not heirs and store is agent.config.store:
             return agent
         known = self._keepers.get(id(agent))
         if known is None:
-            known = (agent, Agent(replace(agent.config, store=self.store)))
+            known = (agent, Agent(replace(agent.config, store=store, plugins=(*own, *heirs))))
             if len(self._keepers) >= _KEPT:
                 del self._keepers[next(iter(self._keepers))]
             self._keepers[id(agent)] = known
@@ -284,16 +291,22 @@ class Team:
         coordinator: TeamCoordinator | None = None,
         cancel: CancelToken | None = None,
         parent: Inherit | None = INHERIT,
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
     ) -> TeamResult:
         """Carry out a request and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Whatever the coordinator does, there is a result, `TeamStarted` came first and exactly one terminal event last.
         When the caller's own task is cancelled, the team lands and then the cancellation goes on. Inside a tool or a
         guarding hook of a run the team spends from that run, and its members are children of it; `parent=None` leaves
-        the run alone.
+        the run alone. `metadata` and `user` go to every member's run, as the request's own do.
         """
         if isinstance(request, str):
             request = TeamExecutionRequest(goal=request)
+        given = {"metadata": metadata, "user": user}
+        given = {name: value for name, value in given.items() if value is not None}
+        if given and isinstance(request, TeamExecutionRequest):
+            request = replace(request, **given)
         if cancel is not None and not isinstance(cancel, CancelToken):
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
         if parent is not None and parent is not INHERIT:

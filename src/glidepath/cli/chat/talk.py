@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
-from glidepath.agent import Agent
-from glidepath.cli.assemble import make_agent
+from glidepath.agent import Agent, Limits
+from glidepath.cli.assemble import make_agent, wallet_of
 from glidepath.cli.layers import Settings
 from glidepath.cli.status import Status, clip, figure, money
 from glidepath.cli.world import World
 from glidepath.context import CharEstimator, Compact, sizer
 from glidepath.events import Event
+from glidepath.messages import Message
 from glidepath.outcome import LoopOutcome, PendingCall, RunResult
 from glidepath.run import CancelToken, Decision
 from glidepath.sessions import Session
@@ -44,10 +46,15 @@ class Talk:
         self._world = world
         self.agent: Agent = make_agent(settings, world)
         self.model = str(settings.get("model"))
-        self.session = Session()
+        self.session = self._conversation()
         self.status = Status(self.agent.config.limits, world.now)
         self.status.phase = "ready"
         self._token: CancelToken | None = None
+
+    def _conversation(self, name: str | None = None, messages: Sequence[Message] = ()) -> Session:
+        """A session whose money limit is that of the whole conversation, not of each message."""
+        most = self.agent.config.limits.max_cost
+        return Session(name, messages=messages, limits=None if most is None else Limits(max_cost=most))
 
     @property
     def _stored(self) -> bool:
@@ -70,8 +77,10 @@ class Talk:
         token = self._token = CancelToken()
         self.status.restart()
         try:
-            home = self.session.id if self._stored else self.session  # with a store, the store knows best
-            stream = self.agent.stream(text, session=home, cancel=token)
+            # with a store, the store knows best
+            home = self._conversation(self.session.id) if self._stored else self.session
+            above = await wallet_of(self._settings, self.agent)
+            stream = self.agent.stream(text, session=home, cancel=token, parent=above)
             while True:
                 async with stream:
                     async for event in stream:
@@ -87,7 +96,7 @@ class Talk:
                 decisions = await decide(result.pending)
                 if token.cancelled:
                     return result
-                stream = self.agent.stream(resume=home, decisions=decisions, cancel=token)
+                stream = self.agent.stream(resume=home, decisions=decisions, cancel=token, parent=above)
         finally:
             self._token = None
             self.status.phase = "ready"
@@ -130,9 +139,10 @@ class Talk:
         totals = self.session.totals
         yours, calls = "turn" if totals.runs == 1 else "turns", "call" if totals.tool_calls == 1 else "calls"
         parts = [f"{totals.runs} {yours} of yours, {totals.iterations} of the model, {totals.tool_calls} tool {calls}"]
-        parts.append(
-            f"{figure(totals.usage.total)} tokens" + ("" if totals.cost is None else f", {money(totals.cost)}")
-        )
+        most = self.agent.config.limits.max_cost
+        of = "" if most is None else f" of {money(Decimal(str(most)))}"
+        spent = "" if totals.cost is None else f", {money(totals.cost)}{of}"
+        parts.append(f"{figure(totals.usage.total)} tokens{spent}")
         parts.append(f"about {figure(self._size())} tokens are sent with the next message")
         parts.append(f"model {self.model}")
         return "\n".join(parts)
@@ -190,9 +200,8 @@ class Talk:
             folded = (await read_journal(store, wanted)).folded
         except StoreError as error:
             return str(error)
-        self.session = Session(wanted, messages=folded.messages)
-        if folded.result is not None:
-            self.session.close_run(folded.result)
+        self.session = self._conversation(wanted, folded.messages)
+        self.session.totals, self.session.last = folded.session.totals, folded.session.last
         said = [message for message in folded.messages if message.role == "assistant" and message.text]
         last = f"\n{said[-1].text}" if said else ""
         return f"{wanted} goes on: {len(folded.messages)} messages.{last}"
@@ -203,4 +212,4 @@ class Talk:
 
     def clear(self) -> None:
         """Begin a new conversation."""
-        self.session = Session()
+        self.session = self._conversation()

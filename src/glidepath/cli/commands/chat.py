@@ -1,6 +1,7 @@
 """Talk with an agent in a full-screen terminal.
 
-Every message is a run of its own with the limits that are set; the conversation goes on. /help lists the commands.
+Every message is a run of its own with the limits that are set, but --max-budget-usd is for the whole conversation.
+/help lists the commands.
 """
 
 from __future__ import annotations

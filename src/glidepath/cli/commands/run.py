@@ -108,10 +108,12 @@ async def fly(
     *,
     resume: str | None = None,
     limits: Any = None,
+    accept_repair: bool = False,
 ) -> int:
     """The run itself, from the first event to the exit code; `resume` names the session to go on with."""
     import traceback
 
+    from glidepath.cli.assemble import wallet_of
     from glidepath.cli.exits import exit_code
     from glidepath.cli.signals import catching, let_go
     from glidepath.cli.world import OutputError
@@ -125,10 +127,13 @@ async def fly(
     ended = False
     with catching(token, screen.say) as caught:
         try:
+            above = await wallet_of(settings, agent)
             if resume is None:
-                stream = agent.stream(task, session=session, cancel=token)
+                stream = agent.stream(task, session=session, cancel=token, parent=above)
             else:
-                stream = agent.stream(resume=resume, limits=limits, cancel=token)
+                stream = agent.stream(
+                    resume=resume, limits=limits, cancel=token, parent=above, accept_repair=accept_repair
+                )
             result = await _fly_on(agent, stream, screen, settings, world, token, caught)
             screen.finish(result)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
@@ -171,6 +176,7 @@ async def _fly_on(
 ) -> RunResult:
     """Until the run has ended, or waits for a decision that nobody is there to make."""
     from glidepath.cli.approval import decide
+    from glidepath.cli.assemble import wallet_of
     from glidepath.outcome import LoopOutcome
 
     while True:
@@ -181,13 +187,14 @@ async def _fly_on(
         if decisions is None:
             return result
         target = result if agent.config.store is None else result.session_id
-        stream = agent.stream(resume=target, decisions=decisions, cancel=token)
+        above = await wallet_of(settings, agent)
+        stream = agent.stream(resume=target, decisions=decisions, cancel=token, parent=above)
 
 
 def resume_line(session: str, settings: Settings) -> str:
     """The command that goes on with a session: with what was said on this command line, and without a password."""
     words = ["glidepath", "resume", session]
-    for key, flag in (("store", "--store"), ("model", "--model"), ("tools", "--tools")):
+    for key, flag in (("store", "--store"), ("model", "--model"), ("tools", "--tools"), ("wallet", "--wallet")):
         value = settings.get(key)
         if value and settings.origin(key).startswith("flag") and (key, value) != ("store", "default"):
             text = ",".join(value) if isinstance(value, tuple) else value

@@ -77,12 +77,13 @@ def _tune(options: argparse.Namespace, world: World) -> int:
     """Replay what a store keeps, print what each threshold would have done, and propose some."""
     import asyncio
 
-    from glidepath.cli.assemble import make_store
+    from glidepath.cli.stores import make_store, store_path
     from glidepath.errors import ConfigurationError, StoreError
     from glidepath.sim.tune import stored_runs, tune
 
-    if "://" not in options.tune and options.tune != "default" and not (world.folder / options.tune).is_file():
-        raise ConfigurationError(f"--tune {options.tune}: there is no such store; name a file, or default")
+    path = store_path(options.tune, world)
+    if path is not None and not path.exists():
+        raise ConfigurationError(f"--tune {options.tune}: there is no such store; name a file, a folder, or default")
     store = make_store(options.tune, world)
     subject = _subject(options, world)
     config = getattr(subject, "config", subject)

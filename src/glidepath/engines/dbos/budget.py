@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent.limits import Budget, Limits
+from glidepath.engines.dbos.tables import FLEET
 from glidepath.errors import StoreError
 from glidepath.ledger import Amount, dollars
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["FleetBudget"]
 
 SPARE = 4  # times what is asked for is drawn with it, where there is plenty: most runs draw once or twice
-FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
+LOOK = 5.0  # seconds between two draws of a run that waits, when nobody says that something came back
 PATIENCE = 30.0  # seconds to wait for what is held by runs that nobody flies
+LONGEST = 300.0  # seconds to wait for what is held by runs that somebody does: then the run lands
 _PLENTY = 1 << 60
 
 
@@ -45,6 +48,8 @@ class FleetBudget(Budget):
         self.refused: StopCause | None = None
         self.draws = 0
         self._rated = rated
+        self._tenant = look.tenant
+        self._on_disk = False
         root = self.meter
         root.tree.source = self
         root.caps = replace(root.caps, tokens=0 if look.limits_tokens else None, money=0 if look.limits_money else None)
@@ -65,22 +70,43 @@ class FleetBudget(Budget):
                 leg = run.journal.lease.token
                 await self.ledger.open(self.session, leg, self.worker)
                 self.leg = leg
+                self._on_disk = run.journal.durability == "async"  # its journal may be behind: the ledger may not
                 self.meter.tokens, self.meter.money = run.meter.tokens, run.meter.money
-            wait, since = FIRST_WAIT, asyncio.get_running_loop().time()
-            while not self._has(asked):
-                drawn = await self._draw(asked, least)
-                if drawn.verdict == "refused":
-                    self.refused = _cause(drawn)
-                    return
-                if drawn.verdict == "granted" or not patient:
-                    break
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, LONGEST_WAIT)
-                if asyncio.get_running_loop().time() - since >= PATIENCE:
-                    await self.ledger.write_off(PATIENCE)
-            self.refused = None
+            if self._has(asked) or await self._granted(asked, least, patient=patient):
+                self.refused = None
         except StoreError as error:
             raise _down(error) from error
+
+    async def _granted(self, asked: Amount, least: Amount, *, patient: bool) -> bool:
+        """Draw, and wait for what may come back; False when it was refused, with the cause in `refused`."""
+        drawn = await self._draw(asked, least, waiting=False)
+        if drawn.verdict == "wait" and patient:
+            drawn = await self._waited(asked, least)
+        if drawn.verdict == "refused":
+            self.refused = _cause(drawn)
+        elif drawn.verdict == "wait" and patient:
+            self.refused = _tired(drawn)
+        else:
+            return True
+        return False
+
+    async def _waited(self, asked: Amount, least: Amount) -> Drawn:
+        """Ask again whenever something came back, and every few seconds in case that nobody said so."""
+        bell, now = self.ledger.bell, asyncio.get_running_loop().time
+        since = now()
+        while True:
+            with suppress(StoreError):  # without a bell it is asked every few seconds
+                await bell.listen()
+            with bell.turn(self._tenant) as turn:
+                drawn = await self._draw(asked, least, waiting=True)
+                over = drawn.verdict != "wait" or now() - since >= LONGEST
+                if not over:
+                    await asyncio.wait([turn], timeout=min(LOOK, PATIENCE, LONGEST))
+            if over:
+                bell.ring(self._tenant)  # there may be room for the next one, too
+                return drawn
+            if now() - since >= PATIENCE:
+                await self.ledger.write_off(PATIENCE)
 
     def _has(self, asked: Amount) -> bool:
         root = self.meter
@@ -91,18 +117,21 @@ class FleetBudget(Budget):
         money = caps.money is None or root.money + root.aside_money + root.reserved_money + asked.money <= caps.money
         return tokens and money
 
-    async def _draw(self, asked: Amount, least: Amount) -> Drawn:
+    async def _draw(self, asked: Amount, least: Amount, *, waiting: bool) -> Drawn:
         root = self.meter
         leg: Any = self.leg
+        # While a run waits, the first call that it was pledged is as firm as its landing: nobody can count on it.
+        firm_tokens, firm_money = (root.pledged_tokens, root.pledged_money) if waiting else (0, 0)
         drawn = await self.ledger.draw(
             self.session,
             leg,
             spent=self.spent,
-            landing=Amount(root.aside_tokens, root.aside_money),
-            flight=Amount(root.reserved_tokens, root.reserved_money),
+            landing=Amount(root.aside_tokens + firm_tokens, root.aside_money + firm_money),
+            flight=Amount(root.reserved_tokens - firm_tokens, root.reserved_money - firm_money),
             asked=asked,
             least=least,
             spare=Amount(SPARE * max(0, asked.tokens), SPARE * max(0, asked.money)),
+            on_disk=self._on_disk,
         )
         self.draws += 1
         if drawn.verdict == "fenced":
@@ -118,6 +147,10 @@ class FleetBudget(Budget):
             root.ahead_money = _PLENTY if drawn.ahead_money is None else drawn.ahead_money
             root.set_wires()
         return drawn
+
+    def nearly_empty(self) -> str | None:
+        """It has no name of its own: the reason says that the budget is nearly used up."""
+        return None
 
     async def pace(self, run: Run, tokens: int) -> None:
         """Wait for the next slot of the run's model, where the fleet limits how often it is called."""
@@ -150,6 +183,16 @@ def _cause(drawn: Drawn) -> StopCause:
         action="graceful_exit",
         reason=f"what comes next does not fit what is left of the {drawn.resource} limit of {drawn.tight}",
         metrics={"limit": str(dollars(most)) if money else most, "used": str(dollars(used)) if money else used},
+    )
+
+
+def _tired(drawn: Drawn) -> StopCause:
+    """What others hold would be enough, and has not come back for too long."""
+    name = drawn.tight or FLEET
+    return StopCause(
+        source=f"budget of {name}",
+        action="graceful_exit",
+        reason=f"what comes next has waited {LONGEST:g} s for what other runs hold of the budget of {name}",
     )
 
 

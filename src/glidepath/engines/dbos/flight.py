@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.budget import FleetBudget
@@ -23,6 +25,7 @@ __all__ = ["HANDED_OVER", "Flight"]
 
 _log = logging.getLogger("glidepath")
 HANDED_OVER = "handed over to another worker"
+LEFT = "a later release wrote its journal: left to a worker that can read it"
 LASTING = frozenset({"conflict", "missing", "damaged", "schema"})
 """Failures of the store that will not be over the next time. One that is another's now may be ours again."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
@@ -32,11 +35,15 @@ MOST_WORKERS = 20  # a run that took so many workers down with it is not tried a
 class Flight:
     """A run that this worker was given. What it knows of it, it reads from the journal and the ledger."""
 
-    def __init__(self, worker: Worker, session: str, agent: str, task: str) -> None:
+    def __init__(
+        self, worker: Worker, session: str, agent: str, task: str, about: Mapping[str, Any] | None = None
+    ) -> None:
         self.worker = worker
         self.session = session
         self.agent = agent
         self.task = task
+        self.about = dict(about or {})
+        """The run's own metadata and user; once it has begun, they are in its journal."""
         self.token = CancelToken()
         self.done = asyncio.Event()
         self.legs = 0
@@ -60,6 +67,10 @@ class Flight:
                     if outcome is not None:
                         return outcome
                 except StoreError as error:
+                    if error.kind == "newer":  # put back as soon as it is seen that nobody flies it here
+                        _log.warning("run %s: %s; left to other workers", self.session, error)
+                        await self._leave()
+                        raise asyncio.CancelledError(LEFT) from error
                     if error.kind in LASTING:
                         self.doomed = str(error)
                     _log.warning("run %s: %s; trying again", self.session, error)
@@ -86,12 +97,17 @@ class Flight:
         self.legs += 1
         folded, stop = await self._journal()
         spent = Amount() if folded is None else _spent(folded)
-        if folded is not None and folded.result is not None and not _goes_on(folded.result):
+        if folded is not None and folded.result is not None and not await self._to_resume(folded, stop):
             return await self._settled(self._budget(look), folded.result.outcome.value, _why(folded.result), spent)
         if look.taken > MOST_WORKERS:
             why = f"{look.taken - 1} workers were given this run, and none of them came to an end with it"
             return await self._settled(self._budget(look), "failed", why, spent)
         return await self._flown(look, folded, spent, self.token if stop is None else _stopped(stop))
+
+    async def _leave(self) -> None:
+        """This worker is not one of those that tried."""
+        with suppress(StoreError):
+            await self.worker.ledger.left(self.session)
 
     async def _flown(self, look: Look, folded: Folded | None, spent: Amount, token: CancelToken) -> str | None:
         agent: Any = self.worker.agents.get(self.agent)
@@ -100,13 +116,15 @@ class Flight:
             if agent is None:
                 raise ConfigurationError(f"this worker has no agent {self.agent!r}")
             if folded is None:
-                result = await agent.run(self.task, session=self.session, cancel=token, parent=budget)
+                result = await agent.run(self.task, session=self.session, cancel=token, parent=budget, **self.about)
             else:
                 result = await agent.resume(self.session, cancel=token, parent=budget)
         except ConfigurationError as error:
             return await self._settled(budget, "failed", told(error), spent)
         if _goes_on(result):
             kind = result.cause.metrics.get("kind")
+            if kind == "newer":
+                raise StoreError(result.cause.reason, kind="newer")
             if kind not in LASTING:
                 return None
         return await self._settled(budget, result.outcome.value, _why(result), spent)
@@ -117,6 +135,13 @@ class Flight:
         SEEN.set((self.session, journal.entry.token))
         begun = journal.entry.head > 0 and journal.folded.snapshot is not None
         return (journal.folded if begun else None), journal.entry.flag
+
+    async def _to_resume(self, folded: Folded, stop: str | None) -> bool:
+        """A run that has ended flies on after all: its worker or the database had, or a person has decided."""
+        result: Any = folded.result
+        if result.outcome is not LoopOutcome.PAUSED:
+            return _goes_on(result)
+        return stop is not None or bool(await self.worker.store.notes(self.session, folded.taken))
 
     def _budget(self, look: Look) -> FleetBudget:
         return FleetBudget(self.worker.ledger, self.session, self.worker.id, look, lambda: self.worker.rated)

@@ -1,0 +1,17 @@
+"""Which release this is. Journals say it, and so does `glidepath --version`."""
+
+from __future__ import annotations
+
+__all__ = ["VERSION", "is_newer"]
+
+VERSION = "0.1.0"
+
+
+def is_newer(version: str) -> bool:
+    """True for the name of a release that came after this one; False for one that cannot be read."""
+    return _numbers(version) > _numbers(VERSION)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.partition("+")[0].split(".")[:3]
+    return tuple([int(part) for part in parts]) if all(part.isdecimal() for part in parts) else ()

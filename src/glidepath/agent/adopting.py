@@ -1,0 +1,79 @@
+"""A child's session, beside its parent's: a new one, or one that goes on where a crash had interrupted it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from glidepath.agent.durable import Opening, claimed, reopened
+from glidepath.agent.kin import TRIES
+from glidepath.errors import StoreError
+from glidepath.run import LostChild
+from glidepath.sessions import Session
+from glidepath.sessions.answer import called, heard
+
+if TYPE_CHECKING:
+    from glidepath.agent.config import LoopConfig
+    from glidepath.run import Plan, Run
+    from glidepath.sessions.scribe import Scribe
+
+__all__ = ["adopted"]
+
+
+@asynccontextmanager
+async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> AsyncIterator[Opening]:
+    """The session of a child, beside its parent's: a new one, or the one that a crash had interrupted.
+
+    A child that has ended is not run again: what it said and what it cost are known. One that had begun and cannot be
+    read is never begun anew: `LostChild`.
+    """
+    scribe: Scribe = parent.journal
+    store, session_id = scribe.store, f"{parent.session_id}/{place}"
+    link = {"session_id": parent.session_id, "run_id": parent.run_id, "call": place}
+    if not await _has_begun(parent, session_id, place):
+        async with claimed(config, Session(session_id), store=store, parent=link) as opening:
+            if opening.scribe is not None and session_id not in scribe.born:
+                # after the claim: from now on a journal that is missing was lost
+                await scribe.spawned(place.rpartition(".")[0], session_id, plan.agent_name)
+            opening.above = scribe
+            yield opening
+        return
+    async with reopened(config, session_id, None, plan.tools, store=store) as opening:
+        if opening.scribe is None:
+            raise _lost(parent, place)
+        if opening.scribe.imported and not scribe.imported:
+            why = f"session {session_id!r} was imported and is not this run's child: remove it, or import it elsewhere"
+            await opening.scribe.release()
+            yield Opening(home=Session(session_id), error=StoreError(why, kind="conflict"))
+            return
+        opening.above = scribe
+        if opening.ended is not None:
+            opening.result = result = opening.ended
+            if all(child.run_id != result.run_id for child in parent.children):
+                parent.children += (result,)
+                parent.unknown_effects += result.unknown_effects
+                parent.charge_child(plan.agent_name, result.usage, int((result.cost or 0) * 10**12))
+        yield opening
+
+
+async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
+    """Whether a child has a journal to go on with; raises `LostChild` for one that should have and cannot be read."""
+    scribe: Scribe = parent.journal
+    for left in reversed(range(TRIES)):
+        try:
+            return bool((await heard(called(scribe.store.load, session_id)))[1])
+        except StoreError as error:
+            if session_id not in scribe.born:
+                return False
+            if not left or error.kind == "missing":
+                raise _lost(parent, place) from None
+    raise AssertionError  # the last try has answered or raised
+
+
+def _lost(parent: Run, place: str) -> LostChild:
+    """What the child of a call did is unknown: the call is listed, and its account is closed."""
+    call_id = place.rpartition(".")[0]
+    calls = () if parent.reply is None else parent.reply.tool_calls
+    parent.unknown_effects += tuple([call for call in calls if call.id == call_id])
+    return LostChild(parent.plan.texts.fill("unknown_effect"))

@@ -1,0 +1,118 @@
+"""Limits of a whole conversation: the meter of a run begins where the runs before it in the session have ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from glidepath._wire import replace
+from glidepath.agent.limits import Limits
+from glidepath.agent.route import priced
+from glidepath.errors import ConfigurationError
+from glidepath.ledger import Caps, Meter, pico
+from glidepath.outcome import NOT_CARRIED, Carried, SessionStand
+
+if TYPE_CHECKING:
+    from glidepath.agent.config import LoopConfig
+    from glidepath.outcome import Snapshot
+    from glidepath.run import Plan
+    from glidepath.sessions import Session
+
+__all__ = ["begun", "bounded_conversation", "is_conversation"]
+
+_RESOURCES = ("tokens", "money", "turns", "tool_calls")
+
+
+def is_conversation(limits: Limits, home: Session) -> bool:
+    """True when something limits all runs of this session together."""
+    return limits.scope == "session" or home.limits is not None
+
+
+def _of_session(home: Session, snapshot: Snapshot | None) -> SessionStand | None:
+    """The limits of the session itself, checked; those that a resumed run began with, where nobody says otherwise."""
+    limits = home.limits
+    known = None if snapshot is None else snapshot.carried.session
+    if limits is None:
+        return known
+    if not isinstance(limits, Limits):
+        raise ConfigurationError(f"Session.limits must be a Limits, not {type(limits).__name__}")
+    for field in ("max_iterations", "timeout"):
+        if getattr(limits, field) is not None:
+            raise ConfigurationError(
+                f"the limits of a Session bound max_tokens, max_cost and max_tool_calls, not {field}: put it into the "
+                "limits of the agent, with scope='session' if it is meant for the whole conversation"
+            )
+    caps = limits.caps()
+    return replace(
+        known or SessionStand(), max_tokens=caps.tokens, max_money=caps.money, max_tool_calls=caps.tool_calls
+    )
+
+
+def _before(home: Session, run_id: str | None) -> Carried:
+    """What the runs before this one have used."""
+    totals, last = home.totals, home.last
+    tokens, cost, turns, calls = totals.usage.total, totals.cost, totals.turns, totals.all_tool_calls
+    if last is not None and last.run_id == run_id:
+        tokens -= last.usage.total
+        cost = None if cost is None else cost - (last.cost or 0)
+        turns -= last.all_turns
+        calls -= last.all_tool_calls
+    money = 0 if cost is None or cost < 0 else pico(cost, field="cost")
+    return Carried(tokens=max(0, tokens), money=money, turns=max(0, turns), tool_calls=max(0, calls))
+
+
+def bounded_conversation(
+    plan: Plan,
+    config: LoopConfig,
+    home: Session,
+    above: Meter | None,
+    snapshot: Snapshot | None = None,
+    depth: int = 0,
+) -> tuple[Plan, Meter, Carried]:
+    """The meter of a run in a conversation that is limited as a whole, and what is in it from earlier runs.
+
+    Limits with the scope of a session are those of the run's own meter, which begins where the last run ended. The
+    limits of the session itself are a meter above it, as a shared budget is.
+    """
+    before = _before(home, None if snapshot is None else snapshot.run_id)
+    stand = _of_session(home, snapshot)
+    if stand is not None:
+        if stand.max_money is not None:
+            plan = priced(plan, config)
+        stand = replace(
+            stand,
+            tokens=max(stand.tokens, before.tokens),
+            money=max(stand.money, before.money),
+            tool_calls=max(stand.tool_calls, before.tool_calls),
+        )
+        above = _session_meter(stand, config, above, snapshot)
+    meter, carried = Meter(plan.caps, above, depth=depth), {}
+    if config.limits.scope == "session":
+        limited = [name for name in _RESOURCES if getattr(plan.caps, name) is not None]
+        then = NOT_CARRIED if snapshot is None else snapshot.carried
+        carried = {name: max(getattr(before, name), getattr(then, name)) for name in limited}
+    return plan, meter, Carried(**carried, session=stand)
+
+
+def _session_meter(stand: SessionStand, config: LoopConfig, above: Meter | None, snapshot: Snapshot | None) -> Meter:
+    node = Meter(Caps(tokens=stand.max_tokens, money=stand.max_money, tool_calls=stand.max_tool_calls), above, depth=-1)
+    node.tokens, node.money, node.tool_calls = stand.tokens, stand.money, stand.tool_calls
+    if snapshot is not None:  # what the run itself had used
+        then = snapshot.carried
+        node.tokens += snapshot.tokens - then.tokens
+        node.money += snapshot.picodollars - then.money
+        node.tool_calls += snapshot.metered_tool_calls - then.tool_calls
+    node.near_tokens = config.guardrails.reserve_tokens
+    node.near_money = int((stand.max_money or 0) * config.guardrails.cost_reserve)
+    node.set_wires()
+    return node
+
+
+def begun(meter: Meter, carried: Carried, earlier: Carried = NOT_CARRIED) -> None:
+    """Put what earlier runs have used into the meter of a run; `earlier` is what is in it already."""
+    if carried is earlier:  # nearly always
+        return
+    meter.tokens += carried.tokens - earlier.tokens
+    meter.money += carried.money - earlier.money
+    meter.turns += carried.turns - earlier.turns
+    meter.tool_calls += carried.tool_calls - earlier.tool_calls
+    meter.set_wires()

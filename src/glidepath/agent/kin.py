@@ -1,0 +1,135 @@
+"""The children of a run that died: what they have used, and what of them is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from glidepath._wire import Value, replace
+from glidepath.errors import StoreError
+from glidepath.messages import Usage
+from glidepath.outcome import Charge, Snapshot
+from glidepath.run import Offspring
+from glidepath.sessions.answer import heard
+from glidepath.sessions.archive import read_journal
+from glidepath.sessions.fold import Folded, Used
+from glidepath.sessions.recover import begun_calls, charged, open_calls
+
+__all__ = ["TRIES", "Family", "family", "journal_of", "used_in", "with_accounts", "with_spend"]
+
+TRIES = 2  # to read the journal of a child: a connection may have dropped
+
+
+class Family(Value, frozen=True, kw_only=True):
+    """The children of unfinished calls and hooks, as their journals have them."""
+
+    used: Mapping[str, Used] = {}
+    by_call: Mapping[str, tuple[Offspring, ...]] = {}
+    lost: tuple[str, ...] = ()
+    """The calls with a child whose journal is missing or cannot be read."""
+
+
+async def journal_of(store: Any, session_id: str) -> Folded:
+    """The state at the end of a journal."""
+    return (await heard(read_journal(store, session_id))).folded
+
+
+async def family(store: Any, folded: Folded) -> Family:
+    """The children that nobody could write down any more: those of unfinished calls and hooks."""
+    unfinished = {call.id for call in open_calls(folded)} - set(folded.results)
+    used: dict[str, Used] = {}
+    by_call: dict[str, tuple[Offspring, ...]] = {}
+    lost: list[str] = []
+    for child in folded.children:
+        if child.call_id not in unfinished and not child.of_hook:
+            continue
+        try:
+            snapshot = await _patiently(store, child.session_id)
+        except StoreError:
+            lost.append(child.call_id)
+            continue
+        if snapshot is not None:
+            used[child.session_id] = _figures(snapshot)
+            usage, money = _spent(snapshot)
+            one = Offspring(snapshot.run_id, child.agent, usage, money, snapshot.unknown_effects)
+            by_call[child.call_id] = (*by_call.get(child.call_id, ()), one)
+    return Family(used=used, by_call=by_call, lost=tuple(lost))
+
+
+async def _patiently(store: Any, session_id: str) -> Snapshot | None:
+    for left in reversed(range(TRIES)):
+        try:
+            return await _used(store, session_id)
+        except StoreError as error:
+            if not left or error.kind == "missing":
+                raise
+    raise AssertionError  # the last try has answered or raised
+
+
+def _figures(snapshot: Snapshot) -> Used:
+    """Without what earlier runs of its session have used, which is in the meter where a conversation is limited."""
+    carried = snapshot.carried
+    return Used(
+        snapshot.tokens - carried.tokens,
+        snapshot.picodollars - carried.money,
+        snapshot.turns - carried.turns,
+        snapshot.metered_tool_calls - carried.tool_calls,
+        snapshot.descendants + 1,
+    )
+
+
+def _spent(snapshot: Snapshot) -> tuple[Usage, int]:
+    """What its models and its own children have cost."""
+    usage, money = snapshot.spent.usage, snapshot.spent.picodollars
+    for charge in (*snapshot.fallbacks_spent.values(), *snapshot.children_spent.values()):
+        usage, money = usage + charge.usage, money + charge.picodollars
+    return usage, money
+
+
+def with_spend(snapshot: Snapshot, folded: Folded, found: Family) -> Snapshot:
+    """The state with what the children have used and the figures in the journal do not have yet."""
+    for name, now in found.used.items():
+        then = folded.charged.get(name, Used())
+        snapshot = replace(
+            snapshot,
+            tokens=snapshot.tokens + now.tokens - then.tokens,
+            picodollars=snapshot.picodollars + now.picodollars - then.picodollars,
+            turns=snapshot.turns + now.turns - then.turns,
+            metered_tool_calls=snapshot.metered_tool_calls + now.tool_calls - then.tool_calls,
+            descendants=snapshot.descendants + now.descendants - then.descendants,
+        )
+    return snapshot
+
+
+def with_accounts(snapshot: Snapshot, found: Family) -> Snapshot:
+    """The state with the accounts of the children closed: none of them goes on."""
+    spent, told = dict(snapshot.children_spent), {child.run_id for child in snapshot.children}
+    unknown = list(snapshot.unknown_effects)
+    for child in [one for ones in found.by_call.values() for one in ones if one.run_id not in told]:
+        before = spent.get(child.agent, Charge())
+        usage, money = before.usage + child.usage, before.picodollars + child.picodollars
+        spent[child.agent] = Charge(calls=before.calls + 1, usage=usage, picodollars=money)
+        unknown += child.unknown
+    return replace(snapshot, children_spent=spent, unknown_effects=tuple(unknown))
+
+
+async def used_in(store: Any, session_id: str) -> Snapshot | None:
+    """What the last run of a session has used, a call in flight at its worst case; None when it never began."""
+    try:
+        return await _used(store, session_id)
+    except StoreError as error:
+        if error.kind == "missing":
+            return None
+        raise
+
+
+async def _used(store: Any, session_id: str) -> Snapshot | None:
+    folded = await journal_of(store, session_id)
+    snapshot = folded.snapshot
+    if snapshot is None:
+        return None
+    if folded.result is not None:
+        return replace(snapshot, unknown_effects=folded.result.unknown_effects)
+    found = await family(store, folded)
+    snapshot = with_accounts(with_spend(charged(snapshot, folded.reserved), folded, found), found)
+    return replace(snapshot, unknown_effects=(*snapshot.unknown_effects, *begun_calls(folded)))

@@ -1,0 +1,267 @@
+"""The part of a wallet that one run holds: drawn before a call that needs it, settled when the run has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.agent.overdue import sweep
+from glidepath.errors import StoreError
+from glidepath.ledger import Amount, Caps, Meter, dollars
+from glidepath.outcome import AgentState, LoopOutcome, StopCause
+from glidepath.run import Touchdown, Verdict
+from glidepath.sessions.answer import FAREWELL, called, heard
+from glidepath.sessions.owner import LEASE, this_owner
+from glidepath.sessions.scribe import ON_DISK
+from glidepath.spi.sessions import Grant, Hold, WalletDraw, WalletTerms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from glidepath.run import Run
+
+__all__ = ["Purse"]
+
+_log = logging.getLogger("glidepath")
+FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0  # seconds between two looks for what other runs give back
+PATIENCE = 120.0  # seconds to wait for it; then the run lands
+AT_ONCE = 1.0  # seconds within which a call that waited in vain is made smaller and tried again
+BETWEEN_SWEEPS = 1.0  # seconds
+GATE = 0.002  # seconds between two looks whether another draw of the same run is done
+_PLENTY = 1 << 60
+
+
+class Purse:
+    """What one run draws from a line of wallets. Its meter is above the run's and can reach what was granted.
+
+    It is what `ask/source.py` calls a source. What is granted and not needed is given back with the next draw and with
+    every heartbeat, after the meter can no longer reach it: nothing is ever reserved that the store thinks is free.
+    """
+
+    def __init__(self, store: Any, line: Sequence[WalletTerms], meter: Meter) -> None:
+        self.store = store
+        self.line = tuple(line)
+        self.hold: Hold | None = None
+        self.refused: StopCause | None = None
+        caps = Caps(
+            tokens=None if all(one.max_tokens is None for one in line) else 0,
+            money=None if all(one.max_money is None for one in line) else 0,
+            descendants=meter.caps.descendants,
+            depth=meter.caps.depth,
+        )
+        self.meter = root = Meter(caps, depth=-1)
+        root.tree.source = self
+        root.near_tokens = meter.near_tokens
+        root.near_money = meter.near_money
+        root.ahead_tokens = root.ahead_money = _PLENTY  # until the first draw says more
+        root.set_wires()
+        self._gate = threading.Lock()  # one draw at a time, from whichever loop
+        self._heart: asyncio.Task[None] | None = None
+        self._gave_up = -inf
+
+    # --- drawing ------------------------------------------------------------------------------------------------
+
+    async def draw(self, run: Run, asked: Amount, least: Amount, *, patient: bool = True) -> None:
+        """Have room for `asked` more; see `glidepath.ask.source`."""
+        while not self._gate.acquire(blocking=False):  # noqa: ASYNC110 - the other draw may be on another loop
+            await asyncio.sleep(GATE)
+        try:
+            await self._draw(run, asked, least, patient=patient)
+        except StoreError as error:
+            raise _down(error) from error
+        finally:
+            self._gate.release()
+
+    async def _draw(self, run: Run, asked: Amount, least: Amount, *, patient: bool) -> None:
+        first = self.hold is None
+        if first:
+            self._open(run)
+        loop = asyncio.get_running_loop()
+        wait, until, swept = FIRST_WAIT, loop.time() + PATIENCE, False
+        if loop.time() - self._gave_up < AT_ONCE:  # the same call, made smaller
+            until = loop.time()
+        while first or not self._has(asked):
+            first = False
+            grant = await self._ask(asked, least)
+            if grant.verdict == "granted":
+                break
+            final = grant.verdict != "wait"
+            if patient and (not swept if final else wait >= LONGEST_WAIT) and grant.verdict != "closed":
+                swept = True
+                if await self._sweep():  # what the dead held may be enough
+                    continue
+            if final or loop.time() >= until:
+                self._gave_up = -inf if final else loop.time()
+                self.refused = _cause(grant, self.line[-1].name)
+                return
+            if not patient:
+                break
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+        self.refused = None
+
+    async def _sweep(self) -> bool:
+        """Write off what is overdue, unless somebody in this process has just begun to; True when there was something.
+
+        Everybody who is refused at the same moment would do the same work.
+        """
+        now = time.monotonic()
+        if now - getattr(self.store, "swept", -inf) < BETWEEN_SWEEPS:
+            return False
+        with suppress(AttributeError):
+            self.store.swept = now
+        return bool(await sweep(self.store))
+
+    def _open(self, run: Run) -> None:
+        """The first draw: from here on the hold is this run's, and what it spent before is not counted."""
+        journal = run.journal
+        kept = journal is not None and journal.durability in ON_DISK
+        self.hold = Hold(
+            key=f"{run.session_id}:{run.run_id}" if kept else f"{run.run_id}:{os.urandom(6).hex()}",
+            leg=journal.lease.token if kept else 1,
+            owner=this_owner(),
+            line=self.line,
+            session_id=run.session_id if kept and journal.store is self.store else None,
+        )
+        root = self.meter
+        root.tokens, root.money = run.meter.tokens, run.meter.money
+        self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-wallet")
+
+    def _has(self, asked: Amount) -> bool:
+        root = self.meter
+        caps = root.caps
+        tokens = root.tokens + root.aside_tokens + root.reserved_tokens + asked.tokens
+        money = root.money + root.aside_money + root.reserved_money + asked.money
+        return (caps.tokens is None or tokens <= caps.tokens) and (caps.money is None or money <= caps.money)
+
+    async def _ask(self, asked: Amount, least: Amount) -> Grant:
+        """One draw. What is not needed is out of reach before the store hears that it is free."""
+        root = self.meter
+        hold: Any = self.hold
+        with root.tree.lock:
+            self._reach(
+                root.tokens + root.aside_tokens + root.reserved_tokens,
+                root.money + root.aside_money + root.reserved_money,
+            )
+            want = WalletDraw(
+                spent_tokens=root.tokens,
+                spent_money=root.money,
+                landing_tokens=root.aside_tokens,
+                landing_money=root.aside_money,
+                flight_tokens=root.reserved_tokens,
+                flight_money=root.reserved_money,
+                asked_tokens=max(0, asked.tokens),
+                asked_money=max(0, asked.money),
+                least_tokens=max(0, least.tokens),
+                least_money=max(0, least.money),
+            )
+        grant = await heard(called(self.store.draw, hold, want))
+        if not isinstance(grant, Grant):
+            raise StoreError(f"the wallets' store failed: draw answered with {type(grant).__name__}, not with a Grant")
+        if grant.verdict == "fenced":
+            raise StoreError(f"what {hold.key!r} held of wallet {self.line[-1].name!r} is another's now", kind="fenced")
+        with root.tree.lock:
+            self._reach(grant.tokens, grant.money)
+            if max(asked.tokens, asked.money) > 0:
+                root.ahead_tokens = _PLENTY if grant.ahead_tokens is None else grant.ahead_tokens
+                root.ahead_money = _PLENTY if grant.ahead_money is None else grant.ahead_money
+        return grant
+
+    def _reach(self, tokens: int, money: int) -> None:
+        """The lock is held."""
+        root = self.meter
+        caps = root.caps
+        root.caps = replace(
+            caps, tokens=None if caps.tokens is None else tokens, money=None if caps.money is None else money
+        )
+        root.set_wires()
+
+    def deadline(self, now: float) -> float:  # noqa: ARG002 - as a budget has it
+        """A wallet has no time limit."""
+        return inf
+
+    async def pace(self, run: Run, tokens: int) -> None:
+        """A wallet does not say how often a model may be called."""
+
+    # --- staying alive, and the end -----------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """Renew the hold, count what was spent, and give back what is not needed."""
+        every = getattr(self.store, "_lease", LEASE) / 3
+        while True:
+            await asyncio.sleep(every)
+            if self._gate.acquire(blocking=False):  # else a draw does the same
+                try:
+                    await self._ask(Amount(), Amount())
+                except Exception:  # noqa: S112 - the next draw will say what is wrong with the store
+                    continue
+                finally:
+                    self._gate.release()
+
+    async def close(self) -> None:
+        """The run has ended: what it spent is used, the rest is free. Never fails: what is not settled is overdue."""
+        heart, self._heart = self._heart, None
+        if heart is not None:
+            heart.cancel()
+            await asyncio.wait([heart])
+        if self.hold is None:
+            return
+        task = asyncio.get_running_loop().create_task(self._settle(), name="glidepath-settle")
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:  # it goes on after the wallet knows
+                await asyncio.wait([task])
+                raise
+
+    async def _settle(self) -> None:
+        root = self.meter
+        tokens, money = root.tokens + root.reserved_tokens, root.money + root.reserved_money  # of abandoned work
+        until = time.monotonic() + FAREWELL
+        while True:
+            try:
+                left = max(1.0, until - time.monotonic())
+                await heard(called(self.store.settle, self.hold, tokens, money), left)
+            except Exception as error:
+                if getattr(error, "kind", "") == "locked" and time.monotonic() < until:
+                    await asyncio.sleep(LONGEST_WAIT)
+                    continue
+                what = "what this run holds of it is written off when its lease is over"
+                _log.warning("wallet %r could not be settled; %s: %s", self.line[-1].name, what, error)
+            return
+
+    def nearly_empty(self) -> str | None:
+        """The wallet, when it is what is nearly used up."""
+        return f"wallet {self.line[-1].name}" if self.meter.near_budget() else None
+
+
+def _cause(grant: Grant, last: str) -> StopCause:
+    """Why nothing more is to be had."""
+    name = grant.tight or last
+    said = f"wallet {name}" + (f" ({grant.period})" if grant.period else "")
+    metrics: dict[str, Any] = {"wallet": name}
+    if grant.verdict == "closed":
+        reason = f"{said} is closed"
+    elif grant.verdict == "wait":
+        reason = f"what comes next waited {PATIENCE:g} s for what other runs hold of {said}"
+    else:
+        money = grant.resource == "money"
+        reason = f"what comes next does not fit what is left of the {grant.resource} limit of {said}"
+        metrics["limit"] = str(dollars(grant.most)) if money else grant.most
+        metrics["used"] = str(dollars(grant.used)) if money else grant.used
+        if grant.period:
+            metrics["period"] = grant.period
+    return StopCause(source=f"wallet {name}", action="graceful_exit", reason=reason, metrics=metrics)
+
+
+def _down(error: StoreError) -> Touchdown:
+    """The wallet cannot be reached, or is another's by now: nothing more may be spent."""
+    cause = StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
+    return Touchdown(Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED))

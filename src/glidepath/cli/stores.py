@@ -1,0 +1,114 @@
+"""Which store a name on the command line stands for, and where sessions are kept when nobody names one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from glidepath.cli.layers import Known, Settings
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError
+
+__all__ = ["DEFAULT_STORE", "NO_STORE", "assume_store", "keep_sessions", "make_store", "store_path"]
+
+DEFAULT_STORE = "default"
+"""The name of the store in the user's data folder."""
+NO_STORE = "none"
+"""Said instead of a store by whoever wants nothing kept."""
+_SQLITE, _SEGMENTS = "sqlite", "segments"
+_FILES = (".db", ".db3", ".sqlite", ".sqlite3")  # what a new SQLite file is called
+
+
+def make_store(name: str, world: World) -> Any:
+    """The store a name stands for: `sqlite:PATH`, `segments:PATH`, a path, a PostgreSQL address, or `default`."""
+    from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
+
+    if name == DEFAULT_STORE:
+        return SqliteStore() if _default_is_sqlite() else SegmentStore()
+    if name.startswith(("postgresql://", "postgres://")):
+        return PostgresStore(name)
+    if "://" in name:
+        raise ConfigurationError("store: expected the path of a file, or an address such as postgresql://host/db")
+    kind, path = _place(name, world.folder)
+    return SqliteStore(path) if kind == _SQLITE else SegmentStore(path)
+
+
+def store_path(name: str, world: World) -> Path | None:
+    """The file or folder of a store that is named by its path; None for any other."""
+    if "://" in name or name in (NO_STORE, DEFAULT_STORE):
+        return None
+    return _place(name, world.folder)[1]
+
+
+def _place(name: str, folder: Path) -> tuple[str, Path]:
+    """What kind of store is meant, and where. A path without a kind follows what is there.
+
+    Where nothing is there yet, a name such as `runs.db` is a SQLite file, and any other a folder of segments.
+    """
+    kind, colon, rest = name.partition(":")
+    if colon and kind in (_SQLITE, _SEGMENTS):
+        if not rest.strip():
+            raise ConfigurationError(f"store: {name!r:.80} names no path; write {kind}:PATH")
+        return kind, folder / Path(rest).expanduser()
+    path = folder / Path(name).expanduser()
+    if path.is_dir():
+        return _SEGMENTS, path
+    if path.exists() or path.suffix.lower() in _FILES:
+        return _SQLITE, path
+    return _SEGMENTS, path
+
+
+def _default_is_sqlite() -> bool:
+    """True when the user's data folder has a SQLite file with something in it: it is used until it is migrated."""
+    from glidepath.sessions.sqlite import default_file
+
+    try:
+        return default_file().stat().st_size > 0
+    except OSError:
+        return False
+
+
+def keep_sessions(settings: Settings, world: World) -> None:
+    """Keep what a person runs by hand in the default store, when nobody said otherwise and it can be written."""
+    if settings.said("store"):
+        if settings.get("store") == NO_STORE:
+            del settings.known["store"]
+        return
+    from glidepath.sessions.segments import default_folder
+    from glidepath.sessions.sqlite import default_file
+
+    try:
+        if _default_is_sqlite():
+            with default_file().open("ab"):
+                pass
+        else:
+            folder = default_folder()
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _must_be_writable(folder)
+        settings.known["store"] = Known(DEFAULT_STORE, "default")
+    except (ConfigurationError, OSError) as error:
+        world.note(f"this run cannot be resumed, because its session cannot be kept: {error}")
+
+
+def _must_be_writable(folder: Path) -> None:
+    import errno
+    import os
+
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+
+def assume_store(settings: Settings, what: str) -> str:
+    """The store that is named, else the default one if there is any; raises `ConfigurationError`."""
+    if settings.get("store"):
+        return str(settings["store"])
+    from glidepath.sessions.segment_folder import is_segment_folder
+    from glidepath.sessions.segments import default_folder
+
+    if not _default_is_sqlite() and not is_segment_folder(default_folder()):
+        raise ConfigurationError(
+            f"{what} needs the store that the run was made with: pass --store PATH (there is no {default_folder()})"
+        )
+    settings.known["store"] = Known(DEFAULT_STORE, "default")
+    return DEFAULT_STORE

@@ -1,0 +1,81 @@
+"""Calls that had begun when the process died: each becomes its result, or unknown. Nothing else is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from glidepath.execute.job import UNKNOWN, Job
+from glidepath.messages import ToolCall
+from glidepath.run import place
+from glidepath.tools import ArgumentsError
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["job_for", "keep", "settle"]
+
+
+def settle(run: Run) -> None:
+    """Before anything else has a say: a call that had begun and cannot be repeated is unknown.
+
+    What is left is idempotent, its tool is there and takes its arguments: it runs again if everything allows it, and
+    is unknown otherwise.
+    """
+    resumed = run.resumed
+    if resumed is None:
+        return
+    for call in run.open_calls():
+        decision = resumed.decisions.get(call.id)
+        if decision is None or not decision.in_doubt:
+            continue
+        job = job_for(run, call)
+        if decision.kind == "unknown" or not _takes(job, decision.arguments):
+            job.refuse(UNKNOWN, "")
+            keep(run, job)
+
+
+def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:
+    """Whether the tool of today takes the arguments that the call had begun with."""
+    if job.tool is None:
+        return False
+    try:
+        job.tool.bind(job.call.stored if arguments is None else arguments)
+    except ArgumentsError:
+        return False
+    return True
+
+
+def job_for(run: Run, call: ToolCall) -> Job:
+    """A job for a call of a reply that stands already; one that had begun knows it."""
+    job = Job(call, run.plan.tools.get(call.name))
+    decision = None if run.resumed is None else run.resumed.decisions.get(call.id)
+    if decision is not None and decision.in_doubt:
+        job.doubt = run.plan.texts.fill("unknown_effect")
+        job.counted = True
+    elif run.resumed is not None:
+        job.counted = call.id in run.resumed.counted
+    return job
+
+
+def keep(run: Run, job: Job, count: int = 0) -> None:
+    """The result of a call, one of `count`, joins the transcript where it belongs.
+
+    One that nobody knows is listed, and its children.
+    """
+    if job.doubt is not None and job.kind == UNKNOWN:
+        if job.call not in run.unknown_effects:
+            run.unknown_effects += (job.call,)
+        _close_accounts(run, job.call.id)
+    elif job.counted and job.doubt is None and job.started_at is None:
+        job.uncount(run)
+    place(run, job.message(run, count))
+
+
+def _close_accounts(run: Run, call_id: str) -> None:
+    """The children of this call do not go on: what they have cost is charged, and what is unknown of them is listed."""
+    told = {child.run_id for child in run.children}
+    for child in run.resumed.offspring.get(call_id, ()):  # type: ignore[union-attr]
+        if child.run_id not in told:
+            run.unknown_effects += child.unknown
+            run.charge_child(child.agent, child.usage, child.picodollars)

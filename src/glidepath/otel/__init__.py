@@ -1,0 +1,9 @@
+"""OpenTelemetry: spans and metrics of runs and teams, made from their events.
+
+`OpenTelemetry()` is a plugin. It needs the extra `otel`, which is `opentelemetry-api` alone. The application's provider
+decides where the data goes. Without a provider the plugin asks for no events, and a run costs what it costs without it.
+"""
+
+from glidepath.otel.plugin import OpenTelemetry
+
+__all__ = ["OpenTelemetry"]

@@ -1,0 +1,81 @@
+"""Messages as the GenAI conventions write them, clipped and redacted. Only where the user has allowed content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from glidepath.messages import AssistantMessage, Message, ThinkingBlock, ToolCall, ToolResultMessage
+
+__all__ = ["Redact", "Writer", "clean"]
+
+Redact: TypeAlias = Callable[[str], str]
+REDACTION_FAILED = "[not shown: the redaction failed]"
+_FINISH = {"end_turn": "stop", "tool_use": "tool_call", "max_tokens": "length", "refusal": "content_filter"}
+
+
+def clean(text: str) -> str:
+    """Text that every exporter can encode: lone surrogates become question marks."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+class Writer:
+    """Writes the messages of a turn: each text is redacted, then cut to `max_chars`."""
+
+    def __init__(self, redact: Redact | None, max_chars: int) -> None:
+        self._redact = redact
+        self._max_chars = max_chars
+
+    def text(self, text: str) -> str:
+        """One piece of content. A redaction that fails shows nothing."""
+        if self._redact is not None:
+            try:
+                text = self._redact(text)
+                if not isinstance(text, str):
+                    return REDACTION_FAILED
+            except BaseException:
+                return REDACTION_FAILED
+        if len(text) > self._max_chars:
+            text = f"{text[: self._max_chars]}... ({len(text)} characters)"
+        return clean(text)
+
+    def input(self, messages: Iterable[Message]) -> str:
+        """What came to the model since the turn before."""
+        return json.dumps([self._message(message) for message in messages], ensure_ascii=False)
+
+    def output(self, message: AssistantMessage) -> str:
+        """The reply."""
+        written = self._message(message)
+        reason = message.stop_reason.value
+        return json.dumps([{**written, "finish_reason": _FINISH.get(reason, reason)}], ensure_ascii=False)
+
+    def arguments(self, arguments: Mapping[str, Any]) -> str:
+        """The arguments of a call, as JSON."""
+        return self.text(_json(arguments))
+
+    def _message(self, message: Message) -> dict[str, Any]:
+        if isinstance(message, ToolResultMessage):
+            part = {"type": "tool_call_response", "id": clean(message.call_id), "response": self.text(message.text)}
+            return {"role": "tool", "parts": [part]}
+        if isinstance(message, AssistantMessage):
+            return {"role": "assistant", "parts": [part for block in message.blocks for part in self._block(block)]}
+        text = getattr(message, "text", "")
+        role = "user" if message.role == "user" else "system"
+        return {"role": role, "parts": [{"type": "text", "content": self.text(text)}]}
+
+    def _block(self, block: Any) -> Iterable[dict[str, Any]]:
+        if isinstance(block, ToolCall):
+            arguments = self.text(_json(block.arguments))
+            yield {"type": "tool_call", "id": clean(block.id), "name": clean(block.name), "arguments": arguments}
+        elif isinstance(block, ThinkingBlock):
+            yield {"type": "reasoning", "content": self.text(block.text)}
+        elif isinstance(text := getattr(block, "text", None), str):
+            yield {"type": "text", "content": self.text(text)}
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError):
+        return str(value)

@@ -1,0 +1,263 @@
+"""Metrics of runs: the standard ones of the GenAI conventions, and those of budgets, landings and guards.
+
+No label has the id of a run or a session. Everything is recorded on the background thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from glidepath.events import (
+    BreakerChanged,
+    BudgetReserved,
+    BudgetSettled,
+    GuardTripped,
+    LandingStarted,
+    RunEnded,
+    RunPaused,
+    RunStarted,
+)
+from glidepath.otel.background import Background
+from glidepath.otel.content import clean
+
+__all__ = ["Measures", "Totals"]
+
+SECONDS = [0.01 * 2**power for power in range(14)]
+AGENT_SECONDS = [0.1 * 2**power for power in range(13)]
+TOKENS = [4**power for power in range(14)]
+_MOST_PAUSED = 10_000
+_BREAKER = {"closed": 0, "half_open": 1, "open": 2}
+Labels = dict[str, Any]
+
+
+class Totals:
+    """What is used, reserved and allowed right now, over all runs in flight, by agent. Read by gauges."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.used: dict[tuple[str, str], float] = {}
+        self.reserved: dict[tuple[str, str], float] = {}
+        self.limit: dict[tuple[str, str], float] = {}
+        self.breakers: dict[tuple[str, str], int] = {}
+        self.waiting: OrderedDict[str, int] = OrderedDict()
+
+    def add(self, which: dict[tuple[str, str], float], agent: str, dimension: str, amount: float) -> None:
+        """Add to one of them."""
+        key = (agent, dimension)
+        with self.lock:
+            which[key] = which.get(key, 0) + amount
+
+    def observed(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
+        """What a gauge shows."""
+        with self.lock:
+            found = list(getattr(self, name).items())
+        return [Observation(value, {"gen_ai.agent.name": agent, "dimension": kind}) for (agent, kind), value in found]
+
+    def breaker_states(self, _: CallbackOptions) -> Iterable[Observation]:
+        """0 is closed, 1 half open, 2 open."""
+        with self.lock:
+            found = list(self.breakers.items())
+        return [Observation(value, {"target": target, "kind": kind}) for (target, kind), value in found]
+
+    def approvals(self, _: CallbackOptions) -> Iterable[Observation]:
+        """Calls that wait for a person, as far as this process has seen."""
+        with self.lock:
+            return [Observation(sum(self.waiting.values()))]
+
+
+class Instruments:
+    """Every instrument, made once for a meter."""
+
+    def __init__(self, meter: Meter, totals: Totals, background: Background, *, latest: bool) -> None:
+        self.totals = totals
+        self.latest = latest
+        counter, histogram = meter.create_counter, _histograms(meter)
+        if latest:
+            self.duration = histogram("gen_ai.client.inference.duration", "s", SECONDS)
+            self.input = histogram("gen_ai.client.inference.operation.input_tokens", "{token}", TOKENS)
+            self.output = histogram("gen_ai.client.inference.operation.output_tokens", "{token}", TOKENS)
+            prefix = "gen_ai.client.inference.usage"
+            self.usage = {
+                kind: counter(f"{prefix}.{kind}", "{token}")
+                for kind in (
+                    "input_tokens",
+                    "output_tokens",
+                    "cache_read.input_tokens",
+                    "cache_write.input_tokens",
+                    "reasoning.output_tokens",
+                )
+            }
+        else:
+            self.duration = histogram("gen_ai.client.operation.duration", "s", SECONDS)
+            self.tokens = histogram("gen_ai.client.token.usage", "{token}", TOKENS)
+        self.agent = histogram("gen_ai.invoke_agent.duration", "s", AGENT_SECONDS)
+        self.inference_calls = histogram("gen_ai.invoke_agent.inference_calls", "{call}", TOKENS)
+        self.tool_calls = histogram("gen_ai.invoke_agent.tool_calls", "{call}", TOKENS)
+        self.tool = histogram("gen_ai.execute_tool.duration", "s", SECONDS)
+        self.runs = counter("glidepath.runs", "{run}", "Runs that ended, by outcome and cause")
+        self.cost = counter("glidepath.cost", "USD", "Money spent")
+        self.landings = counter("glidepath.landings", "{landing}", "Runs that were brought down")
+        self.overshoot = counter("glidepath.overshoot", "{token}", "Tokens above a limit: must stay 0")
+        self.guards = counter("glidepath.guard.trips", "{trip}", "Guards that acted")
+        self.retries = counter("glidepath.retries", "{retry}", "Model calls tried again")
+        gauge = meter.create_observable_gauge
+        for name in ("used", "reserved", "limit"):
+            gauge(f"glidepath.budget.{name}", [partial(totals.observed, name)], description=f"{name}, runs in flight")
+        gauge("glidepath.breaker.state", [totals.breaker_states], description="0 closed, 1 half open, 2 open")
+        gauge("glidepath.approvals.pending", [totals.approvals], "{call}", "Calls that wait for a person")
+        gauge("glidepath.telemetry.dropped", [partial(_dropped, background)], "{span}", "Spans that were dropped")
+
+
+def _dropped(background: Background, _: CallbackOptions) -> Iterable[Observation]:
+    return [Observation(background.dropped + background.failed)]
+
+
+def _histograms(meter: Meter) -> Callable[[str, str, list[Any]], Any]:
+    def make(name: str, unit: str, buckets: list[Any]) -> Any:
+        return meter.create_histogram(name, unit, explicit_bucket_boundaries_advisory=buckets)
+
+    return make
+
+
+class Measures:
+    """The metrics of one run."""
+
+    __slots__ = ("_agent", "_background", "_calls", "_limits", "_on", "_put", "_reserved", "_started", "_used")
+
+    def __init__(self, instruments: Instruments, background: Background) -> None:
+        self._on = instruments
+        self._put = background.put
+        self._agent = ""
+        self._limits: dict[str, float] = {}
+        self._used = {"tokens": 0, "picodollars": 0}
+        self._reserved = (0, 0)
+        self._calls = 0
+        self._started = 0.0
+
+    def run_started(self, event: RunStarted) -> None:
+        """Its limits count as long as it flies."""
+        self._agent, self._started = clean(event.agent_name), event.time
+        self._limits = {name: limit for name, limit in (event.limits or {}).items() if name in self._used}
+        totals = self._on.totals
+        for name, limit in self._limits.items():
+            totals.add(totals.limit, self._agent, name, limit)
+        if event.resumed:
+            with totals.lock:
+                totals.waiting.pop(event.run_id, None)
+
+    def reserved(self, event: BudgetReserved) -> None:
+        """Something is set aside."""
+        self._hold(event.tokens, event.picodollars or 0)
+
+    def _hold(self, tokens: int, money: int) -> None:
+        totals, (before, paid) = self._on.totals, self._reserved
+        self._reserved = (tokens, money)
+        totals.add(totals.reserved, self._agent, "tokens", tokens - before)
+        totals.add(totals.reserved, self._agent, "picodollars", money - paid)
+
+    def settled(self, event: BudgetSettled) -> None:
+        """It is charged, and the rest is free."""
+        self._hold(0, 0)
+        totals, usage = self._on.totals, event.usage
+        self._used["tokens"] += usage.total
+        self._used["picodollars"] += event.picodollars or 0
+        totals.add(totals.used, self._agent, "tokens", usage.total)
+        totals.add(totals.used, self._agent, "picodollars", event.picodollars or 0)
+
+    def called(
+        self, model: str, provider: str, started: float, settled: BudgetSettled | None, error: str | None
+    ) -> None:
+        """One attempt at a model call."""
+        self._calls += 1
+        labels: Labels = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": model,
+        }
+        self._put(partial(_called, self._on, labels, started, settled, error))
+
+    def tool(self, name: str, seconds: float, error: str | None) -> None:
+        """One tool call."""
+        labels: Labels = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": clean(name)}
+        if error is not None:
+            labels["error.type"] = error
+        self._put(partial(self._on.tool.record, seconds, labels))
+
+    def landing(self, event: LandingStarted) -> None:
+        """A landing."""
+        self._put(partial(self._on.landings.add, 1, {"glidepath.cause.source": clean(event.source)}))
+
+    def guard(self, event: GuardTripped) -> None:
+        """A guard."""
+        self._put(partial(self._on.guards.add, 1, {"guard": clean(event.guard), "action": clean(event.action)}))
+
+    def retry(self, model: str) -> None:
+        """A retry."""
+        self._put(partial(self._on.retries.add, 1, {"gen_ai.request.model": model}))
+
+    def breaker(self, event: BreakerChanged) -> None:
+        """A breaker."""
+        totals = self._on.totals
+        with totals.lock:
+            totals.breakers[clean(event.target), event.kind] = _BREAKER.get(event.state, 2)
+
+    def paused(self, event: RunPaused) -> None:
+        """Calls wait for a person."""
+        totals = self._on.totals
+        with totals.lock:
+            totals.waiting[event.run_id] = len(event.call_ids)
+            if len(totals.waiting) > _MOST_PAUSED:
+                totals.waiting.popitem(last=False)
+
+    def run_ended(self, event: RunEnded) -> None:
+        """It does not fly any more: nothing of it is used, reserved or allowed."""
+        self._hold(0, 0)
+        totals, result = self._on.totals, event.result
+        for name, used in self._used.items():
+            totals.add(totals.used, self._agent, name, -used)
+        for name, limit in self._limits.items():
+            totals.add(totals.limit, self._agent, name, -limit)
+        labels: Labels = {
+            "gen_ai.agent.name": self._agent,
+            "glidepath.outcome": result.outcome.value,
+            "glidepath.state": result.state.value,
+            "glidepath.cause.source": "" if result.cause is None else clean(result.cause.source),
+        }
+        over = max(0, self._used["tokens"] - int(self._limits.get("tokens", self._used["tokens"])))
+        self._put(partial(_ended, self._on, labels, event.time - self._started, self._calls, result.tool_calls, over))
+        if result.cost is not None:
+            cost = self._used["picodollars"] / 1e12
+            self._put(partial(self._on.cost.add, cost, {"gen_ai.agent.name": self._agent}))
+
+
+def _called(on: Instruments, labels: Labels, started: float, settled: BudgetSettled | None, error: str | None) -> None:
+    ended = started if settled is None else settled.time
+    on.duration.record(ended - started, labels if error is None else {**labels, "error.type": error})
+    if settled is None:
+        return
+    usage = settled.usage
+    if not on.latest:
+        on.tokens.record(usage.input, {**labels, "gen_ai.token.type": "input"})
+        on.tokens.record(usage.output, {**labels, "gen_ai.token.type": "output"})
+        return
+    on.input.record(usage.input, labels)
+    on.output.record(usage.output, labels)
+    figures = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.reasoning)
+    for counter, figure in zip(on.usage.values(), figures, strict=True):
+        if figure:
+            counter.add(figure, labels)
+
+
+def _ended(on: Instruments, labels: Labels, seconds: float, calls: int, tool_calls: int, over: int) -> None:
+    agent: Labels = {"gen_ai.agent.name": labels["gen_ai.agent.name"]}
+    on.runs.add(1, labels)
+    on.agent.record(seconds, agent)
+    on.inference_calls.record(calls, agent)
+    on.tool_calls.record(tool_calls, agent)
+    on.overshoot.add(over, agent)

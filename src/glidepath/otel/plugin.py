@@ -1,0 +1,129 @@
+"""The plugin: what it is told to do, and which provider it finds when a run starts."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeAlias
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import TracerProvider
+
+from glidepath.errors import ConfigurationError
+from glidepath.events import Event
+from glidepath.otel.background import Background
+from glidepath.otel.content import Redact, Writer
+from glidepath.otel.measures import Instruments, Measures, Totals
+from glidepath.otel.run_spans import SCOPE, RunSpans
+from glidepath.otel.team_spans import TEAM_HANDLERS, TeamSpans
+from glidepath.otel.vocabulary import latest, wants_content
+from glidepath.spi import Plugin
+
+__all__ = ["OpenTelemetry"]
+
+_Parts: TypeAlias = tuple[str, TracerProvider, Background, Measures | None, Writer | None]
+_MAX_CHARS = 4000
+
+
+class OpenTelemetry(Plugin):
+    """Shows runs and teams as spans and metrics; children and members are below their parents.
+
+    The providers are those that the application has set when a run starts, or the ones given here. Without one, nothing
+    is recorded and nothing is paid. Messages, arguments and results are not recorded unless `content` is True (None:
+    unless `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` says so): then each message once, through `redact`, cut
+    to `max_chars` characters. A `redact` that fails shows nothing of that text.
+    """
+
+    name = "open_telemetry"
+    inheritable_to_child: ClassVar[bool | None] = True
+
+    def __init__(
+        self,
+        *,
+        content: bool | None = None,
+        redact: Redact | None = None,
+        max_chars: int = _MAX_CHARS,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+    ) -> None:
+        if content not in (True, False, None):
+            raise ConfigurationError(f"OpenTelemetry: content must be True, False or None, not {content!r:.80}")
+        if redact is not None and not callable(redact):
+            raise ConfigurationError(f"OpenTelemetry: redact must be a function of a text, not {redact!r:.80}")
+        if type(max_chars) is not int or max_chars < 1:
+            raise ConfigurationError(f"OpenTelemetry: max_chars must be a whole number from 1, not {max_chars!r:.80}")
+        self._content = content
+        self._redact = redact
+        self._max_chars = max_chars
+        self._providers = (tracer_provider, meter_provider)
+        self._background = Background()
+        self._totals = Totals()
+        self._instruments: dict[Any, Instruments] = {}
+        self._spans: RunSpans | TeamSpans | None = None
+        self._parts: _Parts | None = None
+
+    def for_run(self) -> OpenTelemetry:
+        """One that follows a single run or team; without a provider it asks for no event at all."""
+        if self._background.inherited:
+            self._background = Background()
+            self._instruments = {}
+        mine = object.__new__(OpenTelemetry)
+        mine.__dict__.update(self.__dict__)
+        tracers, meters = _set_providers(*self._providers)
+        mine._spans = None
+        if tracers is None and meters is None:
+            mine.__dict__["events"] = ()  # of this one alone
+            return mine
+        mine.__dict__["events"] = _EVENTS
+        thread = self._background
+        measures = None if meters is None else Measures(self._instruments_of(meters), thread)
+        wanted = wants_content() if self._content is None else self._content
+        writer = Writer(self._redact, self._max_chars) if wanted else None
+        mine._parts = (self.name, tracers or trace.NoOpTracerProvider(), thread, measures, writer)
+        return mine
+
+    def _instruments_of(self, meters: MeterProvider) -> Instruments:
+        key = (id(meters), latest())
+        found = self._instruments.get(key)
+        if found is None:
+            meter = meters.get_meter(SCOPE)
+            found = self._instruments[key] = Instruments(meter, self._totals, self._background, latest=key[1])
+        return found
+
+    def event_observer(self, event: Event) -> None:
+        """Make spans and metrics of an event."""
+        handler = _HANDLERS.get(type(event))
+        if handler is None:
+            return
+        spans = self._spans
+        if spans is None:
+            if self._parts is None:
+                return  # this is the plugin itself, which follows no run
+            spans = self._spans = (TeamSpans if type(event) in TEAM_HANDLERS else RunSpans)(*self._parts)
+        handler(spans, event)
+
+    def journal_note(self) -> str | None:
+        """Where this run's trace is, for a later leg to link to."""
+        return None if self._spans is None else self._spans.note
+
+    async def flush(self) -> None:
+        """Wait a moment for the spans of this run to be ended."""
+        if self._spans is not None:
+            await self._background.drained()
+
+
+_HANDLERS: dict[type[Event], Any] = {**RunSpans.HANDLERS, **TEAM_HANDLERS}
+_EVENTS: tuple[type[Event], ...] = tuple(_HANDLERS)
+
+
+def _set_providers(
+    tracers: TracerProvider | None, meters: MeterProvider | None
+) -> tuple[TracerProvider | None, MeterProvider | None]:
+    """The providers in use; None where there is only the API's own, which records nothing."""
+    if tracers is None:
+        found = trace.get_tracer_provider()
+        tracers = None if isinstance(found, trace.ProxyTracerProvider | trace.NoOpTracerProvider) else found
+    if meters is None:
+        measured = metrics.get_meter_provider()
+        idle = isinstance(measured, metrics.NoOpMeterProvider) or type(measured).__name__ == "_ProxyMeterProvider"
+        meters = None if idle else measured
+    return tracers, meters

@@ -1,0 +1,108 @@
+"""What an agent was like when a leg of a run began, briefly; and what is different now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from glidepath._wire import Value, canonical
+from glidepath.outcome import ConfigurationChange, dollars
+
+if TYPE_CHECKING:
+    from glidepath.plugins.lineup import Lineup
+    from glidepath.run.plan import Plan
+    from glidepath.tools import Tool
+
+__all__ = ["Fingerprint", "differences", "fingerprint"]
+
+_PARTS = ("agent", "model", "fallback_models", "system_prompt", "output_type")
+_MAPS = (("limit", "limits"), ("tool", "tools"), ("plugin", "plugins"), ("constraint", "constraints"))
+
+
+class Fingerprint(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """An agent, as the journal keeps it: names and figures as they are, texts and schemas as digests."""
+
+    agent: str = ""
+    model: str = ""
+    fallback_models: str = ""
+    system_prompt: str = ""
+    output_type: str = ""
+    limits: Mapping[str, str] = {}
+    tools: Mapping[str, str] = {}
+    plugins: Mapping[str, str] = {}
+    constraints: Mapping[str, str] = {}
+
+    @property
+    def digest(self) -> str:
+        """The same for agents that are the same."""
+        return _digest(canonical(self))
+
+
+_KNOWN: WeakKeyDictionary[Lineup, tuple[Fingerprint, str]] = WeakKeyDictionary()
+"""Made once for each configuration: every one has a line-up of its own."""
+
+
+def fingerprint(plan: Plan) -> tuple[Fingerprint, str]:
+    """What this agent is like, and the digest of it."""
+    known = _KNOWN.get(plan.lineup)
+    if known is None:
+        made = _made(plan)
+        known = _KNOWN[plan.lineup] = made, made.digest
+    return known
+
+
+def _made(plan: Plan) -> Fingerprint:
+    caps = plan.caps
+    plans = (plan,) if plan.route is None else plan.route.plans
+    limits = {
+        "max_iterations": caps.turns,
+        "max_tokens": caps.tokens,
+        "max_cost": None if caps.money is None else dollars(caps.money),
+        "timeout": plan.timeout,
+        "max_tool_calls": caps.tool_calls,
+        "max_depth": caps.depth,
+        "max_descendants": caps.descendants,
+    }
+    return Fingerprint(
+        agent=plan.agent_name,
+        model=plans[0].model_name,
+        fallback_models=", ".join(one.model_name for one in plans[1:]),
+        system_prompt=_digest(plan.system_prompt.encode(errors="replace")) if plan.system_prompt else "",
+        output_type="" if plan.output is None else _digest(canonical(plan.output.schema)),
+        limits={name: str(value) for name, value in limits.items() if value is not None},
+        tools={name: _of_tool(tool) for name, tool in plan.tools.items()},
+        plugins=dict.fromkeys(_guarding(plan), "in use"),
+        constraints=dict.fromkeys([constraint.name for constraint in plan.custom], "in use"),
+    )
+
+
+def _guarding(plan: Plan) -> list[str]:
+    """The plugins that have a say; who only observes changes nothing."""
+    names = plan.lineup.names()
+    return [one for hook in names.__struct_fields__ if hook != "event_observer" for one in getattr(names, hook)]
+
+
+def _of_tool(tool: Tool) -> str:
+    """Its parameters, and what matters when a call of it was interrupted."""
+    marks = [mark for mark in ("idempotent", "requires_approval", "terminal") if getattr(tool, mark)]
+    return " ".join([_digest(canonical(tool.parameters)), *marks])
+
+
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=6).hexdigest()
+
+
+def differences(before: Fingerprint, now: Fingerprint) -> Iterator[ConfigurationChange]:
+    """What is different, part by part."""
+    for part in _PARTS:
+        old, new = getattr(before, part), getattr(now, part)
+        if old != new:
+            yield ConfigurationChange(what=part, before=old or None, now=new or None)
+    for what, field in _MAPS:
+        then: Mapping[str, Any] = getattr(before, field)
+        today: Mapping[str, Any] = getattr(now, field)
+        for name in [*then, *[name for name in today if name not in then]]:
+            if then.get(name) != today.get(name):
+                yield ConfigurationChange(what=what, name=name, before=then.get(name), now=today.get(name))

@@ -1,0 +1,463 @@
+"""The bookkeeping of wallets, the same in every store: what may be held, what is used, what the dead leave behind.
+
+A store reads a few rows into a `Book`, lets one of the functions here change them, and writes back what has changed,
+all in one transaction. In each row an amount is a pair: tokens, and money in pico-dollars.
+
+    used + held <= limit     in every wallet of a line and every period
+
+`held` was granted to runs and is not spent. `firm` is the part of it that runs keep for their landings: nobody waits
+for that. A run on several wallets holds the same amount in each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from glidepath._wire import Record, Value
+from glidepath.errors import StoreError
+from glidepath.sessions.owner import alive, free
+from glidepath.spi.sessions import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
+
+__all__ = [
+    "KEPT",
+    "Book",
+    "HoldRow",
+    "PeriodRow",
+    "WalletRow",
+    "all_used",
+    "closed",
+    "draw",
+    "forgotten",
+    "gone",
+    "opened",
+    "overdue",
+    "overruled",
+    "period_of",
+    "settle",
+    "shown",
+    "taken_in",
+    "write_off",
+]
+
+Pair = tuple[int, int]
+Line = tuple[tuple[str, str], ...]
+"""The accounts of a hold: names of wallets with their period."""
+NOTHING: Pair = (0, 0)
+KEPT = 30 * 86_400.0  # seconds for which what the dead held is remembered, so that it can still be corrected
+DOUBT = 60.0  # seconds after which a run that was only silent, and not known to be dead, is kept from its journal
+_RESOURCES = ("tokens", "money")
+
+
+class WalletRow(Record, kw_only=True):
+    """A wallet: what the program says of it, and what an operator has set."""
+
+    name: str
+    per: str | None = None
+    parent: str | None = None
+    most: tuple[int | None, int | None] = (None, None)
+    ruled: tuple[int | None, int | None] = (None, None)
+    closed: bool = False
+
+    def limit(self, resource: int) -> int | None:
+        """The limit that holds; an operator can move one, not add one: runs do not count what nobody limits."""
+        declared, ruled = self.most[resource], self.ruled[resource]
+        return declared if declared is None or ruled is None else ruled
+
+
+class PeriodRow(Record, kw_only=True):
+    """What is used and held of a wallet in one period."""
+
+    name: str
+    period: str
+    used: Pair = NOTHING
+    held: Pair = NOTHING
+    firm: Pair = NOTHING
+
+
+class HoldRow(Record, kw_only=True):
+    """What one run holds. `base` is where its meter stood when these accounts were opened; the rest counts from there.
+
+    `ended` is when it was written off without anybody knowing what was spent; 0 while its run is in flight.
+    """
+
+    key: str
+    leg: int
+    owner: str
+    session_id: str | None
+    expires: float
+    line: Line
+    base: Pair = NOTHING
+    spent: Pair = NOTHING
+    grant: Pair = NOTHING
+    firm: Pair = NOTHING
+    ended: float = 0.0
+
+
+class Book:
+    """Some rows of a store. What is added or changed is noted, so that it can be written back."""
+
+    __slots__ = ("changed", "dropped", "holds", "now", "periods", "wallets")
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self.wallets: dict[str, WalletRow] = {}
+        self.periods: dict[tuple[str, str], PeriodRow] = {}
+        self.holds: dict[str, HoldRow] = {}
+        self.changed: set[int] = set()  # ids of rows
+        self.dropped: list[str] = []
+
+    def note(self, row: Record) -> None:
+        """This row is to be written."""
+        self.changed.add(id(row))
+
+    def is_changed(self, row: Record) -> bool:
+        """True when it is to be written."""
+        return id(row) in self.changed
+
+    def account(self, place: tuple[str, str]) -> PeriodRow:
+        """The account of a wallet in a period; a new one where there is none."""
+        found = self.periods.get(place)
+        if found is None:
+            found = self.periods[place] = PeriodRow(name=place[0], period=place[1])
+            self.note(found)
+        return found
+
+    def line(self, terms: Iterable[WalletTerms]) -> Line:
+        """The accounts that are open now."""
+        return tuple((one.name, period_of(one.per, self.now)) for one in terms)
+
+
+def period_of(per: str | None, now: float) -> str:
+    """The period that is running: a day or a month of UTC; the same for ever when there is none."""
+    if per is None:
+        return ""
+    return datetime.fromtimestamp(now, tz=UTC).strftime("%Y-%m-%d" if per == "day" else "%Y-%m")
+
+
+# --- one run ------------------------------------------------------------------------------------------------------
+
+
+def opened(book: Book, terms: Sequence[WalletTerms]) -> None:
+    """Make the wallets that are new; give the others the limits that this program has for them."""
+    for one in terms:
+        row = book.wallets.get(one.name)
+        if row is not None and (row.per, row.parent) != (one.per, one.parent):
+            raise StoreError(
+                f"wallet {one.name!r} has per={row.per!r} and parent={row.parent!r}, and this program says "
+                f"per={one.per!r} and parent={one.parent!r}: use another name, or remove the old wallet with "
+                f"`glidepath wallets remove {one.name}`",
+                kind="conflict",
+            )
+    for one in terms:
+        row = book.wallets.get(one.name)
+        if row is None:
+            row = book.wallets[one.name] = WalletRow(name=one.name, per=one.per, parent=one.parent)
+            book.note(row)
+        most = (one.max_tokens, one.max_money)
+        if row.most != most:
+            row.most = most
+            book.note(row)
+
+
+def _plus(left: Pair, right: Pair) -> Pair:
+    return left[0] + right[0], left[1] + right[1]
+
+
+def _minus(left: Pair, right: Pair) -> Pair:
+    return left[0] - right[0], left[1] - right[1]
+
+
+def _book(book: Book, row: HoldRow, spent: Pair, grant: Pair, firm: Pair) -> None:
+    """Put what a hold is now into every account of its line."""
+    used = _minus(spent, row.spent)
+    held = _minus(_minus(grant, spent), _minus(row.grant, row.spent))
+    kept = _minus(firm, row.firm)
+    if used != NOTHING or held != NOTHING or kept != NOTHING:
+        for place in row.line:
+            account = book.account(place)
+            account.used = _plus(account.used, used)
+            account.held = _plus(account.held, held)
+            account.firm = _plus(account.firm, kept)
+            book.note(account)
+    row.spent, row.grant, row.firm = spent, grant, firm
+    book.note(row)
+
+
+class _Room(Value, frozen=True, kw_only=True):
+    """What fits above what a run has and keeps: at once, and with nothing of others in flight."""
+
+    now: tuple[int | None, int | None]
+    alone: tuple[int | None, int | None]
+    tight: Grant
+
+
+def _room(book: Book, row: HoldRow, line: Line, need: Pair, least: Pair) -> _Room:
+    """`need` is what the run has spent, keeps back and has in flight; its own part of an account is not others'."""
+    stays = line == row.line
+    now: list[int | None] = [None, None]
+    alone: list[int | None] = [None, None]
+    tight = Grant(verdict="refused")
+    for place in line:
+        account, wallet = book.account(place), book.wallets[place[0]]
+        for resource in (0, 1):
+            limit = wallet.limit(resource)
+            if limit is None:
+                continue
+            mine = (row.grant[resource], row.spent[resource] + row.firm[resource]) if stays else NOTHING
+            used = account.used[resource]
+            room = limit - (used + account.held[resource] - mine[0]) - need[resource]
+            least_now = now[resource]
+            now[resource] = room if least_now is None else min(least_now, room)
+            room = limit - (used + account.firm[resource] - mine[1]) - need[resource]
+            least_alone = alone[resource]
+            if least_alone is None or room < least_alone:
+                alone[resource] = room
+                if room < least[resource]:
+                    tight = Grant(
+                        verdict="refused",
+                        tight=place[0],
+                        period=place[1],
+                        resource=_RESOURCES[resource],
+                        most=limit,
+                        used=used + account.firm[resource] - mine[1] + row.spent[resource] * stays,
+                    )
+    return _Room(now=(now[0], now[1]), alone=(alone[0], alone[1]), tight=tight)
+
+
+def _fits(asked: Pair, room: tuple[int | None, int | None]) -> bool:
+    return all(have is None or want <= have for want, have in zip(asked, room, strict=True))
+
+
+def _cut(asked: Pair, room: tuple[int | None, int | None]) -> Pair:
+    tokens, money = (want if have is None else min(want, have) for want, have in zip(asked, room, strict=True))
+    return tokens, money
+
+
+def draw(book: Book, hold: Hold, want: WalletDraw, lease: float) -> Grant:
+    """Take out what a call may cost, or say why not; see `WalletStore.draw`."""
+    total = (want.spent_tokens, want.spent_money)
+    asked, least = (want.asked_tokens, want.asked_money), (want.least_tokens, want.least_money)
+    renewing = max(asked) <= 0
+    row = book.holds.get(hold.key)
+    if (row is None and renewing) or (row is not None and row.leg > hold.leg):
+        return Grant(verdict="fenced")
+    opened(book, hold.line)
+    line = book.line(hold.line)
+    if row is None:
+        row = HoldRow(key=hold.key, leg=hold.leg, owner="", session_id=None, expires=0.0, line=line, base=total)
+        book.holds[hold.key] = row
+    row.leg, row.owner, row.session_id = hold.leg, hold.owner, hold.session_id
+    row.expires, row.ended = book.now + lease, 0.0
+    book.note(row)
+    spent = _minus(total, row.base)
+    landing, flight = (want.landing_tokens, want.landing_money), (want.flight_tokens, want.flight_money)
+    need = _plus(_plus(spent, landing), flight)
+    shut = next((one.name for one in hold.line if book.wallets[one.name].closed), None)
+    if shut is not None or renewing:
+        _shrink(book, row, spent, need, landing)
+        return _answer(row, Grant(verdict="closed", tight=shut) if shut and not renewing else Grant(verdict="granted"))
+    moves = line != row.line and flight == NOTHING
+    if moves:
+        need = landing  # in the new period; what was spent before stays where it was held
+    room = _room(book, row, line if moves else row.line, need, least)
+    if _fits(asked, room.now):
+        verdict = "granted"
+    elif _fits(asked, room.alone):
+        verdict = "wait"
+    elif _fits(least, room.now):
+        verdict, asked = "granted", _cut(asked, room.now)
+    else:
+        verdict = "wait" if _fits(least, room.alone) else "refused"
+    ahead = [None if have is None else max(0, have) for have in room.alone]
+    if verdict == "granted":
+        if moves:
+            _book(book, row, spent, spent, NOTHING)
+            row.base, row.line = total, line
+            row.spent = row.grant = row.firm = spent = NOTHING
+        _book(book, row, spent, _plus(need, (max(0, asked[0]), max(0, asked[1]))), landing)
+        ahead = [None if have is None else max(0, have - max(0, one)) for have, one in zip(ahead, asked, strict=True)]
+    else:  # whoever waits holds nothing that it does not need; its landing stays where it was held
+        _shrink(book, row, spent, _plus(_plus(spent, landing), flight), landing)
+    tight = room.tight if verdict == "refused" else Grant(verdict=verdict)
+    return _answer(row, tight, ahead)
+
+
+def _shrink(book: Book, row: HoldRow, spent: Pair, need: Pair, landing: Pair) -> None:
+    """Give back what is neither spent nor kept nor in flight."""
+    tokens, money = (max(used, min(had, wants)) for used, had, wants in zip(spent, row.grant, need, strict=True))
+    kept = min(landing[0], tokens - spent[0]), min(landing[1], money - spent[1])
+    _book(book, row, spent, (tokens, money), kept)
+
+
+def _answer(row: HoldRow, grant: Grant, ahead: Sequence[int | None] = (None, None)) -> Grant:
+    return Grant(
+        verdict=grant.verdict,
+        tokens=row.base[0] + row.grant[0],
+        money=row.base[1] + row.grant[1],
+        ahead_tokens=ahead[0],
+        ahead_money=ahead[1],
+        tight=grant.tight,
+        period=grant.period,
+        resource=grant.resource,
+        most=grant.most,
+        used=grant.used,
+    )
+
+
+def settle(book: Book, hold: Hold, total: Pair) -> bool:
+    """The run is over."""
+    row = book.holds.get(hold.key)
+    if row is None or row.leg != hold.leg:
+        return False
+    _close(book, row, total)
+    return True
+
+
+def _close(book: Book, row: HoldRow, total: Pair) -> None:
+    spent = max(0, total[0] - row.base[0]), max(0, total[1] - row.base[1])
+    _book(book, row, spent, spent, NOTHING)
+    book.dropped.append(row.key)
+
+
+# --- the dead -----------------------------------------------------------------------------------------------------
+
+
+def forgotten(row: HoldRow, now: float) -> bool:
+    """True for a hold of which nobody needs to know any more: it was written off long ago, or ended holding nothing."""
+    if row.ended:
+        return row.ended < now - KEPT
+    return now >= row.expires and row.grant == row.spent
+
+
+def overdue(rows: Iterable[HoldRow], now: float) -> list[OverdueHold]:
+    """Those of these holds whose owner is dead, or silent for too long."""
+    return [
+        OverdueHold(
+            key=row.key,
+            leg=row.leg,
+            session_id=row.session_id,
+            dead=not alive(row.owner),
+            written_off=row.ended > 0,
+        )
+        for row in rows
+        if (_doubtful(row, now) if row.ended else free(row.owner, row.expires, now))
+    ]
+
+
+def _doubtful(row: HoldRow, now: float) -> bool:
+    """True for a run that was written off long ago and not heard of since, and whose journal may know better."""
+    return row.session_id is not None and now >= row.ended + DOUBT
+
+
+def write_off(book: Book, late: OverdueHold, total: Pair | None) -> bool:
+    """Settle what a dead run held: at what its journal says, else at everything."""
+    row = book.holds.get(late.key)
+    if row is None or row.leg != late.leg:
+        return False
+    if row.ended:
+        if not _doubtful(row, book.now):
+            return False
+        if total is None:
+            row.session_id = None  # nobody will ever know
+            book.note(row)
+        else:
+            _close(book, row, total)
+        return True
+    if not free(row.owner, row.expires, book.now):
+        return False
+    if total is None and row.grant == row.spent:  # it held nothing: there is nothing to correct
+        total = _plus(row.base, row.spent)
+    if total is not None:
+        _close(book, row, total)
+        return True
+    _book(book, row, row.grant, row.grant, NOTHING)
+    row.ended = book.now
+    return True
+
+
+# --- operators ----------------------------------------------------------------------------------------------------
+
+
+def _known(book: Book, name: str) -> WalletRow:
+    row = book.wallets.get(name)
+    if row is None:
+        raise StoreError(f"there is no wallet {name!r} in this store", kind="missing")
+    return row
+
+
+def overruled(book: Book, name: str, most: tuple[int | None, int | None]) -> None:
+    """An operator sets limits, or gives programs their say again."""
+    row = _known(book, name)
+    for resource, limit in enumerate(most):
+        if limit is not None and row.most[resource] is None:
+            what = ("max_tokens", "max_cost")[resource]
+            raise StoreError(
+                f"wallet {name!r} has no {what}: its runs do not count that. Add {what} to the Limits of its Budget "
+                "first",
+                kind="conflict",
+            )
+    row.ruled = most if most == (None, None) else (_first(most[0], row.ruled[0]), _first(most[1], row.ruled[1]))
+    book.note(row)
+
+
+def _first(new: int | None, old: int | None) -> int | None:
+    return old if new is None else new
+
+
+def closed(book: Book, name: str, *, shut: bool) -> None:
+    """Refuse every further draw, or allow them again."""
+    row = _known(book, name)
+    row.closed = shut
+    book.note(row)
+
+
+def gone(book: Book, name: str, *, parent: bool) -> None:
+    """A wallet may be forgotten; raises when it is still of use."""
+    _known(book, name)
+    if parent or any(account.held != NOTHING for account in book.periods.values() if account.name == name):
+        why = "other wallets are inside it" if parent else "runs hold a part of it"
+        raise StoreError(f"wallet {name!r} is in use: {why}", kind="busy")
+
+
+def all_used(row: PeriodRow) -> PeriodRow:
+    """An account as another store takes it in: whoever holds something of it settles where it was held."""
+    return PeriodRow(name=row.name, period=row.period, used=_plus(row.used, row.held))
+
+
+def taken_in(book: Book, wallets: Iterable[WalletRow], periods: Iterable[PeriodRow]) -> None:
+    """Add the wallets of another store."""
+    new = [row for row in wallets if row.name not in book.wallets]
+    for row in new:
+        book.wallets[row.name] = row
+        book.note(row)
+    names = {row.name for row in new}
+    for account in periods:
+        if account.name in names:
+            book.periods[account.name, account.period] = account
+            book.note(account)
+
+
+def shown(row: WalletRow, accounts: Iterable[PeriodRow], holds: Iterable[HoldRow], now: float) -> Wallet:
+    """A wallet as everybody can see it."""
+    period = period_of(row.per, now)
+    mine = {account.period: account for account in accounts if account.name == row.name}
+    current = mine.get(period) or PeriodRow(name=row.name, period=period)
+    live = sum(1 for hold in holds if not hold.ended and any(name == row.name for name, _ in hold.line))
+    return Wallet(
+        name=row.name,
+        per=row.per,
+        parent=row.parent,
+        period=period,
+        max_tokens=row.limit(0),
+        max_money=row.limit(1),
+        declared=row.most,
+        tokens=current.used[0],
+        money=current.used[1],
+        held_tokens=current.held[0],
+        held_money=current.held[1],
+        holds=live,
+        closed=row.closed,
+        overruled=row.ruled != (None, None),
+        history={name: mine[name].used for name in sorted(mine)},
+    )

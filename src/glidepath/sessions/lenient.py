@@ -1,0 +1,141 @@
+"""Reading what another release wrote: a value that this one does not know becomes the nearest that it does.
+
+Fields that are unknown are passed over anyway. A value of an enumeration that is unknown becomes None where that is
+allowed, else the member of it that promises least; a block or a decision of an unknown kind is left out. Nothing of
+this is written back: the journal keeps what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from glidepath import _wire
+from glidepath._wire import WireError
+from glidepath.messages import (
+    AssistantMessage,
+    CustomMessage,
+    StopReason,
+    SystemMessage,
+    ToolResultMessage,
+    UserMessage,
+    codec,
+)
+from glidepath.outcome import AgentState, LoopOutcome, ResourceAction
+
+__all__ = ["converted", "decoded", "message_of"]
+
+_LEAST: Mapping[type, Enum] = {
+    AgentState: AgentState.ERROR,
+    LoopOutcome: LoopOutcome.FAILED,
+    StopReason: StopReason.OTHER,
+    ResourceAction: ResourceAction.GRACEFUL_EXIT,
+}
+_ROLES = {
+    "system": SystemMessage,
+    "user": UserMessage,
+    "assistant": AssistantMessage,
+    "tool_result": ToolResultMessage,
+    "custom": CustomMessage,
+}
+_LEFT_OUT: Any = object()
+
+
+def decoded(data: bytes, kind: Any) -> Any:
+    """Read JSON as `kind`, leniently; raises `WireError` for what is no such thing at all."""
+    try:
+        return _wire.decode(data, kind)
+    except WireError:
+        return _wire.convert(_mended(_wire.loads(data), kind), kind)
+
+
+def converted(data: Any, kind: Any) -> Any:
+    """Plain data as `kind`, leniently; raises `WireError`."""
+    try:
+        return _wire.convert(data, kind)
+    except WireError:
+        return _wire.convert(_mended(_wire.plain(data), kind), kind)
+
+
+def message_of(data: bytes) -> Any:
+    """One message, leniently; one of an unknown role is kept as it is."""
+    try:
+        return codec.decode(data)
+    except WireError:
+        plain = _wire.loads(data)
+        kind = _ROLES.get(plain.get("role", "")) if isinstance(plain, dict) else None
+        if kind is None:
+            raise
+        return codec.decode(_wire.encode(_mended(plain, kind)))
+
+
+def _mended(data: Any, kind: Any) -> Any:
+    """The data, with every unknown value replaced or left out."""
+    origin, inside = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return data if data in inside else _LEFT_OUT
+    if origin in (Union, UnionType):
+        return _one_of(data, inside)
+    if inside and isinstance(data, list) and _is(origin, Sequence):
+        return _items(data, inside)
+    if inside and isinstance(data, dict) and _is(origin, Mapping):
+        found = {key: _mended(one, inside[1]) for key, one in data.items()}
+        return {key: one for key, one in found.items() if one is not _LEFT_OUT}
+    if _is(kind, Enum):
+        return data if any(one.value == data for one in kind) else _least(kind)
+    return _fields(data, kind) if isinstance(data, dict) and _is(kind, _wire.Struct) else data
+
+
+def _is(kind: Any, of: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, of)
+
+
+def _items(data: list[Any], kinds: tuple[Any, ...]) -> list[Any]:
+    each = kinds[:1] * len(data) if len(kinds) == 1 or kinds[1:] == (...,) else kinds
+    found = [_mended(one, kind) for one, kind in zip(data, each, strict=False)]
+    return [one for one in found if one is not _LEFT_OUT]
+
+
+def _fields(data: dict[str, Any], kind: type) -> Any:
+    hints = _hints(kind)
+    found = {key: _mended(one, hints.get(key, Any)) for key, one in data.items()}
+    return _LEFT_OUT if any(one is _LEFT_OUT for one in found.values()) else found
+
+
+def _least(kind: type[Enum]) -> Any:
+    found = _LEAST.get(kind)
+    return _LEFT_OUT if found is None else found.value
+
+
+def _one_of(data: Any, kinds: tuple[Any, ...]) -> Any:
+    """The data as the one kind of these that it can be."""
+    if data is None:
+        return None
+    tagged: dict[Any, Any] = {one.__struct_config__.tag: one for one in kinds if _is(one, _wire.Struct)}
+    tagged.pop(None, None)
+    if tagged and isinstance(data, dict):
+        field = next(iter(tagged.values())).__struct_config__.tag_field
+        kind = tagged.get(data.get(field))
+        return _LEFT_OUT if kind is None else _mended(data, kind)
+    fitting = [one for one in kinds if one is not NoneType and _may_be(data, one)]
+    if not fitting:
+        return None if NoneType in kinds else _LEFT_OUT
+    known = _mended(data, fitting[0])
+    return None if _is(fitting[0], Enum) and known != data and NoneType in kinds else known
+
+
+def _may_be(data: Any, kind: Any) -> bool:
+    plain = get_origin(kind) or kind
+    if isinstance(data, dict):
+        return _is(plain, Mapping | _wire.Struct)
+    if isinstance(data, list):
+        return _is(plain, Sequence) and plain is not str
+    return not _is(plain, Mapping | _wire.Struct | tuple | list)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)

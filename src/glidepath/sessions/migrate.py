@@ -1,0 +1,119 @@
+"""Carrying sessions from one store to another, as they are: every commit, every hash, every summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from glidepath._wire import Value
+from glidepath.errors import StoreError
+from glidepath.sessions.chain import verified
+from glidepath.sessions.families import IMPORTING
+from glidepath.sessions.owner import this_owner
+from glidepath.sessions.wallet_desk import WalletDesk
+from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
+
+__all__ = ["Migrated", "migrate"]
+
+
+class Migrated(Value, frozen=True, kw_only=True):
+    """What a migration has carried over, and what it has left, with the reason for each."""
+
+    moved: tuple[str, ...] = ()
+    left: Mapping[str, str] = {}
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """A store that takes a journal in with the time at which it was last written."""
+
+    async def keep(self, entry: Entry, commits: Sequence[Commit]) -> None:
+        """Write a whole journal as another store had it."""
+        ...
+
+
+async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
+    """Copy every session and wallet of `source` into `target`; `source` is not changed, and can be carried over again.
+
+    A session whose run is in flight, that is damaged, or that `target` has otherwise is left, and the reason is told.
+    One whose copy was cut short cannot be resumed in `target` until it is carried over again.
+    """
+    moved: list[str] = []
+    left: dict[str, str] = {}
+    for entry in sorted(await source.entries(), key=lambda entry: entry.updated):
+        try:
+            await _carry(source, target, entry.session_id, entry.flag)
+            moved.append(entry.session_id)
+        except StoreError as error:
+            left[entry.session_id] = str(error)
+    if isinstance(source, WalletDesk) and isinstance(target, WalletDesk):
+        await _carry_wallets(source, target)
+    return Migrated(moved=tuple(moved), left=left)
+
+
+async def _carry(source: SessionStore, target: SessionStore, session_id: str, flag: str | None) -> None:
+    lease = await _hold(source, session_id)
+    try:
+        entry, commits = await source.load(session_id)
+        list(verified(commits, head=entry.head, hash_=entry.hash))
+        await _put(target, entry, commits)
+        if flag is not None:
+            await target.flag(session_id, flag)
+        there, found = await target.load(session_id)
+        if (there.head, list(found)) != (entry.head, list(commits)):
+            raise StoreError(f"session {session_id!r} came out differently in the other store", kind="damaged")
+    finally:
+        if lease is not None:
+            await source.release(lease)
+
+
+async def _carry_wallets(source: WalletDesk, target: WalletDesk) -> None:
+    """Wallets with their limits and their history."""
+    try:
+        wallets, periods = await source.wallet_rows()
+    except StoreError as error:
+        if error.kind != "missing":
+            raise
+        return
+    if wallets:
+        await target.take_wallets(wallets, periods)
+
+
+async def _hold(source: SessionStore, session_id: str) -> Lease | None:
+    """Nobody writes the session meanwhile; None when nobody can write the store at all."""
+    try:
+        return await source.claim(session_id, this_owner(), create=False)
+    except StoreError as error:
+        if error.kind != "read_only":
+            raise
+        return None
+
+
+async def _put(target: SessionStore, entry: Entry, commits: Sequence[Commit]) -> None:
+    try:
+        have: Sequence[Commit] = (await target.load(entry.session_id))[1]
+    except StoreError as error:
+        if error.kind != "missing":
+            raise
+        have = ()
+    if list(have) != list(commits[: len(have)]):
+        raise StoreError(f"the other store has another session {entry.session_id!r}", kind="conflict")
+    rest = commits[len(have) :]
+    if have and not rest:
+        return
+    if isinstance(target, Keeps):
+        await target.keep(entry, rest)
+        return
+    lease = await target.claim(entry.session_id, this_owner())
+    try:
+        for commit in rest:
+            later = target.append(lease, commit, summary=_summary(entry, commit))
+            if later is not None:
+                await later
+    finally:
+        await target.release(lease)
+
+
+def _summary(entry: Entry, commit: Commit) -> Mapping[str, Any]:
+    """Until its last commit is there, a copy has no authority."""
+    return entry.summary if commit.number == entry.head else {IMPORTING: True}

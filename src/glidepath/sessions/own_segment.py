@@ -1,0 +1,143 @@
+"""The segment that one process writes: appended to, never changed, and nobody else's but for fences.
+
+What makes this safe among processes is the order of a file's appends. The system decides it, whoever writes: whatever
+was put into this file by others before our frame lies in front of it. So the place where our frame begins tells whether
+anybody has fenced us, without a lock and without a word about memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from typing import NamedTuple
+
+from glidepath.errors import StoreError
+from glidepath.sessions.frames import Frame, Gap, Kind, mended, packed, salt_of, scan
+from glidepath.sessions.lease_table import replaced
+
+__all__ = ["Intrusion", "OwnSegment", "disk_error", "segment_path"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def segment_path(folder: str, number: int) -> str:
+    """Where a segment is."""
+    return f"{folder}/segments/{number:08d}.seg"
+
+
+def disk_error(error: OSError, path: str) -> StoreError:
+    """What the system said, as a store says it."""
+    kind = "full" if error.errno in _FULL else "read_only" if error.errno in _READ_ONLY else "unavailable"
+    what = {"full": "cannot grow: the disk is full", "read_only": "cannot be written"}.get(kind, "failed")
+    return StoreError(f"the session store {path} {what} ({error})", kind=kind)
+
+
+class Intrusion(NamedTuple):
+    """What others have put in front of our frame: fences, by session and token."""
+
+    fences: list[Frame]
+    rubbish: bool
+
+
+class OwnSegment:
+    """An open segment. `end` is where our last frame ended; all offsets are those of the file."""
+
+    def __init__(self, folder: str, store: str, number: int, *, new: bool) -> None:
+        self.folder, self.number = folder, number
+        self.path = segment_path(folder, number)
+        self.salt = salt_of(store, number)
+        self.known = False
+        """The folder's entry for this file is on the disk."""
+        self.torn = False
+        flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        if new:
+            flags |= os.O_CREAT | os.O_EXCL
+        self.fd = os.open(self.path, flags, 0o600)
+        if new:
+            os.fchmod(self.fd, 0o600)  # whatever the umask
+        self.end = os.fstat(self.fd).st_size
+
+    def append(self, frames: bytes) -> tuple[int, Intrusion | None]:
+        """Write; where it begins, and what others have put in front of it. Raises `StoreError`."""
+        try:
+            written = os.write(self.fd, frames)
+            end = os.lseek(self.fd, 0, os.SEEK_CUR)
+        except OSError as error:
+            self.torn = self.torn or os.fstat(self.fd).st_size != self.end
+            raise disk_error(error, self.folder) from error
+        start = end - written
+        if written != len(frames):
+            self.torn = True
+            raise disk_error(OSError(errno.ENOSPC, "only a part of it could be written"), self.folder)
+        if start == self.end:
+            self.end = end
+            return start, None
+        before, self.end = self.end, end
+        return start, self._between(before, start)
+
+    def _between(self, before: int, start: int) -> Intrusion:
+        if start < before:
+            self.torn = True
+            raise StoreError(f"{self.path} was cut short by somebody else", kind="damaged")
+        return self._intrusion(os.pread(self.fd, start - before, before), before)
+
+    def _intrusion(self, data: bytes, before: int) -> Intrusion:
+        found, end = scan(data, self.salt, before)
+        fences = [item for item in found if type(item) is Frame and item.kind == Kind.FENCE]
+        rubbish = end != before + len(data) or any(type(item) is Gap or not item.sound for item in found)  # type: ignore[union-attr]
+        return Intrusion(fences, rubbish)
+
+    def mend(self, start: int, end: int) -> None:
+        """Say that this range, which others have left behind, is nothing."""
+        self.append(packed(self.salt, Kind.MEND, body=mended(start, end)))
+
+    def look(self) -> Intrusion | None:
+        """What others have put behind our last frame."""
+        size = os.fstat(self.fd).st_size
+        return None if size <= self.end else self._intrusion(os.pread(self.fd, size - self.end, self.end), self.end)
+
+    def sync(self) -> None:
+        """Wait until the disk has it; raises `OSError`."""
+        getattr(os, "fdatasync", os.fsync)(self.fd)
+        if not self.known:
+            sync_folder(f"{self.folder}/segments")
+            self.known = True
+
+    def duplicate(self) -> OwnSegment:
+        """The same file under another descriptor, which stays valid when this one is closed."""
+        other = object.__new__(OwnSegment)
+        other.__dict__.update(self.__dict__)
+        other.fd = os.dup(self.fd)
+        self.known = True  # the one who asked syncs the folder, too
+        return other
+
+    def replaced(self) -> bool:
+        """True when the file at this path is another one, or none."""
+        return replaced(self.fd, self.path)
+
+    def close(self) -> None:
+        """Close the file."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            with suppress(OSError):
+                os.close(fd)
+
+
+def sync_file(path: str) -> None:
+    """Wait until the disk has a file that another process wrote."""
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_folder(path: str) -> None:
+    """Wait until the disk has what a folder lists."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,265 @@
+"""Wallets in PostgreSQL. Everything that waits on one event loop goes into one transaction.
+
+Rows are locked in one order, holds before accounts and each by name, so that two transactions never wait in a circle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from glidepath._wire import Record
+from glidepath.errors import StoreError
+from glidepath.sessions import books
+from glidepath.sessions.books import Book, HoldRow
+from glidepath.sessions.sqlite_wallets import hold_row, of_hold, of_period, of_wallet, period_row, wallet_row
+from glidepath.sessions.wallet_desk import Rows, WalletDesk
+
+__all__ = ["PostgresWallets"]
+
+T = TypeVar("T")
+MOST = 64  # pieces of work in one transaction
+ADVISORY = 0x676C6977
+_NOW = "extract(epoch FROM clock_timestamp())::float8"
+TABLES = """
+CREATE TABLE IF NOT EXISTS glidepath_wallets(
+  name text PRIMARY KEY, per text, parent text, max_tokens bigint, max_money bigint,
+  ruled_tokens bigint, ruled_money bigint, closed int NOT NULL);
+CREATE TABLE IF NOT EXISTS glidepath_wallet_periods(
+  name text NOT NULL, period text NOT NULL, tokens bigint NOT NULL, money bigint NOT NULL,
+  held_tokens bigint NOT NULL, held_money bigint NOT NULL, firm_tokens bigint NOT NULL, firm_money bigint NOT NULL,
+  PRIMARY KEY(name, period)) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS glidepath_wallet_holds(
+  key text PRIMARY KEY, leg bigint NOT NULL, owner text NOT NULL, session text, expires float8 NOT NULL,
+  line text NOT NULL, base_tokens bigint NOT NULL, base_money bigint NOT NULL,
+  tokens bigint NOT NULL, money bigint NOT NULL, grant_tokens bigint NOT NULL, grant_money bigint NOT NULL,
+  firm_tokens bigint NOT NULL, firm_money bigint NOT NULL, ended float8 NOT NULL) WITH (fillfactor = 50);
+"""
+_HOLDS = "SELECT * FROM glidepath_wallet_holds WHERE key = ANY($1) ORDER BY key FOR UPDATE"
+_WALLETS = f"SELECT {_NOW}, w.* FROM (SELECT 1) one LEFT JOIN glidepath_wallets w ON w.name = ANY($1)"  # noqa: S608
+_PERIODS = (
+    "SELECT * FROM glidepath_wallet_periods WHERE (name, period) IN (SELECT * FROM unnest($1::text[], $2::text[])) "
+    "ORDER BY name, period FOR UPDATE"
+)
+_NEW_PERIODS = (
+    "INSERT INTO glidepath_wallet_periods SELECT n, p, 0, 0, 0, 0, 0, 0 FROM unnest($1::text[], $2::text[]) AS l(n, p) "
+    "ORDER BY n, p ON CONFLICT DO NOTHING"
+)
+_PUT_WALLET = (
+    "INSERT INTO glidepath_wallets VALUES($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO UPDATE SET "
+    "max_tokens = $4, max_money = $5, ruled_tokens = $6, ruled_money = $7, closed = $8"
+)
+_PUT_PERIOD = (
+    "INSERT INTO glidepath_wallet_periods VALUES($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name, period) DO UPDATE "
+    "SET tokens = $3, money = $4, held_tokens = $5, held_money = $6, firm_tokens = $7, firm_money = $8"
+)
+_PUT_HOLD = (
+    "INSERT INTO glidepath_wallet_holds VALUES($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) "
+    "ON CONFLICT (key) DO UPDATE SET leg = $2, owner = $3, session = $4, expires = $5, line = $6, base_tokens = $7, "
+    "base_money = $8, tokens = $9, money = $10, grant_tokens = $11, grant_money = $12, firm_tokens = $13, "
+    "firm_money = $14, ended = $15"
+)
+
+
+_FORGET = (  # as `books.forgotten` says; what somebody else has locked is not forgotten now
+    "DELETE FROM glidepath_wallet_holds WHERE key IN (SELECT key FROM glidepath_wallet_holds WHERE "
+    "ended > 0 AND ended < $1 OR ended = 0 AND expires <= $2 AND grant_tokens = tokens AND grant_money = money "
+    "FOR UPDATE SKIP LOCKED)"
+)
+
+
+class _Job(Record):
+    """A piece of work that waits for a transaction."""
+
+    rows: Rows
+    work: Callable[[Book], Any]
+    done: asyncio.Future[Any]
+
+    def fail(self, error: Exception) -> None:
+        """Let whoever waits hear of it."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+def _together(jobs: Sequence[_Job]) -> Rows:
+    """The rows that all of these need."""
+    return Rows(
+        keys=tuple(dict.fromkeys(key for job in jobs for key in job.rows.keys)),
+        wallets=tuple(dict.fromkeys(name for job in jobs for name in job.rows.wallets)),
+        line=tuple(dict.fromkeys(terms for job in jobs for terms in job.rows.line)),
+        whole=jobs[0].rows.whole,
+        everything=jobs[0].rows.everything,
+        relaxed=all(job.rows.relaxed for job in jobs),
+    )
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()  # whoever waited has heard of it
+
+
+class PostgresWallets(WalletDesk):
+    """Wallets beside the journals, in the same database; the tables are made when they are first used."""
+
+    def __init__(self) -> None:
+        self._wallets_ready = False
+        self._waiting: dict[tuple[int, int], list[_Job]] = {}
+        self._open_holds: dict[tuple[int, int, str], Any] = {}
+
+    def _transaction(self) -> Any:
+        raise NotImplementedError
+
+    async def _hold(self) -> Any:
+        raise NotImplementedError
+
+    async def _let_go(self, line: Any) -> None:
+        raise NotImplementedError
+
+    async def _held_open(self, key: str) -> None:
+        """Keep connections of this loop open while the hold is."""
+        here = (os.getpid(), id(asyncio.get_running_loop()), key)
+        if here not in self._open_holds:
+            self._open_holds[here] = None
+            try:
+                self._open_holds[here] = await self._hold()
+            except BaseException:
+                del self._open_holds[here]
+                raise
+
+    async def _let_close(self, key: str) -> None:
+        line = self._open_holds.pop((os.getpid(), id(asyncio.get_running_loop()), key), None)
+        if line is not None:
+            await self._let_go(line)
+
+    async def _prepare_wallets(self, connection: Any) -> None:
+        if self._wallets_ready:
+            return
+        if not await connection.fetchval("SELECT to_regclass('glidepath_wallet_holds') IS NOT NULL"):
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", ADVISORY)
+            await connection.execute(TABLES)
+
+    async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
+        """Wait with the others of this loop for the next transaction."""
+        loop = asyncio.get_running_loop()
+        here = (os.getpid(), id(loop))
+        done: asyncio.Future[Any] = loop.create_future()
+        if rows.whole:  # it only looks, and locks nothing
+            await self._transact([_Job(rows, work, done)])
+            return await done  # type: ignore[no-any-return]
+        waiting = self._waiting.get(here)
+        if waiting is not None:
+            waiting.append(_Job(rows, work, done))
+        else:
+            self._waiting[here] = [_Job(rows, work, done)]
+            loop.create_task(self._serve(here), name="glidepath-wallets").add_done_callback(_ended)
+        return await done  # type: ignore[no-any-return]
+
+    async def _serve(self, here: tuple[int, int]) -> None:
+        """One transaction after the other, until nobody waits."""
+        waiting = self._waiting[here]
+        jobs: list[_Job] = []
+        try:
+            while waiting:
+                jobs, waiting[:] = waiting[:MOST], waiting[MOST:]
+                await self._transact(jobs)
+        finally:
+            del self._waiting[here]
+            for job in (*jobs, *waiting):  # when it was cancelled
+                job.fail(StoreError("the wallets' store was interrupted"))
+
+    async def _transact(self, jobs: list[_Job]) -> None:
+        rows = _together(jobs)
+        answers: list[tuple[_Job, Any, StoreError | None]] = []
+        try:
+            async with self._transaction() as connection:
+                await self._prepare_wallets(connection)
+                if rows.relaxed:  # the journal's commit, which follows, takes this one to the disk with it
+                    await connection.execute("SET LOCAL synchronous_commit = off")
+                book = await _read(connection, rows)
+                for job in jobs:
+                    try:
+                        answers.append((job, job.work(book), None))
+                    except StoreError as error:  # it was refused before anything was changed
+                        answers.append((job, None, error))
+                await _write(connection, book)
+        except Exception as error:  # a StoreError, or a defect: whoever waits hears of it
+            for job in jobs:
+                job.fail(error)
+            return
+        self._wallets_ready = True
+        for job, answer, refused in answers:
+            if refused is not None:
+                job.fail(refused)
+            elif not job.done.done():
+                job.done.set_result(answer)
+
+    async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
+        async with self._transaction() as connection:
+            await self._prepare_wallets(connection)
+            now = await connection.fetchval(f"SELECT {_NOW}")
+            await connection.execute(_FORGET, now - books.KEPT, now)
+            rows = await connection.fetch("SELECT * FROM glidepath_wallet_holds WHERE ended = 0 OR session IS NOT NULL")
+        self._wallets_ready = True
+        return now, [hold_row(row) for row in rows]
+
+    async def _remove_wallet(self, name: str) -> None:
+        async with self._transaction() as connection:
+            await self._prepare_wallets(connection)
+            await connection.execute("SELECT 1 FROM glidepath_wallet_periods WHERE name = $1 FOR UPDATE", name)
+            book = await _read(connection, Rows(wallets=(name,), whole=True))
+            parent = await connection.fetchval("SELECT EXISTS(SELECT 1 FROM glidepath_wallets WHERE parent = $1)", name)
+            books.gone(book, name, parent=parent)
+            await connection.execute("DELETE FROM glidepath_wallets WHERE name = $1", name)
+            await connection.execute("DELETE FROM glidepath_wallet_periods WHERE name = $1", name)
+
+
+async def _read(connection: Any, rows: Rows) -> Book:
+    """The rows, locked: holds first, then accounts by name, for everybody in this order."""
+    book = Book(0.0)
+    if rows.keys:
+        for row in await connection.fetch(_HOLDS, list(rows.keys)):
+            book.holds[row["key"]] = hold_row(row)
+    if rows.everything:
+        found = await connection.fetch(f"SELECT {_NOW}, w.* FROM (SELECT 1) one LEFT JOIN glidepath_wallets w ON true")  # noqa: S608
+    else:
+        found = await connection.fetch(_WALLETS, list(rows.wallets))
+    book.now = found[0][0]
+    for row in found:
+        if row["name"] is not None:
+            book.wallets[row["name"]] = wallet_row(tuple(row)[1:])
+    if rows.whole:
+        query = "SELECT * FROM glidepath_wallet_periods WHERE $2 OR name = ANY($1)"
+        accounts = await connection.fetch(query, list(rows.wallets), rows.everything)
+    else:
+        accounts = await _accounts(connection, rows, book)
+    for row in accounts:
+        book.periods[row["name"], row["period"]] = period_row(row)
+    return book
+
+
+async def _accounts(connection: Any, rows: Rows, book: Book) -> Any:
+    places = {*book.line(rows.line)}.union(*[hold.line for hold in book.holds.values()])
+    if not places:
+        return ()
+    names, periods = [place[0] for place in places], [place[1] for place in places]
+    found = await connection.fetch(_PERIODS, names, periods)
+    if len(found) < len(places):
+        await connection.execute(_NEW_PERIODS, names, periods)
+        found = await connection.fetch(_PERIODS, names, periods)
+    return found
+
+
+async def _write(connection: Any, book: Book) -> None:
+    for wallet in book.wallets.values():
+        if book.is_changed(wallet):
+            await connection.execute(_PUT_WALLET, *of_wallet(wallet))
+    accounts = [of_period(account) for account in book.periods.values() if book.is_changed(account)]
+    if accounts:
+        await connection.executemany(_PUT_PERIOD, accounts)
+    if book.dropped:
+        await connection.execute("DELETE FROM glidepath_wallet_holds WHERE key = ANY($1)", book.dropped)
+    holds = [of_hold(row) for row in book.holds.values() if row.key not in book.dropped and book.is_changed(row)]
+    if holds:
+        await connection.executemany(_PUT_HOLD, holds)

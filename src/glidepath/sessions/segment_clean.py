@@ -1,0 +1,85 @@
+"""Cleaning up a segment store: segments that nobody needs are deleted, and what is left of thin ones is moved."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from glidepath import _wire
+from glidepath.sessions.frames import Kind, packed
+from glidepath.sessions.own_segment import OwnSegment, segment_path
+from glidepath.sessions.segment_desk import SegmentDesk
+from glidepath.sessions.segment_index import Row
+from glidepath.sessions.segment_reader import Broken, SegmentReader
+from glidepath.sessions.segment_sessions import everything_said
+
+__all__ = ["clean"]
+
+THIN = 4  # a segment is thin when at most one in so many of its sessions is left
+
+
+def clean(desk: SegmentDesk) -> None:
+    """Delete what nobody needs. A file goes before its row does: what is left of a crash is found again."""
+    for number in _thin(desk):
+        _move(desk, number)
+    with desk.transaction():
+        desk.flush()
+        for number in desk.index.empty_segments():
+            with suppress(FileNotFoundError):
+                os.unlink(segment_path(desk.path, number))  # noqa: PTH108
+            desk.index.drop_segment(number)
+
+
+def _thin(desk: SegmentDesk) -> list[int]:
+    rows = desk.index.db.execute(
+        "SELECT p.segment FROM parts p JOIN segments s ON s.number = p.segment LEFT JOIN sessions x ON x.key = p.key "
+        "WHERE s.writer IS NULL GROUP BY p.segment HAVING count(x.key) > 0 AND count(x.key) * ? <= count(*)",
+        (THIN,),
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def _move(desk: SegmentDesk, number: int) -> None:
+    """Write the sessions of a segment anew, where nobody holds them and they are whole."""
+    found = desk.index.db.execute("SELECT key FROM parts WHERE segment = ?", (number,)).fetchall()
+    for (key,) in found:
+        desk.segment()
+        with desk.transaction():
+            row = desk.index.keyed(key)
+            if row is None or row.suspect or not row.head or desk.holder(row)[0] is not None:
+                continue
+            row = desk.evict(row)
+            with SegmentReader(desk.path, desk.folder.store) as reader, suppress(Broken):
+                _write_anew(desk, reader, row)
+
+
+def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
+    """Every commit, and then a cut that makes them the journal. Nothing counts before the last byte is there."""
+    commits = reader.chain(row.key, (row.segment, row.place), row.head)
+    own = desk.own
+    if own is None or own.torn:
+        return
+    token, place = row.token + 1, (0, 0)
+    desk.strays.add((own.number, row.key))
+    for commit in commits:
+        frame = packed(
+            own.salt, Kind.COPY, row.key, token, commit.number, place, commit.hash, row.updated, b"", commit.body
+        )
+        place = (own.number, _written(desk, own, frame))
+    said = _wire.encode(everything_said(row))
+    frame = packed(own.salt, Kind.CUT, row.key, token, row.head, place, row.hash, row.updated, b"", said)
+    at = _written(desk, own, frame)
+    own.sync()  # before the old ones go
+    row.token, row.owner, row.released, row.segment, row.place = token, None, 1, own.number, at
+    desk.index.put(row)
+    desk.dirty.pop(row.key, None)
+    desk.leases.hold(row.key, token, 0.0)
+    desk.index.db.execute("DELETE FROM parts WHERE key = ?", (row.key,))
+    desk.index.db.execute("INSERT INTO parts VALUES(?, ?)", (own.number, row.key))
+
+
+def _written(desk: SegmentDesk, own: OwnSegment, frame: bytes) -> int:
+    start, others = own.append(frame)
+    if others is not None:
+        desk.heed(others)
+    return start

@@ -1,0 +1,344 @@
+"""The index of a segment store: names, owners, summaries, and where the last frame of each session is.
+
+It is a small SQLite file that is written in groups. Everything in it is in the segments, too: what it does not know yet
+is read from their ends, and when it is lost it is made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from glidepath import _wire
+from glidepath._wire import Record
+from glidepath.sessions.cards import card
+from glidepath.sessions.own_segment import segment_path
+from glidepath.sessions.owner import GONE, alive
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["FIELDS", "LAYOUT", "Row", "SegmentIndex", "loaded", "split"]
+
+LAYOUT = 1
+APPLICATION = 0x676C6978  # "glix"
+_NAME = re.compile(r"(\d{8,})\.seg")
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sessions(
+  key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, token INTEGER NOT NULL DEFAULT 0,
+  owner TEXT, writer TEXT, expires REAL NOT NULL DEFAULT 0, head INTEGER NOT NULL DEFAULT 0,
+  hash BLOB NOT NULL DEFAULT x'', segment INTEGER NOT NULL DEFAULT 0, place INTEGER NOT NULL DEFAULT 0,
+  updated REAL NOT NULL DEFAULT 0, released INTEGER NOT NULL DEFAULT 0, suspect INTEGER NOT NULL DEFAULT 0,
+  flag TEXT, flagged REAL NOT NULL DEFAULT 0, summary BLOB NOT NULL DEFAULT '{}',
+  title TEXT NOT NULL DEFAULT '', tags TEXT NOT NULL DEFAULT '', annotated REAL NOT NULL DEFAULT 0,
+  root INTEGER NOT NULL DEFAULT 1, state TEXT, outcome TEXT, agent TEXT, cost REAL,
+  words TEXT NOT NULL DEFAULT '', caption TEXT NOT NULL DEFAULT '');
+CREATE INDEX IF NOT EXISTS sessions_by_time ON sessions(updated DESC, id);
+CREATE TABLE IF NOT EXISTS catalog_tags(
+  tag TEXT NOT NULL, key INTEGER NOT NULL, PRIMARY KEY(tag, key)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS catalog_tags_of ON catalog_tags(key);
+CREATE TABLE IF NOT EXISTS segments(
+  number INTEGER PRIMARY KEY, writer TEXT, known INTEGER NOT NULL DEFAULT 0, torn INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS parts(
+  segment INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY(segment, key)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS parts_by_key ON parts(key);
+CREATE TABLE IF NOT EXISTS removed(key INTEGER PRIMARY KEY, segment INTEGER NOT NULL, token INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS gaps(
+  segment INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, PRIMARY KEY(segment, start)) WITHOUT ROWID
+"""
+FIELDS = (
+    *("key", "id", "token", "owner", "writer", "expires", "head", "hash", "segment", "place", "updated", "released"),
+    *("suspect", "flag", "flagged", "summary", "title", "tags", "annotated"),
+)
+_SELECT = f"SELECT {', '.join(FIELDS)} FROM sessions"  # noqa: S608 - our own names
+_NOTE = "UPDATE sessions SET root = ?, state = ?, outcome = ?, agent = ?, cost = ?, words = ? WHERE key = ?"
+_PUT = (
+    "UPDATE sessions SET token = ?, owner = ?, writer = ?, expires = ?, head = ?, hash = ?, segment = ?, place = ?, "
+    "updated = ?, released = ?, suspect = ?, flag = ?, flagged = ?, summary = ? WHERE key = ?"
+)
+
+
+class Row(Record):
+    """What the index has of one session. `segment` and `place` are where the last frame of its chain is."""
+
+    key: int
+    id: str
+    token: int = 0
+    owner: str | None = None
+    writer: str | None = None
+    """The store object that holds it, or held it last."""
+    expires: float = GONE
+    head: int = 0
+    hash: bytes = b""
+    segment: int = 0
+    place: int = 0
+    updated: float = 0.0
+    released: int = 0
+    suspect: int = 0
+    """Something broken lies behind its last frame: commits may be lost."""
+    flag: str | None = None
+    flagged: float = 0.0
+    summary: bytes = b"{}"
+    title: str = ""
+    tags: str = ""
+    """Joined by commas."""
+    annotated: float = 0.0
+
+
+def split(tags: str) -> tuple[str, ...]:
+    """The tags of a row."""
+    return tuple(tags.split(",")) if tags else ()
+
+
+def loaded(summary: bytes) -> dict[str, Any]:
+    """A summary as it was given; empty when it cannot be read."""
+    try:
+        found = _wire.loads(summary)
+    except (_wire.WireError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class Foreign(Exception):  # noqa: N818 - never leaves the store
+    """The file is the index of something else, or not an index: make it anew."""
+
+
+class SegmentIndex:
+    """The open index of one folder. Its methods raise SQLite's errors; the store says what they mean."""
+
+    def __init__(self, folder: str, store: str, *, wait: int, writable: bool = True) -> None:
+        self.folder, self.store = folder, store
+        self.path = f"{folder}/index.db"
+        self.writable = writable
+        self.db: sqlite3.Connection = self._open(wait) if writable else self._copied()
+        try:
+            self.inode = os.stat(self.path).st_ino if writable else 0  # noqa: PTH116
+        except OSError:
+            self.inode = 0
+
+    def _open(self, wait: int) -> sqlite3.Connection:
+        import sqlite3
+
+        with suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            os.chmod(self.path, 0o600)  # noqa: PTH101 - whatever the umask
+        db = sqlite3.connect(
+            self.path, timeout=wait / 1000, isolation_level=None, check_same_thread=False, cached_statements=64
+        )
+        try:
+            self._prepare(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _copied(self) -> sqlite3.Connection:
+        """A copy in memory, for a folder in which nothing can be written."""
+        import sqlite3
+        from urllib.parse import quote
+
+        db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        with suppress(sqlite3.Error, OSError):
+            there = sqlite3.connect(f"file:{quote(os.path.abspath(self.path))}?immutable=1", uri=True)  # noqa: PTH100
+            try:
+                there.backup(db)
+                self._check(db)
+                db.execute("SELECT count(*) FROM sessions")
+                return db
+            except Foreign:
+                pass
+            finally:
+                there.close()
+        db.close()
+        db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._prepare(db)
+        return db
+
+    def _check(self, db: Any) -> None:
+        owner = db.execute("PRAGMA application_id").fetchone()[0]
+        if owner != APPLICATION or db.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:
+            raise Foreign
+        found = db.execute("SELECT value FROM meta WHERE name = 'store'").fetchone()
+        if found is None or found[0] != self.store:
+            raise Foreign
+
+    def _prepare(self, db: Any) -> None:
+        """Make the tables of a new file. Whoever does this holds the folder's lock alone, or finds them made."""
+        if db.execute("PRAGMA page_count").fetchone()[0] > 1:
+            self._check(db)
+        else:
+            db.execute("PRAGMA page_size = 1024")  # a group touches few rows: small pages are less to write
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("BEGIN IMMEDIATE")
+            for statement in _TABLES.split(";"):
+                db.execute(statement)
+            db.execute("INSERT OR IGNORE INTO meta VALUES('store', ?)", (self.store,))
+            db.execute(f"PRAGMA application_id = {APPLICATION}")
+            db.execute(f"PRAGMA user_version = {LAYOUT}")
+            db.execute("COMMIT")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA wal_autocheckpoint = 4000")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """One transaction: all of it or nothing."""
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.db.execute("COMMIT")
+        except BaseException:
+            if self.db.in_transaction:
+                with suppress(Exception):
+                    self.db.execute("ROLLBACK")
+            raise
+
+    def replaced(self) -> bool:
+        """True when the file at this path is another one, or none."""
+        if not self.writable:
+            return False
+        try:
+            return os.stat(self.path).st_ino != self.inode  # noqa: PTH116
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Close the file."""
+        self.db.close()
+
+    # --- sessions ---------------------------------------------------------------------------------------------
+
+    def named(self, session_id: str) -> Row | None:
+        """The session with this id."""
+        row = self.db.execute(f"{_SELECT} WHERE id = ?", (session_id,)).fetchone()
+        return None if row is None else Row(*row)
+
+    def keyed(self, key: int) -> Row | None:
+        """The session with this key."""
+        row = self.db.execute(f"{_SELECT} WHERE key = ?", (key,)).fetchone()
+        return None if row is None else Row(*row)
+
+    def all(self) -> list[Row]:
+        """Every session."""
+        return [Row(*row) for row in self.db.execute(_SELECT)]
+
+    def family(self, session_id: str) -> list[Row]:
+        """A session and its children, and theirs."""
+        rows = self.db.execute(
+            f"{_SELECT} WHERE id = ?1 OR (id > ?1 || '/' AND id < ?1 || '0' AND (head = 0 OR NOT root))", (session_id,)
+        )
+        return [Row(*row) for row in rows.fetchall()]
+
+    def made(self, session_id: str, now: float) -> Row:
+        """A new session; its key was never used before."""
+        done = self.db.execute(
+            "INSERT INTO sessions(id, updated, words) VALUES(?, ?, ?)", (session_id, now, session_id.casefold())
+        )
+        return Row(done.lastrowid or 0, session_id, updated=now)
+
+    def put(self, row: Row) -> None:
+        """Write a session's row."""
+        self.db.execute(
+            _PUT,
+            (
+                *(row.token, row.owner, row.writer, row.expires, row.head, row.hash, row.segment, row.place),
+                *(row.updated, row.released, row.suspect, row.flag, row.flagged, row.summary, row.key),
+            ),
+        )
+
+    def note(self, key: int, session_id: str, summary: bytes) -> None:
+        """Write down what a session is found by, after its summary or its name has changed."""
+        known = card(loaded(summary))
+        words = f"{known.task}\n{session_id}".casefold()
+        self.db.execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, key))
+
+    def label(self, key: int, title: str, tags: str, now: float) -> None:
+        """Write down what a person called a session."""
+        self.db.execute(
+            "UPDATE sessions SET title = ?, caption = ?, tags = ?, annotated = ? WHERE key = ?",
+            (title, title.casefold(), tags, now, key),
+        )
+        self.db.execute("DELETE FROM catalog_tags WHERE key = ?", (key,))
+        self.db.executemany("INSERT INTO catalog_tags VALUES(?, ?)", [(tag, key) for tag in split(tags)])
+
+    def forget(self, key: int, segment: int, token: int) -> None:
+        """The session is gone; `segment` is where that is written, and `token` is larger than any of its owners had."""
+        self.db.execute("DELETE FROM sessions WHERE key = ?", (key,))
+        self.db.execute("DELETE FROM catalog_tags WHERE key = ?", (key,))
+        self.db.execute("INSERT OR REPLACE INTO removed VALUES(?, ?, ?)", (key, segment, token))
+
+    def is_removed(self, key: int, token: int) -> bool:
+        """True when a session was removed after the owner with this token had it."""
+        row = self.db.execute("SELECT token FROM removed WHERE key = ?", (key,)).fetchone()
+        return row is not None and token < row[0]
+
+    # --- segments ---------------------------------------------------------------------------------------------
+
+    def segment_of(self, writer: str | None) -> int:
+        """The segment that this store object writes now; 0 when it writes none any more."""
+        row = self.db.execute("SELECT max(number) FROM segments WHERE writer = ?", (writer,)).fetchone()
+        return row[0] or 0
+
+    def written(self) -> list[int]:
+        """The segments that somebody may be writing."""
+        return [row[0] for row in self.db.execute("SELECT number FROM segments WHERE writer IS NOT NULL")]
+
+    def known(self, number: int) -> tuple[str | None, int]:
+        """Who writes a segment, and how much of it is in the index."""
+        row = self.db.execute("SELECT writer, known FROM segments WHERE number = ?", (number,)).fetchone()
+        return (None, 0) if row is None else (row[0], row[1])
+
+    def free_segment(self, limit: int) -> int | None:
+        """A segment that nobody writes any more, is whole, and has room; None when there is none."""
+        rows = self.db.execute(
+            "SELECT number, known FROM segments WHERE writer IS NULL AND torn = 0 AND known BETWEEN 1 AND ? "
+            "AND number NOT IN (SELECT segment FROM gaps) ORDER BY number DESC LIMIT 8",
+            (limit,),
+        ).fetchall()
+        for number, known in rows:
+            with suppress(OSError):
+                if os.stat(segment_path(self.folder, number)).st_size == known:  # noqa: PTH116
+                    return int(number)
+        return None
+
+    def unused_number(self) -> int:
+        """A number that no segment has, in the index or in the folder."""
+        row = self.db.execute("SELECT max(number) FROM segments").fetchone()
+        return max([row[0] or 0, *self.files()]) + 1
+
+    def files(self) -> list[int]:
+        """The numbers of the segments in the folder."""
+        names = (_NAME.fullmatch(name) for name in os.listdir(f"{self.folder}/segments"))  # noqa: PTH208
+        return sorted(int(name[1]) for name in names if name is not None)
+
+    def strange(self) -> list[int]:
+        """Segments in the folder that the index has never heard of."""
+        known = {row[0] for row in self.db.execute("SELECT number FROM segments")}
+        return [number for number in self.files() if number not in known]
+
+    def close_dead(self, number: int, writer: str | None, known: int, size: int) -> None:
+        """Note that nobody writes this segment any more, when its writer is dead; what is torn at its end stays."""
+        if writer is not None and not alive(writer):
+            self.db.execute("UPDATE segments SET writer = NULL, torn = ? WHERE number = ?", (size > known, number))
+
+    def empty_segments(self) -> list[int]:
+        """Segments that no session needs, and whose news of removed sessions nobody needs either."""
+        return [
+            row[0]
+            for row in self.db.execute(
+                "SELECT number FROM segments s WHERE writer IS NULL "
+                "AND NOT EXISTS(SELECT 1 FROM parts p JOIN sessions x ON x.key = p.key WHERE p.segment = s.number) "
+                "AND NOT EXISTS(SELECT 1 FROM removed r JOIN parts p ON p.key = r.key "
+                "  WHERE r.segment = s.number AND p.segment != s.number)"
+            )
+        ]
+
+    def drop_segment(self, number: int) -> None:
+        """Forget a segment whose file is gone."""
+        self.db.execute("DELETE FROM segments WHERE number = ?", (number,))
+        self.db.execute("DELETE FROM parts WHERE segment = ?", (number,))
+        self.db.execute("DELETE FROM gaps WHERE segment = ?", (number,))
+        self.db.execute("DELETE FROM removed WHERE segment = ?", (number,))

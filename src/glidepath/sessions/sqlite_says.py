@@ -1,0 +1,33 @@
+"""What SQLite's errors mean for a session store."""
+
+from __future__ import annotations
+
+from glidepath.errors import StoreError
+
+__all__ = ["CANNOT_OPEN", "explained"]
+
+CANNOT_OPEN = 14
+_KINDS = {  # SQLite's primary result codes
+    5: ("locked", "is locked by another process"),
+    6: ("locked", "is locked"),
+    8: ("read_only", "is read-only"),
+    10: ("unavailable", "cannot be read or written"),
+    11: ("damaged", "is damaged"),
+    13: ("full", "cannot grow: the disk is full"),
+    CANNOT_OPEN: ("unavailable", "cannot be opened"),
+    26: ("damaged", "is no SQLite database"),
+}
+
+
+def code_of(error: BaseException) -> int:
+    """SQLite's primary result code."""
+    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def explained(error: BaseException, path: str, *, fixed: bool = False) -> StoreError:
+    """What SQLite's error means; `fixed`: its folder is read-only."""
+    code = code_of(error)
+    kind, what = _KINDS.get(code, ("unavailable", "failed"))
+    if code == CANNOT_OPEN and fixed:
+        kind, what = "read_only", "cannot be opened: its folder is read-only"
+    return StoreError(f"the session store {path} {what} ({error})", kind=kind)

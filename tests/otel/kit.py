@@ -1,0 +1,50 @@
+"""A provider that keeps its spans in memory, and what tests ask of them."""
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from glidepath.otel import OpenTelemetry
+
+
+class Recorded:
+    """A tracer provider and a meter provider in memory, and the plugin that uses them."""
+
+    def __init__(self, *, light=True, measured=False, **settings):
+        self.exporter = InMemorySpanExporter()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        if not light:
+            self.tracers.add_span_processor(SpanProcessor())  # one that might look at starts: only the SDK's spans do
+        self.reader = InMemoryMetricReader()
+        meters = MeterProvider([self.reader]) if measured else None
+        self.plugin = OpenTelemetry(tracer_provider=self.tracers, meter_provider=meters, **settings)
+
+    @property
+    def spans(self):
+        return self.exporter.get_finished_spans()
+
+    def named(self, start):
+        return [span for span in self.spans if span.name.startswith(start)]
+
+    def metrics(self):
+        data = self.reader.get_metrics_data()
+        if data is None:
+            return {}
+        return {
+            metric.name: {tuple(sorted(point.attributes.items())): point for point in metric.data.data_points}
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        }
+
+
+def tokens(spans):
+    """Input and output tokens, and picodollars, over all spans: what a dashboard would add up."""
+    attributes = [span.attributes or {} for span in spans]
+    return tuple(
+        sum(found.get(name, 0) for found in attributes)
+        for name in ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "glidepath.cost.picodollars")
+    )

@@ -1,0 +1,103 @@
+"""Content is off by default; when it is on, each message once, clipped and redacted."""
+
+import json
+
+import pytest
+
+from glidepath import Agent, Limits, tool
+from glidepath.otel.vocabulary import CONTENT_SWITCH
+from glidepath.testing import ScriptedModel, call, say, thinking
+
+from .kit import Recorded
+
+LIMITS = Limits(max_iterations=20)
+SECRET = "sk-12345"
+NAMES = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
+
+
+@tool
+async def fetch(key: str) -> str:
+    """Fetch something."""
+    return f"fetched with {key}"
+
+
+def fly(recorded, script=None, prompt=f"My key is {SECRET}."):
+    script = script or [call("fetch", key=SECRET), say(f"Done with {SECRET}.")]
+    agent = Agent(
+        model=ScriptedModel(script), tools=[fetch], plugins=[recorded.plugin], limits=Limits(max_iterations=9)
+    )
+    return agent.run_sync(prompt)
+
+
+def everything(recorded):
+    spans = [
+        [span.name, dict(span.attributes), [dict(event.attributes) for event in span.events]] for span in recorded.spans
+    ]
+    return json.dumps(spans, default=str)
+
+
+def test_nothing_that_anybody_said_is_recorded_by_default():
+    recorded = Recorded()
+    fly(recorded)
+    assert SECRET not in everything(recorded)
+    assert not any(name in span.attributes for span in recorded.spans for name in NAMES)
+
+
+@pytest.mark.parametrize("light", [True, False], ids=["light", "sdk"])
+def test_each_call_has_only_what_is_new_to_it(light):
+    recorded = Recorded(light=light, content=True)
+    fly(recorded)
+    first, second = recorded.named("chat")
+    (asked,) = json.loads(first.attributes["gen_ai.input.messages"])
+    assert asked == {"role": "user", "parts": [{"type": "text", "content": f"My key is {SECRET}."}]}
+    (answered,) = json.loads(second.attributes["gen_ai.input.messages"])
+    assert answered["role"] == "tool"
+    assert answered["parts"][0]["response"] == f"fetched with {SECRET}"
+    (said,) = json.loads(second.attributes["gen_ai.output.messages"])
+    assert said["parts"] == [{"type": "text", "content": f"Done with {SECRET}."}]
+    assert said["finish_reason"] == "stop"
+    (used,) = recorded.named("execute_tool")
+    assert json.loads(used.attributes["gen_ai.tool.call.arguments"]) == {"key": SECRET}
+    assert used.attributes["gen_ai.tool.call.result"] == f"fetched with {SECRET}"
+
+
+def test_a_long_run_records_no_message_twice():
+    recorded = Recorded(content=True)
+    script = [call("fetch", key=f"key number {number}") for number in range(12)]
+    fly(recorded, [*script, say("Done.")], "The one and only prompt.")
+    text = everything(recorded)
+    assert text.count("The one and only prompt.") == 1
+    assert text.count("fetched with key number 7") == 2  # as the tool's result, and as what the next call saw
+
+
+def test_text_passes_the_redaction_first():
+    recorded = Recorded(content=True, redact=lambda text: text.replace(SECRET, "***"))
+    fly(recorded)
+    text = everything(recorded)
+    assert SECRET not in text
+    assert "My key is ***." in text
+
+
+@pytest.mark.parametrize("redact", [lambda text: 1 / 0, lambda text: None], ids=["raises", "answers nonsense"])
+def test_a_redaction_that_fails_shows_nothing(redact):
+    recorded = Recorded(content=True, redact=redact)
+    assert fly(recorded).text == f"Done with {SECRET}."
+    assert SECRET not in everything(recorded)
+    assert "the redaction failed" in everything(recorded)
+
+
+def test_megabytes_and_broken_text_are_cut_and_cleaned():
+    recorded = Recorded(content=True, max_chars=100)
+    huge = "x\ud800" * 1_000_000
+    fly(recorded, [thinking("hm " * 1000, then=say(huge))], "y" * 3_000_000)
+    chat = recorded.named("chat")[0]
+    assert len(chat.attributes["gen_ai.output.messages"]) < 1_000
+    chat.attributes["gen_ai.input.messages"].encode()
+
+
+@pytest.mark.parametrize(("value", "shown"), [("SPAN_ONLY", True), ("NO_CONTENT", False), ("EVENT_ONLY", False)])
+def test_the_usual_variable_switches_it_on(monkeypatch, value, shown):
+    monkeypatch.setenv(CONTENT_SWITCH, value)
+    recorded = Recorded()
+    fly(recorded)
+    assert (SECRET in everything(recorded)) is shown

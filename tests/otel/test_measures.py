@@ -1,0 +1,121 @@
+"""Metrics: the standard ones in two vocabularies, and those of budgets, landings and guards. No ids as labels."""
+
+import asyncio
+
+import pytest
+
+from glidepath import Agent, Limits, Plugin, approve, tool
+from glidepath.otel.vocabulary import OPT_IN
+from glidepath.sessions import MemoryStore
+from glidepath.spi import Ask
+from glidepath.testing import ScriptedModel, call, say
+
+from .kit import Recorded
+
+
+@tool
+async def look(what: str) -> str:
+    """Look."""
+    return what
+
+
+def fly(recorded, script, limits=None, **settings):
+    limits = limits or Limits(max_iterations=9, max_tokens=100_000, max_cost="1")
+    model = script if isinstance(script, ScriptedModel) else ScriptedModel(script, price=("1", "2"))
+    agent = Agent(model=model, tools=[look], plugins=[recorded.plugin], limits=limits, **settings)
+    return agent.run_sync("Look at it.")
+
+
+def total(points):
+    return sum(getattr(point, "value", getattr(point, "sum", 0)) for point in points.values())
+
+
+def test_the_standard_metrics_say_what_the_ledger_says():
+    recorded = Recorded(measured=True)
+    result = fly(recorded, [call("look", what="tea"), say("done")])
+    metrics = recorded.metrics()
+    assert total(metrics["gen_ai.client.token.usage"]) == result.usage.total
+    assert sum(point.count for point in metrics["gen_ai.client.operation.duration"].values()) == 2
+    assert sum(point.count for point in metrics["gen_ai.execute_tool.duration"].values()) == 1
+    assert total(metrics["glidepath.runs"]) == 1
+    assert total(metrics["glidepath.overshoot"]) == 0
+    assert total(metrics["glidepath.cost"]) == pytest.approx(float(result.cost))
+
+
+def test_the_next_vocabulary_can_be_asked_for(monkeypatch):
+    monkeypatch.setenv(OPT_IN, "http,gen_ai_latest_experimental")
+    recorded = Recorded(measured=True)
+    result = fly(recorded, [say("done")])
+    metrics = recorded.metrics()
+    assert total(metrics["gen_ai.client.inference.usage.input_tokens"]) == result.usage.input
+    assert total(metrics["gen_ai.client.inference.usage.output_tokens"]) == result.usage.output
+    assert "gen_ai.client.inference.duration" in metrics
+    assert "gen_ai.client.token.usage" not in metrics
+
+
+def test_no_label_names_a_run_or_a_session():
+    recorded = Recorded(measured=True)
+    result = fly(recorded, [call("look", what="tea"), say("done")])
+    labels = str([list(points) for points in recorded.metrics().values()])
+    assert result.run_id not in labels
+    assert result.session_id not in labels
+
+
+def test_gauges_show_what_flies_and_nothing_afterwards():
+    recorded = Recorded(measured=True)
+    shown = {}
+
+    @tool
+    async def measure() -> str:
+        """Read the gauges in flight."""
+        shown.update(recorded.metrics())
+        return "read"
+
+    model = ScriptedModel([call("measure"), say("done")], price=("1", "2"))
+    agent = Agent(model=model, tools=[measure], plugins=[recorded.plugin], limits=Limits(max_tokens=50_000))
+    agent.run_sync("Read them.")
+    key = (("dimension", "tokens"), ("gen_ai.agent.name", "agent"))
+    assert shown["glidepath.budget.limit"][key].value == 50_000
+    assert shown["glidepath.budget.used"][key].value > 0
+    after = recorded.metrics()
+    for name in ("used", "reserved", "limit"):
+        assert after[f"glidepath.budget.{name}"][key].value == 0
+
+
+def test_a_landing_and_a_guard_are_counted():
+    recorded = Recorded(measured=True)
+
+    def eager(request):
+        return call("look", what="the same") if request.tools else say("That is all.")
+
+    fly(recorded, ScriptedModel(price=("1", "2")).forever(eager), Limits(max_iterations=30, max_tokens=60_000))
+    metrics = recorded.metrics()
+    assert total(metrics["glidepath.guard.trips"]) >= 1
+    runs = metrics["glidepath.runs"]
+    assert {dict(labels)["glidepath.outcome"] for labels in runs} != {"done"}
+
+
+class Careful(Plugin):
+    """Every call needs a person."""
+
+    name = "careful"
+
+    def before_tool_call(self, context):
+        return Ask("look first")
+
+
+def test_calls_that_wait_for_a_person_are_shown_until_they_are_decided():
+    recorded, store = Recorded(measured=True), MemoryStore()
+
+    def one(script):
+        plugins = [Careful(), recorded.plugin]
+        limits = Limits(max_iterations=9)
+        return Agent(model=ScriptedModel(script), tools=[look], plugins=plugins, store=store, limits=limits)
+
+    async def go():
+        paused = await one([call("look", what="tea")]).run("Look.", session="s1")
+        waiting = total(recorded.metrics()["glidepath.approvals.pending"])
+        await one([say("Looked.")]).resume("s1", decisions={paused.pending[0].call.id: approve()})
+        return waiting, total(recorded.metrics()["glidepath.approvals.pending"])
+
+    assert asyncio.run(go()) == (1, 0)
