@@ -3,7 +3,13 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import CatalogContract, ExcerptsContract, SessionStoreContract, WalletStoreContract, InboxContract
+from glidepath.conformance import (
+    CatalogContract,
+    ExcerptsContract,
+    SessionStoreContract,
+    WalletStoreContract,
+    InboxContract,
+)
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
 

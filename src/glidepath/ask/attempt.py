@@ -58,7 +58,6 @@ CALL_TOKENS = 8  # what a tool call costs beside its arguments
 CALL_BYTES = CALL_TOKENS * BYTES_PER_TOKEN
 _OVER = object()
 LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond every limit anyway
-CALL_FIELDS = 3  # id, name, arguments; the fragments that follow are joined in the end
 MESSAGE_TOKENS = 8  # what a message costs beside its text
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
@@ -111,6 +110,8 @@ class Attempt(Record, gc=False):
     """It went on far beyond the output cap that it was sent."""
     garbled: bool = False
     """Some of its text was none."""
+    split: bool = False
+    """The arguments of a call came in more than one piece."""
     dead: bool = False
     """The run has let go of it."""
 
@@ -162,8 +163,8 @@ class Attempt(Record, gc=False):
         self.text = text if text.isascii() else clean(text)
         if self.calls:
             self.size -= CALL_BYTES * len(self.calls)
-            for call in self.calls.values():
-                if len(call) > CALL_FIELDS:
+            if self.split:
+                for call in self.calls.values():
                     call[2:] = ["".join(call[2:])]
 
     def fault(self) -> ModelError | None:
@@ -405,6 +406,7 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
         call[0] = call[0] or call_id
         call[1] = call[1] or name
         call.append(arguments)
+        attempt.split = True
         attempt.surplus += names
         return size + names
     if names <= ORDINARY_NAMES:
