@@ -172,7 +172,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         if tool.name in terminal:
             return reply
         # --- it joins the transcript (land.take, Run.add)
-        text, message, tokens = reply.text, reply.message, reply.size
+        text, message = reply.text, reply.message
+        tokens: Any = reply.size  # known: our own estimate measures
         run.iterations += 1
         run.reply = message
         run.stop_reason = message.stop_reason
@@ -182,7 +183,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         run.sizes.append(tokens)
         if view is not run.messages:
             view.append(message)
-        run.view_tokens += tokens  # type: ignore[operator]
+        run.view_tokens += tokens
         if tell is not None:
             tell(MessageAdded(run_id, parent_id, number(), at, message))
         # --- the tool runs, and the turn ends (judge.smooth, execute, Run.close_turn)

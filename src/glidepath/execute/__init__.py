@@ -69,7 +69,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
 
 
 async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
-    """`execute` for one call of an inline tool that is not terminal, where no hook and no person has a say: `cruise`."""
+    """`execute` for one call of an inline tool that is not terminal, where no hook or person has a say: `cruise`."""
     watch, call = run.watch, calls[0]
     step = Step(calls, run.plan.tools)
     for guard in run.before_guards:
