@@ -290,7 +290,11 @@ class Agent(Generic[OutputT]):
         if self.config.store is None and isinstance(session, str):
             self._tell_of_store(home.id)
         if parent is None or not parent.line:
-            return await self._flown(messages, home, parent, cancel, per_run, stream)
+            if self.config.store is not None:
+                return await self._flown(messages, home, parent, cancel, per_run, stream)
+            with outside():  # as `_flown`, with one coroutine less to wake in each of a thousand runs
+                run = self._open(messages, home, parent, cancel, per_run, stream)
+                return await finish_run(run, home, messages, cancel)
         purse = Purse(parent.store, parent.line, parent.meter)
         try:
             return await self._flown(messages, home, purse, cancel, per_run, stream)
