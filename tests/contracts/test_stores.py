@@ -3,19 +3,19 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import CatalogContract, SessionStoreContract, WalletStoreContract
+from glidepath.conformance import CatalogContract, ExcerptsContract, SessionStoreContract, WalletStoreContract, InboxContract
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
 
 
-class TestMemoryStore(SessionStoreContract):
+class TestMemoryStore(SessionStoreContract, InboxContract):
     subject = MemoryStore
 
     def make_store(self, *, lease=10.0):
         return MemoryStore(lease=lease)
 
 
-class TestSqliteStore(SessionStoreContract):
+class TestSqliteStore(SessionStoreContract, InboxContract):
     subject = SqliteStore
 
     @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ class TestSegmentStore(SessionStoreContract):
         return SegmentStore(self.path, lease=self.lease)
 
 
-class TestPostgresStore(SessionStoreContract):
+class TestPostgresStore(SessionStoreContract, InboxContract):
     subject = PostgresStore
 
     def make_store(self, *, lease=10.0):
@@ -119,3 +119,18 @@ class TestRedactingStore(SessionStoreContract):
 class TestRedactingCatalog(CatalogContract):
     subject = RedactingStore
     make_store = TestRedactingStore.make_store
+
+
+class TestMemoryExcerpts(ExcerptsContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
+class TestSqliteExcerpts(ExcerptsContract):
+    subject = SqliteStore
+    place, make_store = TestSqliteStore.place, TestSqliteStore.make_store
+
+
+class TestPostgresExcerpts(ExcerptsContract):
+    subject = PostgresStore
+    make_store = TestPostgresStore.make_store

@@ -29,8 +29,10 @@ pytest.register_assert_rewrite(
             "coordinators",
             "estimators",
             "evaluators",
+            "excerpts",
             "guards",
             "hooks",
+            "inboxes",
             "models",
             "plugin",
             "policies",
@@ -53,6 +55,7 @@ from glidepath.conformance.coordinators import (  # noqa: E402
 )
 from glidepath.conformance.estimators import TokenEstimatorContract  # noqa: E402
 from glidepath.conformance.evaluators import EvaluationStrategyContract  # noqa: E402
+from glidepath.conformance.excerpts import ExcerptsContract  # noqa: E402
 from glidepath.conformance.guards import CallGuardContract, StopGuardContract  # noqa: E402
 from glidepath.conformance.hooks import (  # noqa: E402
     AfterToolCallContract,
@@ -61,6 +64,7 @@ from glidepath.conformance.hooks import (  # noqa: E402
     ContextTransformContract,
     ToolGateContract,
 )
+from glidepath.conformance.inboxes import InboxContract  # noqa: E402
 from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
@@ -80,7 +84,9 @@ __all__ = [
     "Contract",
     "EvaluationStrategyContract",
     "EventObserverContract",
+    "ExcerptsContract",
     "FollowUpContract",
+    "InboxContract",
     "ModelContract",
     "PlanningCoordinatorContract",
     "ProtocolPolicyContract",
@@ -105,7 +111,13 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (SessionStoreContract, WalletStoreContract, CatalogContract),
+        "session_store": (
+            SessionStoreContract,
+            WalletStoreContract,
+            CatalogContract,
+            ExcerptsContract,
+            InboxContract,
+        ),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract,),
