@@ -3,7 +3,13 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import CatalogContract, InboxContract, SessionStoreContract, WalletStoreContract
+from glidepath.conformance import (
+    CatalogContract,
+    ExcerptsContract,
+    SessionStoreContract,
+    WalletStoreContract,
+    InboxContract,
+)
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
 
@@ -89,6 +95,16 @@ class TestSqliteCatalog(CatalogContract):
     place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
 
 
+class TestSegmentWallets(WalletStoreContract):
+    subject = SegmentStore
+    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again
+
+
+class TestSegmentCatalog(CatalogContract):
+    subject = SegmentStore
+    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again
+
+
 class TestPostgresWallets(WalletStoreContract):
     subject = PostgresStore
     make_store, again = TestPostgresStore.make_store, TestPostgresStore.again
@@ -109,3 +125,18 @@ class TestRedactingStore(SessionStoreContract):
 class TestRedactingCatalog(CatalogContract):
     subject = RedactingStore
     make_store = TestRedactingStore.make_store
+
+
+class TestMemoryExcerpts(ExcerptsContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
+class TestSqliteExcerpts(ExcerptsContract):
+    subject = SqliteStore
+    place, make_store = TestSqliteStore.place, TestSqliteStore.make_store
+
+
+class TestPostgresExcerpts(ExcerptsContract):
+    subject = PostgresStore
+    make_store = TestPostgresStore.make_store

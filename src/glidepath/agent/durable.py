@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
@@ -16,7 +17,7 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, Stop
 from glidepath.run import Decision, Ending, Offspring, Resumption, restore_meter, snapshot_of
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions.bases import folded_state, next_base
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.inbox import posted_decisions
 from glidepath.sessions.owner import this_owner
@@ -122,12 +123,17 @@ def _store_failure(error: StoreError | None) -> Ending:
 
 @asynccontextmanager
 async def claimed(
-    config: LoopConfig, home: Session, *, store: Any = None, parent: dict[str, str] | None = None
+    config: LoopConfig,
+    home: Session,
+    *,
+    store: Any = None,
+    parent: dict[str, str] | None = None,
+    scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
     """Claim a session for a new run, made when there is none; the lease is given back at the end."""
     opening = Opening(home=home)
     try:
-        await _claim(config, opening, store or config.store, parent)
+        await _claim(config, opening, store or config.store, partial(scribe, parent=parent))
     except StoreError as error:
         opening.error = error
     try:
@@ -137,16 +143,16 @@ async def claimed(
             await opening.scribe.release()
 
 
-async def _claim(config: LoopConfig, opening: Opening, store: Any, parent: dict[str, str] | None) -> None:
+async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callable[..., Scribe]) -> None:
     home = opening.home
     lease = _lease(await heard(called(store.claim, home.id, this_owner()), undo=store.release))
-    scribe = Scribe(store, lease, durability=config.durability, parent=parent)
+    scribe = make(store, lease, durability=config.durability)
     try:
         if lease.head:
-            journal = await heard(read_journal(store, home.id))
-            found = await family(store, journal.folded) if _crashed(journal.folded) else None
-            _move_in(home, journal.folded, scribe, opening, config.texts, found)
-            if journal.entry.flag is not None:  # it was meant for a run before
+            folded = await heard(folded_state(store, home.id, lease.head))
+            found = await family(store, folded) if _crashed(folded) else None
+            _move_in(home, folded, scribe, opening, config.texts, found)
+            if folded.flag is not None:  # it was meant for a run before
                 await scribe.forget_stop()
         await _open_inbox(store, lease, scribe, opening)
     except BaseException:
@@ -170,6 +176,7 @@ async def _open_inbox(store: Any, lease: Lease, scribe: Scribe, opening: Opening
 def _recall(scribe: Scribe, folded: Folded) -> None:
     """Who wrote the last leg: which release, and what its agent was like."""
     scribe.config = folded.config
+    scribe.base = folded.bases[-1][0] if folded.bases else 0
     scribe.writer = "" if folded.began is None else folded.began.version
 
 
@@ -185,6 +192,10 @@ def _move_in(
     scribe.sequence = folded.sequence
     scribe.mailbox.goes_on_from(folded.taken)
     _recall(scribe, folded)
+    base = next_base(folded, scribe.number, scribe.hash)
+    if base is not None:
+        scribe.ahead.append(("base", base))
+        scribe.base = scribe.number + 1
     opening.written = len(folded.messages)
     if folded.repaired is not None:
         opening.unknown = unknown_calls(folded.repaired)
@@ -218,12 +229,13 @@ async def reopened(
     store: Any = None,
     run_id: str | None = None,
     accept_repair: bool = False,
+    scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
     """Claim a session to go on with its last run; raises `ConfigurationError` when there is none, or it is another."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:
-        await _reopen(config, opening, store, decisions, tools, run_id, accept_repair=accept_repair)
+        await _reopen(config, opening, store, decisions, tools, run_id, scribe, accept_repair=accept_repair)
     except StoreError as error:
         if error.kind == "missing":
             raise ConfigurationError(f"resume({session_id!r:.80}): {error}") from None
@@ -242,15 +254,15 @@ async def _reopen(
     decisions: Any,
     tools: Mapping[str, Any],
     run_id: str | None,
+    make: Callable[..., Scribe],
     *,
     accept_repair: bool,
 ) -> None:
     session_id = opening.home.id
     lease = _lease(await heard(called(store.claim, session_id, this_owner(), create=False), undo=store.release))
-    scribe = Scribe(store, lease, durability=config.durability)
+    scribe = make(store, lease, durability=config.durability)
     try:
-        journal = await heard(read_journal(store, session_id))
-        folded = journal.folded
+        folded = await heard(folded_state(store, session_id, lease.head))
         if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
             raise ConfigurationError(
                 f"session {session_id!r} has had another run since {run_id!r}; resume that one, by the session's id"
@@ -262,11 +274,11 @@ async def _reopen(
         scribe.mailbox.goes_on_from(folded.taken)
         await _open_inbox(store, lease, scribe, opening)
         _go_on(folded, scribe, opening, decisions, tools)
-        if journal.entry.flag is not None and opening.result is None:
-            if _obeyed(folded.result, journal.entry.flag):
+        if folded.flag is not None and opening.result is None:
+            if _obeyed(folded.result, folded.flag):
                 await scribe.forget_stop()
             else:
-                opening.stop = journal.entry.flag
+                opening.stop = folded.flag
         if opening.snapshot is not None and opening.ended is None:
             await _with_children(store, folded, scribe, opening)
     except BaseException:

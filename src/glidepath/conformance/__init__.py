@@ -29,6 +29,7 @@ pytest.register_assert_rewrite(
             "coordinators",
             "estimators",
             "evaluators",
+            "excerpts",
             "guards",
             "hooks",
             "inboxes",
@@ -54,6 +55,7 @@ from glidepath.conformance.coordinators import (  # noqa: E402
 )
 from glidepath.conformance.estimators import TokenEstimatorContract  # noqa: E402
 from glidepath.conformance.evaluators import EvaluationStrategyContract  # noqa: E402
+from glidepath.conformance.excerpts import ExcerptsContract  # noqa: E402
 from glidepath.conformance.guards import CallGuardContract, StopGuardContract  # noqa: E402
 from glidepath.conformance.hooks import (  # noqa: E402
     AfterToolCallContract,
@@ -82,6 +84,7 @@ __all__ = [
     "Contract",
     "EvaluationStrategyContract",
     "EventObserverContract",
+    "ExcerptsContract",
     "FollowUpContract",
     "InboxContract",
     "ModelContract",
@@ -108,7 +111,13 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (SessionStoreContract, WalletStoreContract, CatalogContract, InboxContract),
+        "session_store": (
+            SessionStoreContract,
+            WalletStoreContract,
+            CatalogContract,
+            ExcerptsContract,
+            InboxContract,
+        ),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract,),

@@ -62,7 +62,7 @@ _LOAD = """
 SELECT 0::bigint AS number, s.summary AS body, s.hash, s.id, s.head, s.token, s.owner, s.expires, s.updated, s.flag,
   s.summary FROM glidepath_sessions s WHERE s.id = $1
 UNION ALL SELECT c.number, c.body, c.hash, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-  FROM glidepath_commits c JOIN glidepath_sessions s ON s.key = c.session WHERE s.id = $1
+  FROM glidepath_commits c JOIN glidepath_sessions s ON s.key = c.session WHERE s.id = $1 AND c.number >= $2
 ORDER BY 1
 """
 _APPEND = f"""
@@ -325,9 +325,9 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     # --- reading and housekeeping -----------------------------------------------------------------------------
 
-    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
-        """The whole journal."""
-        rows = await self._do(lambda connection: connection.fetch(_LOAD, session_id))
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+        """The journal, from commit `since` on."""
+        rows = await self._do(lambda connection: connection.fetch(_LOAD, session_id, since))
         if not rows:
             raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
         return _entry(rows[0]), tuple([Commit(one["number"], one["body"], one["hash"]) for one in rows[1:]])

@@ -63,6 +63,8 @@ class Scribe:
         self.config: Fingerprint | None = None
         """What the agent was like when the journal was last written."""
         self.parent = parent
+        self.base = 0
+        """The commit with the newest base."""
         self.mailbox = Mailbox()
         self.stopped = False  # the stop that the store asks for was heard: the end of the run acknowledges it
         self.imported = False
@@ -397,6 +399,7 @@ class Scribe:
             "tokens": run.meter.tokens - run.carried.tokens,
             "cost": None if cost is None else str(cost),
             "parent": self.parent,
+            **({"base": self.base} if self.base else {}),
         }
 
     # --- the heartbeat ----------------------------------------------------------------------------------------

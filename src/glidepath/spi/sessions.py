@@ -19,6 +19,7 @@ __all__ = [
     "Catalog",
     "Commit",
     "Entry",
+    "Excerpts",
     "Grant",
     "Hold",
     "Inbox",
@@ -266,6 +267,8 @@ class OverdueHold(Value, frozen=True, kw_only=True):
     session_id: str | None
     dead: bool
     """True when its process is known to be dead; else it may only be slow."""
+    written_off: bool = False
+    """It was written off at all that it held, long ago by now: its journal may know better."""
 
 
 class Wallet(Value, frozen=True, kw_only=True):
@@ -355,6 +358,25 @@ class SessionPage(Value, frozen=True):
 
 @experimental(reason=UNPROVEN)
 @runtime_checkable
+class Excerpts(Protocol):
+    """What a store can do so that long sessions are not read from their start: read a part of a journal.
+
+    Optional: where a store has no `pick`, the whole journal is read.
+
+    What happens when it crashes: as with `SessionStore.load`.
+    """
+
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+        """The entry, and the commits from number `since` on; none when there are not so many."""
+        ...
+
+    async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
+        """The commits with these numbers, in this order; those that are not there are left out."""
+        ...
+
+
+@experimental(reason=UNPROVEN)
+@runtime_checkable
 class WalletStore(Protocol):
     """Keeps wallets for many processes: what a call may cost is held before it, what it did cost is used after it.
 
@@ -391,7 +413,8 @@ class WalletStore(Protocol):
     async def write_off(self, hold: OverdueHold, tokens: int | None, money: int | None) -> bool:
         """Settle a hold that is still overdue at these totals of its meter; None: all that it holds counts as used.
 
-        What is settled at None is corrected when its run is heard of after all. False when it is no longer overdue.
+        What is settled at None is corrected when its run is heard of after all, or listed once more when it has a
+        journal. False when it is no longer overdue.
         """
         ...
 
