@@ -6,9 +6,9 @@ from tests.crash.postgres import fresh_schema
 from glidepath.conformance import (
     CatalogContract,
     ExcerptsContract,
+    InboxContract,
     SessionStoreContract,
     WalletStoreContract,
-    InboxContract,
 )
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
