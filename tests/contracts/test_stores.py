@@ -9,6 +9,9 @@ from glidepath.conformance import (
     SessionStoreContract,
     WalletStoreContract,
     InboxContract,
+    InboxContract,
+    SessionStoreContract,
+    WalletStoreContract,
 )
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
