@@ -76,6 +76,11 @@ class Usage(Value, frozen=True, gc=False):
         """Input and output together."""
         return self.input + self.output
 
+    @property
+    def cache_hit_rate(self) -> float | None:
+        """The share of the input that came from the provider's prompt cache; None without any input."""
+        return self.cache_read / self.input if self.input else None
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             self.input + other.input,

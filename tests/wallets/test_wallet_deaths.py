@@ -7,8 +7,10 @@ import pytest
 
 from glidepath import Agent, Budget, Limits, tool
 from glidepath.agent.overdue import sweep
+from glidepath.errors import StoreError
 from glidepath.outcome import LoopOutcome
-from glidepath.sessions import MemoryStore, SqliteStore
+from glidepath.sessions import MemoryStore, SegmentStore, SqliteStore
+from glidepath.sessions.migrate import migrate
 from glidepath.testing import ScriptedModel, call, say
 
 
@@ -138,8 +140,17 @@ def slow(now, store, asked):
     async def answer(request):
         asked.append(1)
         if len(asked) == 2:
+            (before,) = await store.wallets("c")
+            now[0] += 20
+            assert await sweep(store) == 1
+            (after,) = await store.wallets("c")
+            assert (after.tokens, after.held_tokens) == (before.tokens + before.held_tokens, 0)
+            assert await sweep(store) == 0
             now[0] += 100
             assert await sweep(store) == 1
+            (known,) = await store.wallets("c")
+            assert before.tokens < known.tokens < after.tokens
+            assert await sweep(store) == 0
         return call("look", number=len(asked))
 
     return ScriptedModel(max_output_tokens=500).forever(answer)
@@ -167,10 +178,11 @@ def test_a_stopped_run_with_a_child_in_flight_is_charged_all_that_it_held():
         async def answer(request):
             asked.append(1)
             (before,) = await store.wallets("c")
-            now[0] += 100
-            await sweep(store)
-            (after,) = await store.wallets("c")
-            assert after.tokens == before.tokens + before.held_tokens
+            for _ in range(3):
+                now[0] += 100
+                await sweep(store)
+                (after,) = await store.wallets("c")
+                assert after.tokens == before.tokens + before.held_tokens
             return say("42")
 
         child = make(ScriptedModel(max_output_tokens=500).forever(answer), store)
@@ -185,5 +197,57 @@ def test_a_stopped_run_with_a_child_in_flight_is_charged_all_that_it_held():
         await sweep(store)
         (account,) = await store.wallets("c")
         assert (account.held_tokens, account.holds) == (0, 0)
+
+    asyncio.run(main())
+
+
+def test_wallets_are_carried_over_when_a_store_is_migrated(tmp_path):
+    async def main():
+        source, target = SqliteStore(tmp_path / "s.db"), SegmentStore(tmp_path / "segments")
+        budget = Budget(Limits(max_tokens=50_000), name="c", store=source, per="day")
+        result = await make(ScriptedModel([say("ok")]), source).run("Go.", session="s", parent=budget)
+        await source.set_wallet("c", max_tokens=70, max_money=None)
+        for _ in range(2):
+            assert (await migrate(source, target)).moved == ("s",)
+        (there,), (here,) = await target.wallets(), await source.wallets()
+        assert there == here
+        assert there.tokens == result.usage.total
+        await source.close()
+        await target.close()
+
+    asyncio.run(main())
+
+
+def test_a_store_without_wallets_is_not_changed_by_looking(tmp_path):
+    async def main():
+        store = SqliteStore(tmp_path / "s.db")
+        await make(ScriptedModel([say("ok")]), store).run("Go.", session="s")
+        await store.close()
+        before = (tmp_path / "s.db").read_bytes()
+        assert list(await store.wallets()) == list(await store.overdue()) == []
+        with pytest.raises(StoreError, match="there is no wallet 'c'"):
+            await store.remove_wallet("c")
+        await store.close()
+        assert (tmp_path / "s.db").read_bytes() == before
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", [SqliteStore, SegmentStore])
+def test_a_store_that_is_removed_in_flight_pays_for_nothing_more(kind, tmp_path):
+    place = tmp_path / "s"
+
+    async def gone(request):
+        turns = sum(message.role == "assistant" for message in request.messages)
+        if turns == 1:
+            place.rename(tmp_path / "elsewhere")
+        assert turns < 4
+        return call("look", number=turns)
+
+    async def main():
+        store = kind(place)
+        result = await make(ScriptedModel(max_output_tokens=500).forever(gone), None).run("Go.", parent=wallet(store))
+        assert (result.outcome, result.cause.metrics["kind"]) == (LoopOutcome.FAILED, "missing")
+        await store.close()
 
     asyncio.run(main())

@@ -84,7 +84,8 @@ def judge(wallets, spent, limit, dead_weight):
 
 
 def address_of(place, folder):
-    address = fresh_schema() if place == "postgres" else str(folder / "wallets.db")
+    files = {"sqlite": "wallets.db", "segments": "wallets"}
+    address = fresh_schema() if place == "postgres" else str(folder / files[place])
 
     async def make():
         store = make_store(address)
@@ -97,9 +98,9 @@ def address_of(place, folder):
 
 @pytest.mark.process
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize(("place", "kind"), [("sqlite", "journal"), ("sqlite", "plain"), ("postgres", "journal")])
+@pytest.mark.parametrize(("place", "kind"), [("sqlite", "plain"), ("segments", "journal"), ("postgres", "journal")])
 def test_g4_g13_processes_on_one_wallet_are_killed_and_nothing_is_overspent_or_leaked(place, kind, tmp_path):
-    agents, limit = 6, 60_000
+    agents, limit = 6, 40_000
     done = campaign(
         address_of(place, tmp_path), tmp_path, processes=2, agents=agents, limit=limit, kills=2, kind=kind, seed=7
     )
@@ -109,7 +110,7 @@ def test_g4_g13_processes_on_one_wallet_are_killed_and_nothing_is_overspent_or_l
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["journal", "plain", "elsewhere"])
-@pytest.mark.parametrize("place", ["sqlite", "postgres"])
+@pytest.mark.parametrize("place", ["sqlite", "segments", "postgres"])
 def test_g4_g13_eight_processes_of_64_agents_on_one_wallet(place, kind, tmp_path):
     agents, limit, kills = 64, 1_000_000, 12
     done = campaign(

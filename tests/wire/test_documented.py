@@ -3,6 +3,7 @@
 No vendor was asked. The pages were read in November 2026, from stored copies; a row follows what its page said then.
 """
 
+import re
 from functools import cache
 
 import pytest
@@ -127,6 +128,35 @@ UNIONS = tuple(
 FREE = {"type": "object", "properties": {"m": {"type": "object", "additionalProperties": True}}, "required": ["m"]}
 
 
+DEEP = {
+    "type": "object",
+    "properties": {
+        "rows": {
+            "type": "array",
+            "minItems": 3,
+            "uniqueItems": True,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "mail": {"type": "string", "format": "email", "maxLength": 9},
+                    "code": {"oneOf": [{"type": "string", "format": "regex"}, {"type": "null"}]},
+                    "minimum": {"type": "integer"},
+                },
+            },
+        }
+    },
+}
+
+
+def legal_names(found):
+    def check(body):
+        names = found(body)
+        assert len(set(names)) == 2
+        assert all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", name) for name in names)
+
+    return check
+
+
 def strict_ones(most):
     def check(body):
         assert [bool(one.get("strict")) for one in body["tools"]] == [n < most for n in range(len(body["tools"]))]
@@ -187,6 +217,8 @@ ROWS = {
         claude("us.anthropic.claude-sonnet-5-v1:0"), {"temperature": 0.2}, has(temperature=None)),
     "a temperature where it is taken": (THINKING, claude("claude-opus-4-6"), {"temperature": 0.2}, has(
         temperature=0.2)),
+    "a temperature above 1": (f"{CLAUDE}api/messages/create", claude("claude-sonnet-4-5"), {"temperature": 1.5},
+        "temperature from 0 to 1"),
     "xhigh on 4.6": (f"{CLAUDE}build-with-claude/effort", claude("claude-opus-4-6"), {"reasoning": "xhigh"}, has(
         output_config={"effort": "high"})),
     "bounds in a strict tool": (STRUCTURED, claude("claude-sonnet-4-5"), {"tools": (BOUNDED,)}, bounds_are_told),
@@ -212,7 +244,28 @@ ROWS = {
     "a seed": (f"{CLAUDE}api/messages/create", claude("claude-sonnet-4-5"), {"seed": 1}, "seed"),
     "tool names": (f"{CLAUDE}agents-and-tools/tool-use/define-tools", claude("claude-sonnet-4-5"), {
         "tools": (ToolSpec("files/read.text", "", OBJECT),)}, has(tools__0__name="files_read_text_b4ce56e3")),
+    "bounds deep in an output": (STRUCTURED, claude("claude-sonnet-4-5"), {"output_schema": DEEP}, has(
+        output_config__format__schema__properties__rows={
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "mail": {"type": "string", "format": "email", "description": "(maxLength: 9)"},
+                    "code": {"anyOf": [{"type": "string", "description": '(format: "regex")'}, {"type": "null"}]},
+                    "minimum": {"type": "integer"},
+                },
+                "required": ["mail", "code", "minimum"],
+                "additionalProperties": False,
+            },
+            "description": "(minItems: 3, uniqueItems: true)",
+        })),
     # --- OpenAI, Azure
+    "tool names of OpenAI": (CHAT, hosted("openai-chat:gpt-4o"), {
+        "tools": (ToolSpec("files/read.text", "", OBJECT), ToolSpec("a" * 65, "", OBJECT))}, legal_names(
+        lambda body: [one["function"]["name"] for one in body["tools"]])),
+    "tool names of Responses": (RESPONSES, hosted("openai:gpt-4o"), {
+        "tools": (ToolSpec("files/read.text", "", OBJECT), ToolSpec("a" * 65, "", OBJECT))}, legal_names(
+        lambda body: [one["name"] for one in body["tools"]])),
     "the cap of a reasoning model": (REASONING, hosted("openai-chat:o4-mini"), {"max_output_tokens": 99}, has(
         max_completion_tokens=99, max_tokens=None)),
     "the cap on Azure": (AZURE, OpenAIChatModel("mine", host="azure", api_key=KEY,
@@ -268,6 +321,9 @@ ROWS = {
         toolConfig__functionCallingConfig={"mode": "VALIDATED"})),
     "tools and a schema on 2.5": (f"{GEMINI}structured-output", gemini("gemini-2.5-flash"), {
         "output_schema": OBJECT, **TOOLS}, has(generationConfig=None)),
+    "tool names of Gemini": (f"{GEMINI}function-calling", gemini("gemini-2.5-flash"), {
+        "tools": (ToolSpec("9/lives", "", OBJECT), ToolSpec("a" * 65, "", OBJECT))}, legal_names(
+        lambda body: [one["name"] for one in body["tools"][0]["functionDeclarations"]])),
     # --- compatible hosts
     "a schema and tools on Groq": (f"{GROQ}structured-outputs", hosted("groq:llama-3.3-70b-versatile"), {
         "output_schema": OBJECT, **TOOLS}, has(response_format=None)),
@@ -284,6 +340,11 @@ ROWS = {
         "reasoning": "low"}, has(reasoning_effort="high")),
     "the highest effort on DeepSeek": (f"{DEEPSEEK}guides/thinking_mode", hosted("deepseek:deepseek-v4-pro"), {
         "reasoning": "max"}, has(reasoning_effort="max")),
+    "a forced call on DeepSeek": (f"{DEEPSEEK}guides/thinking_mode", hosted("deepseek:deepseek-v4-pro"), {
+        "reasoning": "high", **FORCED}, has(
+        thinking={"type": "disabled"}, tool_choice="required", reasoning_effort=None)),
+    "a last call on DeepSeek": (f"{DEEPSEEK}guides/thinking_mode", hosted("deepseek:deepseek-v4-pro"), {
+        "defined_tools": (SPEC,)}, has(thinking=None, tool_choice="auto")),
     "thoughts of an earlier loop on DeepSeek": (f"{DEEPSEEK}guides/thinking_mode", hosted("deepseek:deepseek-v4-pro"), {
         "messages": [*loop('{"reasoning_content":"hm"}'), AssistantMessage((TextBlock("Done."),)), HI]},
         thoughts_of_all_loops),
@@ -360,10 +421,22 @@ def test_every_row_names_a_page_and_every_vendor_has_rows():
         (OpenAIResponsesModel("gpt-5", api_key=KEY), {"temperature": 0.2}),
         (OpenAIResponsesModel("gpt-4o", api_key=KEY), {"reasoning": "low"}),
         (OpenAIChatModel("o3", api_key=KEY), {"temperature": 0.2}),
+        (OpenAIChatModel("deepseek-v4-pro", api_key=KEY, host="deepseek"), {"reasoning": "high", **FORCED}),
         (OpenAIChatModel("grok-4", api_key=KEY, host="xai"), {"reasoning": "low"}),
         (GoogleModel(api_key=KEY, name="gemini-2.0-flash"), {"reasoning": "low"}),
     ],
-    ids=["cool claude", "claude off", "claude forced", "claude strict", "gpt-5", "gpt-4o", "o3", "grok", "gemini"],
+    ids=[
+        "cool claude",
+        "claude off",
+        "claude forced",
+        "claude strict",
+        "gpt-5",
+        "gpt-4o",
+        "o3",
+        "deepseek",
+        "grok",
+        "gemini",
+    ],
 )
 def test_what_is_left_out_is_logged_once(model, request_, caplog):
     for _ in range(2):

@@ -150,6 +150,22 @@ def test_a_host_without_files_says_so(host):
         OpenAIChatModel("m", host=host, api_key=KEY).stream(asked(DOCUMENT))
 
 
+@every
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "/etc/passwd", "data:application/pdf;base64,eA==", "ftp://e.org/a"]
+)
+@pytest.mark.parametrize("kind", ["file", "image"])
+def test_an_address_on_a_disk_is_not_sent_to_be_fetched(dialect, url, kind):
+    block = FileBlock("application/pdf", url=url) if kind == "file" else ImageBlock("image/png", url=url)
+    with pytest.raises(RejectedError, match=r"https:// or http://|takes no document by url"):
+        dialect.model("http://127.0.0.1:1").stream(asked(block))
+
+
+def test_gemini_fetches_from_googles_storage():
+    body = body_of(Google(), asked(FileBlock("application/pdf", url="gs://bucket/a.pdf")))
+    assert body["contents"][0]["parts"][1]["fileData"]["fileUri"] == "gs://bucket/a.pdf"
+
+
 @pytest.mark.parametrize("block", [DOCUMENT, ImageBlock("image/png", url="https://example.org/a.png")])
 def test_bedrock_takes_no_address(block):
     far = FileBlock("application/pdf", url="https://example.org/a.pdf") if isinstance(block, FileBlock) else block
@@ -184,6 +200,15 @@ def test_a_file_in_a_result_that_a_vendor_does_not_take_is_told_to_the_model(dia
     ]
     body = body_of(dialect, ModelRequest(messages=history, tools=(SPEC,)))
     assert "the file 'a.zip' was left out" in json.dumps(body)
+
+
+@every
+def test_a_picture_of_a_tool_that_cannot_be_fetched_is_told_and_the_run_goes_on(dialect):
+    far = ImageBlock("image/png", url="file:///tmp/a.png")
+    call_ = AssistantMessage((ToolCall("c", "search", {"q": "a"}),))
+    result = ToolResultMessage("c", "search", (TextBlock("Look:"), far))
+    body = body_of(dialect, ModelRequest(messages=[UserMessage("hi"), call_, result]))
+    assert "the image was left out" in json.dumps(body)
     assert "UEs" not in json.dumps(body)
 
 

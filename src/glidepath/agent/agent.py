@@ -65,6 +65,10 @@ __all__ = ["Agent"]
 _log = logging.getLogger("glidepath")
 
 
+DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
+"""The agents that were made tools, and their limits, by the function of the tool."""
+
+
 class Agent(Generic[OutputT]):
     """An agent: `Agent(model=..., tools=[...], limits=Limits(...))`, or `Agent(config)`.
 
@@ -241,6 +245,7 @@ class Agent(Generic[OutputT]):
                 return ToolResult(paused_line(result, self.config.texts), is_error=True, kind="paused")
             return f"[{partial_line(result, self.config.texts)}]\n{result.text}"
 
+        DELEGATES[delegate] = self, limits
         made = tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
         return made.overlapping()
 

@@ -23,8 +23,9 @@ async def sweep(store: Any) -> int:
     """Write off the holds that are overdue; how many there were. Raises `StoreError` when the store fails.
 
     A journal has on disk, before each call, what that call may cost. So it says exactly what a dead run has used, a
-    call in flight at its worst case. A run whose process may only be slow is kept from its journal first: it can begin
-    no further call. Where there is no journal, or one that cannot say, all that was held counts as used.
+    call in flight at its worst case. Where there is no journal, or one that cannot say, all that was held counts as
+    used. So it does at first for a run that is silent and may only be slow; when it is silent for another minute it is
+    kept from its journal, so that it can begin no further call, and then the journal is asked.
     """
     done = 0
     for late in await heard(called(store.overdue)):
@@ -72,7 +73,7 @@ async def account_of(store: Any, terms: WalletTerms) -> Wallet:
 
 async def _by_journal(store: Any, late: OverdueHold) -> tuple[int | None, int | None] | None:
     """The meter of the run as its journal has it; (None, None) when nobody knows; None when it is alive after all."""
-    if late.session_id is None:
+    if late.session_id is None or not (late.dead or late.written_off):
         return _ALL
     try:
         if late.dead:

@@ -32,6 +32,7 @@ pytest.register_assert_rewrite(
             "excerpts",
             "guards",
             "hooks",
+            "inboxes",
             "models",
             "plugin",
             "policies",
@@ -63,6 +64,7 @@ from glidepath.conformance.hooks import (  # noqa: E402
     ContextTransformContract,
     ToolGateContract,
 )
+from glidepath.conformance.inboxes import InboxContract  # noqa: E402
 from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
@@ -84,6 +86,7 @@ __all__ = [
     "EventObserverContract",
     "ExcerptsContract",
     "FollowUpContract",
+    "InboxContract",
     "ModelContract",
     "PlanningCoordinatorContract",
     "ProtocolPolicyContract",
@@ -108,9 +111,11 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (SessionStoreContract, WalletStoreContract),
+        "session_store": (SessionStoreContract,),
         "session_catalog": (CatalogContract,),
         "session_excerpts": (ExcerptsContract,),
+        "session_inbox": (InboxContract,),
+        "wallet_store": (WalletStoreContract,),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract,),

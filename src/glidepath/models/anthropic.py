@@ -185,6 +185,8 @@ class AnthropicModel:
         if request.temperature is not None:
             if _FIXED.match(self._bare):
                 self._leave_out("is sent no temperature: Anthropic refuses one for this model")
+            elif request.temperature > 1:
+                raise RejectedError(f"Anthropic takes a temperature from 0 to 1, not {request.temperature}")
             else:
                 body["temperature"] = request.temperature
         if request.seed is not None:

@@ -61,6 +61,7 @@ _REASONS = {
 }
 
 
+_OFF = {"type": "disabled"}
 _REASONING = re.compile(r"(openai/)?(o\d|gpt-5)")
 """Models that refuse `max_tokens`, wherever they are served."""
 
@@ -142,7 +143,7 @@ class OpenAIChatModel:
             body["stream_options"] = {"include_usage": True}
         if tools := defined(request):
             body["tools"] = [_tool(tool, request) for tool in tools]
-            body["tool_choice"] = _choice(sent_choice(request), named=quirks.named_choice)
+            body["tool_choice"] = _choice(self._chosen(request, body), named=quirks.named_choice)
         if request.max_output_tokens is not None:
             body[quirks.cap] = request.max_output_tokens
         if request.temperature is not None:
@@ -173,11 +174,23 @@ class OpenAIChatModel:
             body.update(known_by(request, metadata=stored))
         return merged(body, request.extras)
 
+    def _chosen(self, request: ModelRequest, body: dict[str, Any]) -> str:
+        """The tool choice to send. Where thinking takes none but auto, thinking or the choice gives way."""
+        choice = sent_choice(request)
+        if choice == "auto" or not self._quirks.thinking_switch:
+            return choice
+        if not request.tools:
+            return "auto"  # in a last call: what is called all the same does not run
+        body["thinking"] = _OFF
+        if request.reasoning not in (None, "none"):
+            self._leave_out(f"thinks in no request with a tool_choice: {self.host} refuses both together")
+        return choice
+
     def _effort(self, body: dict[str, Any], effort: str) -> None:
         quirks = self._quirks
         word = effort_for(quirks, self.name, effort)
-        if quirks.thinking_switch and effort == "none":
-            body["thinking"] = {"type": "disabled"}
+        if quirks.thinking_switch and (effort == "none" or "thinking" in body):
+            body["thinking"] = _OFF
         elif word is None:
             self._leave_out(f"is sent no reasoning effort: {self.host} refuses one")
         elif quirks.effort == "reasoning":

@@ -25,6 +25,7 @@ __all__ = [
     "HoldRow",
     "PeriodRow",
     "WalletRow",
+    "all_used",
     "closed",
     "draw",
     "forgotten",
@@ -35,6 +36,7 @@ __all__ = [
     "period_of",
     "settle",
     "shown",
+    "taken_in",
     "write_off",
 ]
 
@@ -43,6 +45,7 @@ Line = tuple[tuple[str, str], ...]
 """The accounts of a hold: names of wallets with their period."""
 NOTHING: Pair = (0, 0)
 KEPT = 30 * 86_400.0  # seconds for which what the dead held is remembered, so that it can still be corrected
+DOUBT = 60.0  # seconds after which a run that was only silent, and not known to be dead, is kept from its journal
 _RESOURCES = ("tokens", "money")
 
 
@@ -330,16 +333,38 @@ def forgotten(row: HoldRow, now: float) -> bool:
 def overdue(rows: Iterable[HoldRow], now: float) -> list[OverdueHold]:
     """Those of these holds whose owner is dead, or silent for too long."""
     return [
-        OverdueHold(key=row.key, leg=row.leg, session_id=row.session_id, dead=not alive(row.owner))
+        OverdueHold(
+            key=row.key,
+            leg=row.leg,
+            session_id=row.session_id,
+            dead=not alive(row.owner),
+            written_off=row.ended > 0,
+        )
         for row in rows
-        if not row.ended and free(row.owner, row.expires, now)
+        if (_doubtful(row, now) if row.ended else free(row.owner, row.expires, now))
     ]
+
+
+def _doubtful(row: HoldRow, now: float) -> bool:
+    """True for a run that was written off long ago and not heard of since, and whose journal may know better."""
+    return row.session_id is not None and now >= row.ended + DOUBT
 
 
 def write_off(book: Book, late: OverdueHold, total: Pair | None) -> bool:
     """Settle what a dead run held: at what its journal says, else at everything."""
     row = book.holds.get(late.key)
-    if row is None or row.leg != late.leg or row.ended or not free(row.owner, row.expires, book.now):
+    if row is None or row.leg != late.leg:
+        return False
+    if row.ended:
+        if not _doubtful(row, book.now):
+            return False
+        if total is None:
+            row.session_id = None  # nobody will ever know
+            book.note(row)
+        else:
+            _close(book, row, total)
+        return True
+    if not free(row.owner, row.expires, book.now):
         return False
     if total is None and row.grant == row.spent:  # it held nothing: there is nothing to correct
         total = _plus(row.base, row.spent)
@@ -393,6 +418,24 @@ def gone(book: Book, name: str, *, parent: bool) -> None:
     if parent or any(account.held != NOTHING for account in book.periods.values() if account.name == name):
         why = "other wallets are inside it" if parent else "runs hold a part of it"
         raise StoreError(f"wallet {name!r} is in use: {why}", kind="busy")
+
+
+def all_used(row: PeriodRow) -> PeriodRow:
+    """An account as another store takes it in: whoever holds something of it settles where it was held."""
+    return PeriodRow(name=row.name, period=row.period, used=_plus(row.used, row.held))
+
+
+def taken_in(book: Book, wallets: Iterable[WalletRow], periods: Iterable[PeriodRow]) -> None:
+    """Add the wallets of another store."""
+    new = [row for row in wallets if row.name not in book.wallets]
+    for row in new:
+        book.wallets[row.name] = row
+        book.note(row)
+    names = {row.name for row in new}
+    for account in periods:
+        if account.name in names:
+            book.periods[account.name, account.period] = account
+            book.note(account)
 
 
 def shown(row: WalletRow, accounts: Iterable[PeriodRow], holds: Iterable[HoldRow], now: float) -> Wallet:

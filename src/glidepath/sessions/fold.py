@@ -192,10 +192,14 @@ class Folded:
         """Calls of the last batch whose arguments are not the ones they were made with."""
         self.decisions: dict[str, Decision] = {}
         self.children: list[Child] = []
+        self.taken = 0
+        """Up to which number the notes of the inbox were taken."""
         self.config: Fingerprint | None = None
         """What the agent was like that wrote the last leg."""
         self.charged: dict[str, Used] = {}
         """What of each child of the last batch is in the figures of the run."""
+        self.flag: str | None = None
+        """Why the store asks the run in this session to stop."""
         self.imported = False
         """Some of it was taken in from a file."""
         self.foreign = False
@@ -369,6 +373,7 @@ class Folded:
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
         self.imported = self.foreign = True
         self.bases, self.based = [], 0  # a stranger's
+        self.taken = 0  # its inbox is its own
         if self.result is not None:
             self.result = self.session.last = _wire.replace(self.result, session_id=self.session.id)
         self.decisions = {}
@@ -385,11 +390,19 @@ class Folded:
             if name.startswith(mine)
         }
 
+    def on_mail(self, data: bytes) -> None:
+        """Notes were taken from the inbox, or put back."""
+        self.taken = _wire.decode(data, int)
+
+    def on_decide(self, data: bytes) -> None:
+        """A person decided while nobody waited for it."""
+        self.decisions = {**_wire.decode(data, dict[str, Decision]), **self.decisions}
+
     def on_fork(self, data: bytes) -> None:
         """All before this is a copy: what had begun is not repeated, and the run goes on under an id of its own."""
         self.forked = forked = decoded(data, Forked)
         self.session.id = forked.session_id
-        self.foreign = True
+        self.foreign, self.taken = True, 0  # its inbox is its own
         self.decisions = {}
         self.intents = {key: _wire.replace(intent, idempotent=False) for key, intent in self.intents.items()}
         if self.fields and forked.run_id:
@@ -439,6 +452,8 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "charged": Folded.on_charge,
     "ended": Folded.on_end,
     "imported": Folded.on_import,
+    "mail": Folded.on_mail,
+    "decided": Folded.on_decide,
     "forked": Folded.on_fork,
     "quarantine": Folded.on_quarantine,
     "redacted": Folded.on_redact,

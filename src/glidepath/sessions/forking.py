@@ -113,15 +113,17 @@ async def rewind(
         entry, commits = await store.load(session_id)
         begun = entry.summary.get(REWINDING)
         if begun:  # an earlier one did not come to its end
-            old, at = str(begun["origin"]), int(begun["at"])
+            old, at, taken = str(begun["origin"]), int(begun["at"]), int(begun.get("mail", 0))
             journal = await read_journal(store, old)  # this one may have been cut already
         else:
             journal = await read_journal(store, session_id)
+            taken = journal.folded.taken
         place = _find(journal, at)
         if not begun:
             old = (await fork(store, session_id, texts=texts)).session_id
             note = link(journal.entry.hash, lease.head + 1, journal.folded.sequence + 1, time.time(), [])
-            later = store.append(lease, note, summary={**entry.summary, REWINDING: {"origin": old, "at": at}})
+            begun = {"origin": old, "at": at, "mail": taken}
+            later = store.append(lease, note, summary={**entry.summary, REWINDING: begun})
             if later is not None:
                 await later
         mark, made = _mark(journal, place, session_id, old, texts or Texts(), harmless)
@@ -135,7 +137,8 @@ async def rewind(
         raise
     lease = await store.claim(session_id, this_owner(), create=False)
     try:
-        commit = link(kept[-1].hash, place.kept + 1, made.sequence + 1, time.time(), mark)
+        items = [*mark, ("mail", taken)] if taken else mark  # what was said after that turn is not said again
+        commit = link(kept[-1].hash, place.kept + 1, made.sequence + 1, time.time(), items)
         written = store.append(lease, commit, summary=_summary(entry, made, mark))
         if written is not None:
             await written

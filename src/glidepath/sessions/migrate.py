@@ -10,6 +10,7 @@ from glidepath.errors import StoreError
 from glidepath.sessions.chain import verified
 from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.owner import this_owner
+from glidepath.sessions.wallet_desk import WalletDesk
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 
 __all__ = ["Migrated", "migrate"]
@@ -32,7 +33,7 @@ class Keeps(Protocol):
 
 
 async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
-    """Copy every session of `source` into `target`; `source` is not changed, and can be carried over again.
+    """Copy every session and wallet of `source` into `target`; `source` is not changed, and can be carried over again.
 
     A session whose run is in flight, that is damaged, or that `target` has otherwise is left, and the reason is told.
     One whose copy was cut short cannot be resumed in `target` until it is carried over again.
@@ -45,6 +46,8 @@ async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
             moved.append(entry.session_id)
         except StoreError as error:
             left[entry.session_id] = str(error)
+    if isinstance(source, WalletDesk) and isinstance(target, WalletDesk):
+        await _carry_wallets(source, target)
     return Migrated(moved=tuple(moved), left=left)
 
 
@@ -62,6 +65,18 @@ async def _carry(source: SessionStore, target: SessionStore, session_id: str, fl
     finally:
         if lease is not None:
             await source.release(lease)
+
+
+async def _carry_wallets(source: WalletDesk, target: WalletDesk) -> None:
+    """Wallets with their limits and their history."""
+    try:
+        wallets, periods = await source.wallet_rows()
+    except StoreError as error:
+        if error.kind != "missing":
+            raise
+        return
+    if wallets:
+        await target.take_wallets(wallets, periods)
 
 
 async def _hold(source: SessionStore, session_id: str) -> Lease | None:

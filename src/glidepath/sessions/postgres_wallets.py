@@ -52,8 +52,8 @@ _PUT_WALLET = (
     "max_tokens = $4, max_money = $5, ruled_tokens = $6, ruled_money = $7, closed = $8"
 )
 _PUT_PERIOD = (
-    "UPDATE glidepath_wallet_periods SET tokens = $3, money = $4, held_tokens = $5, held_money = $6, firm_tokens = $7, "
-    "firm_money = $8 WHERE name = $1 AND period = $2"
+    "INSERT INTO glidepath_wallet_periods VALUES($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name, period) DO UPDATE "
+    "SET tokens = $3, money = $4, held_tokens = $5, held_money = $6, firm_tokens = $7, firm_money = $8"
 )
 _PUT_HOLD = (
     "INSERT INTO glidepath_wallet_holds VALUES($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) "
@@ -200,7 +200,7 @@ class PostgresWallets(WalletDesk):
             await self._prepare_wallets(connection)
             now = await connection.fetchval(f"SELECT {_NOW}")
             await connection.execute(_FORGET, now - books.KEPT, now)
-            rows = await connection.fetch("SELECT * FROM glidepath_wallet_holds WHERE ended = 0")
+            rows = await connection.fetch("SELECT * FROM glidepath_wallet_holds WHERE ended = 0 OR session IS NOT NULL")
         self._wallets_ready = True
         return now, [hold_row(row) for row in rows]
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.group_sync import GroupSync
 from glidepath.sessions.own_segment import disk_error, segment_path, sync_file
 from glidepath.sessions.owner import GONE, LEASE, SHORT, this_owner
+from glidepath.sessions.segment_catalog import SegmentCatalog, SegmentWallets
 from glidepath.sessions.segment_clean import clean
 from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_folder import SegmentFolder, is_corrupt
@@ -31,6 +33,7 @@ from glidepath.sessions.segment_sessions import (
     taken_over,
     write_commit,
 )
+from glidepath.sessions.sqlite import SqliteStore
 from glidepath.sessions.sqlite_says import explained
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
@@ -53,7 +56,7 @@ class _Gone(StoreError):  # noqa: N818 - seen as a StoreError
     """The files that leases were given out on are not there any more."""
 
 
-class SegmentStore:
+class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     """Keeps journals in a folder, which is made when it is first used: quick, and safe among processes of one machine.
 
     Without a `path` it is `sessions` in the user's data folder of this platform. `busy` is how many seconds to wait
@@ -86,6 +89,7 @@ class SegmentStore:
         self._looked = GONE
         self._removed = 0
         self._pid = os.getpid()
+        SegmentWallets.__init__(self)
 
     # --- opening ----------------------------------------------------------------------------------------------
 
@@ -389,7 +393,11 @@ class SegmentStore:
         """Forget a session. What nobody needs any more is deleted when many were, or the store is closed."""
         self._must_exist(session_id)
         await self._patiently(lambda desk: remove_session(desk, session_id, self._clock()))
-        self._removed += 1
+        await self._tidied(1)
+
+    async def _tidied(self, count: int) -> None:
+        """So many sessions are gone: clean up when that is worth it."""
+        self._removed += count
         if self._removed >= _TIDY:
             await self._patiently(self._tidy)
 
@@ -412,6 +420,7 @@ class SegmentStore:
         if self._pid != os.getpid():
             self._forked()
         self._stop_sync()
+        await self._accounts.close()
         with self._lock:
             desk = self._desk
             if desk is None:
@@ -424,6 +433,11 @@ class SegmentStore:
                 self._tidy(desk)
             desk.retire()
             desk.close()
+
+    def _opened(self) -> SqliteStore:
+        """The accounts of wallets, in a folder that is a store."""
+        self._with(lambda _: None)
+        return self._accounts
 
     def _stop_sync(self) -> None:
         with self._lock:

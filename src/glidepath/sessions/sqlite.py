@@ -19,11 +19,12 @@ from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
 from glidepath.sessions.sqlite_catalog import SHIFT, SqliteCatalog, note_summary, prepare
+from glidepath.sessions.sqlite_notes import drop_notes, last_note, post_note, read_notes
 from glidepath.sessions.sqlite_rows import blob, entry_in
 from glidepath.sessions.sqlite_says import explained
 from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.sessions.writer import Writer
-from glidepath.spi.sessions import Commit, Entry, Lease, Sign
+from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
 if TYPE_CHECKING:
     import sqlite3
@@ -128,7 +129,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
         self._file: tuple[int, int] | None = None  # which one is open
         self._gone: StoreError | None = None
         self._pid = os.getpid()
-        SqliteWallets.__init__(self)
+        SqliteWallets.__init__(self, self.path)
 
     # --- connections ------------------------------------------------------------------------------------------
 
@@ -299,10 +300,9 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
                 raise busy(entry)
             token, expires = entry.token + 1, now + self._lease
             connection.execute(
-                "UPDATE sessions SET token = ?, owner = ?, expires = ?, flag = NULL WHERE key = ?",
-                (token, owner, expires, key),
+                "UPDATE sessions SET token = ?, owner = ?, expires = ? WHERE key = ?", (token, owner, expires, key)
             )
-            return Lease(session_id, token, owner, expires, entry.head, entry.hash, key)
+            return Lease(session_id, token, owner, expires, entry.head, entry.hash, key, last_note(connection, key))
 
         if not create:
             self._must_exist(session_id)
@@ -339,8 +339,9 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
                     continue
                 if renew:
                     connection.execute("UPDATE sessions SET expires = ? WHERE key = ?", (now + self._lease, lease.key))
-                if row[1] is not None:
-                    signs.append(Sign(session_id=lease.session_id, stop=row[1]))
+                mail = last_note(connection, lease.key)
+                if row[1] is not None or mail:
+                    signs.append(Sign(session_id=lease.session_id, stop=row[1], mail=mail))
             return signs
 
         if renew:
@@ -520,6 +521,24 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
         self._must_exist(session_id)
         await self._patiently(lambda: self._do(work))
 
+    async def post(self, session_id: str, note: Note) -> int:
+        """Put a note into a session's inbox."""
+
+        def work(connection: Any) -> int:
+            return post_note(connection, self._entry(connection, session_id)[1], note, self._clock())
+
+        self._must_exist(session_id)
+        return await self._patiently(lambda: self._do(work))  # type: ignore[no-any-return]
+
+    async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
+        """The notes above a number."""
+
+        def work(connection: Any) -> list[Note]:
+            return read_notes(connection, self._entry(connection, session_id)[1], after)
+
+        self._must_exist(session_id)
+        return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
+
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
 
@@ -553,6 +572,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
         first, last = key << SHIFT, (key + 1 << SHIFT) - 1
         connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (first, last))
         connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+        drop_notes(connection, key)
 
     async def close(self) -> None:
         """Close the file; it is opened again when the store is used again."""

@@ -18,7 +18,7 @@ from glidepath.sessions.owner import free
 from glidepath.sessions.sqlite_rows import blob
 from glidepath.spi.sessions import Commit, Entry, SessionPage, SessionQuery
 
-__all__ = ["SqliteCatalog", "note_summary"]
+__all__ = ["SqliteCatalog", "conditions", "note_summary"]
 
 _TABLES = (
     (
@@ -116,7 +116,7 @@ class SqliteCatalog:
         self._must_exist()
         if not await self._refreshed():
             return page_of(await self.entries(), query)
-        where, values = _conditions(query, start)
+        where, values = conditions(query, start)
         statement = f"{_PAGE} WHERE {where} ORDER BY c.updated DESC, c.id LIMIT {query.limit + 1}"
 
         def work(connection: Any) -> SessionPage:
@@ -242,7 +242,7 @@ class SqliteCatalog:
         raise NotImplementedError
 
 
-def _conditions(query: SessionQuery, start: tuple[float, str] | None) -> tuple[str, list[Any]]:
+def conditions(query: SessionQuery, start: tuple[float, str] | None) -> tuple[str, list[Any]]:
     """The WHERE of a query, and its values."""
     parts: list[str] = []
     values: list[Any] = []

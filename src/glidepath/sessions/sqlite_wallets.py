@@ -128,11 +128,11 @@ class Clerk:
 class SqliteWallets(WalletDesk):
     """Wallets beside the journals, in the same file; the tables are made when they are first used."""
 
-    path: str
-    _busy: float
     _clock: Callable[[], float]
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self._wallet_file = path
+        self._tabled = False  # the tables are there
         self._clerk: Clerk | None = None
         self._begin_here()
 
@@ -145,20 +145,28 @@ class SqliteWallets(WalletDesk):
         self._desk_lock = threading.Lock()
         self._desk_pid = os.getpid()
 
-    def _open(self, synchronous: str, wait: int) -> Any:
-        raise NotImplementedError
+    def _connect_wallets(self) -> Any:
+        """A connection of its own, for the thread."""
+        store: Any = self
+        return store._open("NORMAL", int(store._busy * 1000))  # noqa: SLF001 - of a SqliteStore
 
     def _errors(self) -> Any:
         raise NotImplementedError
 
-    def _connect_desk(self) -> Any:
-        connection = self._open("NORMAL", int(self._busy * 1000))
-        if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'wallet_holds'").fetchone()[0] == 0:
-            connection.execute("BEGIN IMMEDIATE")
-            for statement in TABLES.split(";"):
-                connection.execute(statement)
-            connection.execute("COMMIT")
-        return connection
+    def _connect(self) -> Any:
+        self._tabled = False
+        return self._connect_wallets()
+
+    def _has_tables(self, connection: Any, *, make: bool) -> bool:
+        """Whether there are wallets in the file; reading never makes the tables."""
+        if not self._tabled:
+            query = "SELECT count(*) FROM sqlite_master WHERE name = 'wallet_holds'"
+            self._tabled = connection.execute(query).fetchone()[0] > 0
+            if make and not self._tabled:
+                for statement in TABLES.split(";"):
+                    connection.execute(statement)
+                return True  # once it is committed, the next one will see it
+        return self._tabled
 
     # --- the thread lives while somebody waits for it, or holds something ---------------------------------------
 
@@ -168,7 +176,7 @@ class SqliteWallets(WalletDesk):
         with self._desk_lock:
             self._users += 1
             if self._clerk is None:
-                self._clerk = Clerk(self.path, self._connect_desk, self._errors)
+                self._clerk = Clerk(self._wallet_file, self._connect, self._errors)
             return self._clerk
 
     def _leave(self, *, join: bool) -> None:
@@ -229,14 +237,17 @@ class SqliteWallets(WalletDesk):
     # --- rows ---------------------------------------------------------------------------------------------------
 
     def _must_have_begun(self) -> None:
-        if not os.path.exists(self.path):  # noqa: PTH110 - reading must not make a file
-            raise StoreError(f"there is no session store at {self.path}", kind="missing")
+        if not os.path.exists(self._wallet_file):  # noqa: PTH110 - reading must not make a file
+            raise StoreError(f"there are no wallets at {self._wallet_file}", kind="missing")
 
     async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
-        if not rows.line:
+        makes = bool(rows.line) or rows.makes
+        if not makes:
             self._must_have_begun()
 
         def all_of_it(connection: Any) -> T:
+            if not self._has_tables(connection, make=makes):
+                return work(Book(self._clock()))
             book = _read(connection, rows, self._clock())
             done = work(book)
             _write(connection, book)
@@ -247,8 +258,10 @@ class SqliteWallets(WalletDesk):
     async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
         def work(connection: Any) -> tuple[float, Sequence[HoldRow]]:
             now = self._clock()
+            if not self._has_tables(connection, make=False):
+                return now, []
             connection.execute(_FORGET, (now - books.KEPT, now))
-            rows = connection.execute("SELECT * FROM wallet_holds WHERE ended = 0").fetchall()
+            rows = connection.execute("SELECT * FROM wallet_holds WHERE ended = 0 OR session IS NOT NULL").fetchall()
             return now, [hold_row(row) for row in rows]
 
         self._must_have_begun()
@@ -256,7 +269,10 @@ class SqliteWallets(WalletDesk):
 
     async def _remove_wallet(self, name: str) -> None:
         def work(connection: Any) -> None:
-            book = _read(connection, Rows(wallets=(name,), whole=True), self._clock())
+            known = self._has_tables(connection, make=False)
+            book = _read(connection, Rows(wallets=(name,), whole=True), self._clock()) if known else Book(0.0)
+            if not known:
+                books.gone(book, name, parent=False)
             parent = connection.execute("SELECT 1 FROM wallets WHERE parent = ?", (name,)).fetchone() is not None
             books.gone(book, name, parent=parent)
             connection.execute("DELETE FROM wallets WHERE name = ?", (name,))

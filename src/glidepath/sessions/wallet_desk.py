@@ -30,6 +30,8 @@ class Rows(Value, frozen=True, kw_only=True):
     line: tuple[Any, ...] = ()
     whole: bool = False
     everything: bool = False
+    makes: bool = False
+    """It makes wallets where there may be none."""
     relaxed: bool = False
     """A commit after this one, in the same database, is what must be on disk."""
 
@@ -47,7 +49,7 @@ class WalletDesk:
 
     @abstractmethod
     async def _live_holds(self) -> tuple[float, Sequence[books.HoldRow]]:
-        """What time it is, and every hold that is not written off.
+        """What time it is, and every hold that is not written off, or whose journal may know better.
 
         Those written off long ago are forgotten, and those that are overdue and hold nothing.
         """
@@ -119,6 +121,19 @@ class WalletDesk:
         """Forget a wallet."""
         await self._remove_wallet(name)
 
+    async def wallet_rows(self) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
+        """Every wallet with its history, to be carried to another store; what is held counts as used."""
+
+        def work(book: Book) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
+            return list(book.wallets.values()), [books.all_used(row) for row in book.periods.values()]
+
+        return await self._lend(Rows(whole=True, everything=True), work)
+
+    async def take_wallets(self, wallets: Sequence[books.WalletRow], periods: Sequence[books.PeriodRow]) -> None:
+        """Take in wallets of another store; those that are here already stay as they are."""
+        rows = Rows(whole=True, everything=True, makes=True)
+        await self._lend(rows, lambda book: books.taken_in(book, wallets, periods))
+
 
 class MemoryWallets(WalletDesk):
     """Wallets in memory."""
@@ -150,7 +165,7 @@ class MemoryWallets(WalletDesk):
             now, holds = self._clock(), self._book.holds
             for row in [row for row in holds.values() if books.forgotten(row, now)]:
                 del holds[row.key]
-            return now, [row for row in holds.values() if not row.ended]
+            return now, [row for row in holds.values() if not row.ended or row.session_id is not None]
 
     async def _remove_wallet(self, name: str) -> None:
         with self._lock:

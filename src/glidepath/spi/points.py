@@ -72,6 +72,16 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
         implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
     ),
     ExtensionPoint(
+        name="session_inbox",
+        port="glidepath.spi.sessions:Inbox",
+        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
+    ),
+    ExtensionPoint(
+        name="wallet_store",
+        port="glidepath.spi:WalletStore",
+        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
+    ),
+    ExtensionPoint(
         name="team_coordinator",
         port="glidepath.teams.spi:TeamCoordinator",
         implementations=("glidepath.teams:DefaultTaskDispatchCoordinator", "glidepath.teams:ExpertTeamCoordinator"),

@@ -37,7 +37,7 @@ class Forgetful(Trial):
         return await super().settle(hold, tokens, 0)
 
 
-@breaks("WALLET-2", "WALLET-14", "WALLET-15")
+@breaks("WALLET-2", "WALLET-14")
 class OnlyTheLast(Trial):
     """Draws from the last wallet of a line, and not from those above it."""
 

@@ -9,6 +9,8 @@ COMMANDS: dict[str, str] = {
     "chat": "talk with an agent in a full-screen terminal",
     "resume": "continue a run that was stopped, limited, paused or killed",
     "runs": "list, show, stop, export, import, prune, repair, replay runs",
+    "send": "send a message to a run, in whatever process it flies",
+    "decide": "decide about a call of a paused run, from anywhere",
     "wallets": "list, show, set, close, open, remove budgets that are kept in a store",
     "sessions": "list, search, show, tag, fork, export, import, delete sessions",
     "fork": "make a new session from a turn of another one",
