@@ -109,10 +109,9 @@ async def fly(
     world: World,
     *,
     resume: str | None = None,
-    limits: Any = None,
-    accept_repair: bool = False,
+    **going_on: Any,
 ) -> int:
-    """The run itself, from the first event to the exit code; `resume` names the session to go on with."""
+    """The run itself, from the first event to the exit code; `resume` names the session to continue, `going_on` how."""
     import traceback
 
     from glidepath.cli.assemble import wallet_of
@@ -133,13 +132,11 @@ async def fly(
             if resume is None:
                 stream = agent.stream(task, session=session, cancel=token, parent=above)
             else:
-                stream = agent.stream(
-                    resume=resume, limits=limits, cancel=token, parent=above, accept_repair=accept_repair
-                )
+                stream = agent.stream(resume=resume, cancel=token, parent=above, **going_on)
             async with agent:  # servers of tools stay while a person decides
                 result = await _fly_on(agent, stream, screen, settings, world, token, caught)
             screen.finish(result)
-            for line in to_know(result, limits_named=limits is not None):
+            for line in to_know(result, limits_named=going_on.get("limits") is not None):
                 screen.say(line)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
             if result.outcome is LoopOutcome.PAUSED and session is None and caught.number is None:
