@@ -126,6 +126,7 @@ AGENT = each(
     ("strict_tools", FLAGS),
     ("stop_sequences", [7, "x", [7], [""], {"a": 1}]),
     ("seed", ["7", -1, 1.5, True, 1 << 63]),
+    ("logprobs", ["5", -1, 1.5, True, 21]),
     ("fallback_models", [7, "x", [object()]]),
     ("durability", [7, "maybe", None]),
     ("output_type", [int, "int"]),

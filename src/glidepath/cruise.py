@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from glidepath.ask import answered_well, ask, gave_up, noted, request_for, unsent
 from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
-from glidepath.ask.usage import settled
+from glidepath.ask.usage import fees, settled
 from glidepath.events import BudgetReserved, BudgetSettled, MessageAdded, StreamChunk, StreamStarted, TurnEnded, TurnStarted
 from glidepath.execute import alone
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge
@@ -127,6 +127,8 @@ async def cruise(run: Run) -> Any:
         paid = 0
         if price is not None:
             paid = price.cost(usage)
+            if price.web_search:
+                paid += fees(price, attempt)
             run.money += paid
         held.settle(spent, paid)  # type: ignore[union-attr]
         run.account.add(usage, paid)

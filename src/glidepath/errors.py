@@ -122,8 +122,8 @@ class StoreError(GlidepathError):
     """A session store could not read or write. `kind` says why, in one word.
 
     busy (another owner), fenced (lost to another owner), conflict, missing, damaged, newer (written by a later release
-    than this one), schema (written by a version too old to be read), full (disk), read_only, locked, unavailable
-    (anything else).
+    than this one), schema (written by a version too old to be read), full (disk), read_only, locked, repaired (a
+    resume asks first), unavailable (anything else).
     """
 
     def __init__(self, message: str = "", *, kind: str = "unavailable") -> None:

@@ -14,82 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from decimal import ROUND_CEILING, Decimal
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from glidepath._wire import Record, Value, settle_field
-from glidepath.errors import ConfigurationError, shown
+from glidepath._wire import Record, Value
+from glidepath.money import Price, pico
 from glidepath.outcome import dollars
 from glidepath.spi.constraints import Remaining
 
-if TYPE_CHECKING:
-    from glidepath.messages import Usage
-
 __all__ = ["Amount", "Caps", "Meter", "Price", "Refusal", "Reservation", "Waiting", "dollars", "pico"]
-
-PICO = 10**12
-MOST = 10**15  # dollars: more is a slip, and beyond what can be counted exactly
-
-
-def pico(amount: Decimal | str | float, *, field: str) -> int:
-    """Dollars as whole pico-dollars, rounded up; raises `ConfigurationError` naming `field`."""
-    if isinstance(amount, bool):
-        raise ConfigurationError(f"{field} must be an amount in dollars, not {amount!r}")
-    try:
-        value = Decimal(str(amount) if isinstance(amount, float) else amount)
-    except (ArithmeticError, TypeError, ValueError):
-        raise ConfigurationError(
-            f"{field} must be an amount in dollars such as '0.50', not {shown(amount, 100)}"
-        ) from None
-    if not value.is_finite() or not 0 <= value < MOST:
-        raise ConfigurationError(f"{field} must be a finite amount of at least 0 dollars, not {shown(amount, 100)}")
-    return int((value * PICO).to_integral_value(ROUND_CEILING))
-
-
-class Price(Value, frozen=True, gc=False):
-    """What a token costs, in pico-dollars."""
-
-    input: int
-    output: int
-    cache_read: int | None = None
-    cache_write: int | None = None
-    tier_start: int | None = None
-    tier: Price | None = None
-    """What a call costs whose prompt is longer than `tier_start` tokens."""
-    worst_input: int = 0
-    """The most an input token can cost; worked out here."""
-
-    def __post_init__(self) -> None:
-        settle_field(self, "worst_input", max(self.input, self.cache_write or 0))
-
-    @classmethod
-    def per_million(cls, given: Any, *, field: str) -> Price:
-        """From dollars per million tokens: (input, output) or (input, output, cache_read, cache_write)."""
-        if isinstance(given, Price):
-            return given
-        if isinstance(given, str) or not hasattr(given, "__len__") or len(given) not in (2, 4):
-            raise ConfigurationError(f"{field} must be (input, output) in dollars per million tokens, not {given!r}")
-        given = list(given)
-        if given[0] is None or given[1] is None:
-            raise ConfigurationError(f"{field} must say what input and output cost, not {given!r:.100}")
-        return cls(*[None if part is None else -(-pico(part, field=field) // 10**6) for part in given])  # type: ignore[arg-type]
-
-    def at(self, input_tokens: int) -> Price:
-        """The price of a call with so long a prompt."""
-        return self if self.tier is None or input_tokens <= (self.tier_start or 0) else self.tier
-
-    def cost(self, usage: Usage) -> int:
-        """Pico-dollars of a call."""
-        if self.tier is not None and usage.input > (self.tier_start or 0):
-            return self.tier.cost(usage)
-        if not usage.cache_read and not usage.cache_write:
-            return usage.input * self.input + usage.output * self.output
-        read = self.input if self.cache_read is None else self.cache_read
-        write = self.input if self.cache_write is None else self.cache_write
-        fresh = max(0, usage.input - usage.cache_read - usage.cache_write)
-        cached = usage.cache_read * read + usage.cache_write * write
-        return fresh * self.input + cached + usage.output * self.output
 
 
 class Amount(Value, frozen=True, gc=False):
@@ -533,6 +466,13 @@ class Meter:
                 if calls >= node.calls_wire:
                     node.attention = True
                 node = node.parent
+
+    def return_tool_call(self) -> None:
+        """A call that was counted did not begin: its place is free again in the whole lineage."""
+        with self.tree.lock:
+            for node in self.lineage:
+                node.tool_calls -= 1
+                node.look()
 
 
 class Reservation(Record, gc=False):

@@ -29,6 +29,7 @@ __all__ = [
     "TextDelta",
     "ThinkingBlock",
     "ThinkingDelta",
+    "TokenLogprob",
     "ToolCall",
     "ToolCallDelta",
     "ToolResultMessage",
@@ -74,6 +75,11 @@ class Usage(Value, frozen=True, gc=False):
     def total(self) -> int:
         """Input and output together."""
         return self.input + self.output
+
+    @property
+    def cache_hit_rate(self) -> float | None:
+        """The share of the input that came from the provider's prompt cache; None without any input."""
+        return self.cache_read / self.input if self.input else None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -264,6 +270,14 @@ class UserMessage(Value, frozen=True, gc=False, tag_field="role", tag="user"):
         return self.content if isinstance(self.content, str) else _joined(self.content)
 
 
+class TokenLogprob(Value, frozen=True, gc=False, omit_defaults=True):
+    """One token of a reply and the logarithm of its probability; `top` are the likeliest ones at its place."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
 class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
     """What a provider says about a reply beside the reply; empty where it says nothing."""
 
@@ -274,6 +288,10 @@ class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
     service_tier: str = ""
     stop_sequence: str = ""
     """The stop sequence at which it stopped."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """The tokens of its visible text with their probabilities, where `logprobs` asked for them."""
+    web_searches: int = 0
+    """Searches of the web that the provider made for it and bills beside the tokens."""
 
 
 class Citation(Value, frozen=True, gc=False, omit_defaults=True):

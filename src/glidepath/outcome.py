@@ -450,7 +450,7 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     @property
     def cache_hit_rate(self) -> float | None:
         """The share of all calls' input, children's included, that came from a prompt cache; None without input."""
-        return self.usage.cache_read / self.usage.input if self.usage.input else None
+        return self.usage.cache_hit_rate
 
     @property
     def ok(self) -> bool:

@@ -25,6 +25,8 @@ PLACEHOLDERS: Mapping[str, frozenset[str]] = MappingProxyType(
         "not_executed": frozenset({"reason"}),
         "plain_text": frozenset({"tool"}),
         "output_repair": frozenset({"problem"}),
+        "forked": frozenset({"turn", "calls"}),
+        "repaired": frozenset({"calls"}),
         "denied": frozenset({"reason"}),
         "blocked": frozenset({"reason"}),
         "unknown_tool": frozenset({"advice"}),
@@ -91,6 +93,14 @@ class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
     plain_text: str = "Your reply was plain text. Deliver it by calling the tool {tool!r}."
     output_repair: str = "Your answer does not fit the format that is asked for: {problem}. Answer again."
     resumed: str = "The run was interrupted and has been resumed. Continue the task where it was left."
+    forked: str = (
+        "This conversation is a copy of an earlier one, taken after turn {turn}. The earlier one continued, and made "
+        "these calls. They may have taken effect, so find out before you repeat one: {calls}"
+    )
+    repaired: str = (
+        "A part of this conversation was damaged and is lost. Calls that were made in it may have taken effect, so "
+        "find out before you repeat one: {calls}"
+    )
     interrupted: str = "Interrupted: this call has no result. Whether it took effect is not known."
     unknown_effect: str = (
         "Outcome unknown: the process died while this call was running. It may have taken effect; find out before you "

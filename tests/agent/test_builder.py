@@ -89,6 +89,7 @@ OTHER = {  # for each field a value that is not the default
     "strict_tools": True,
     "stop_sequences": ("END",),
     "seed": 7,
+    "logprobs": 5,
     "extras": {"seed": 1},
     "max_output_tokens_recovery": MaxTokensRecovery.doubling(),
     "empty_outcome_retry_budget": 2,

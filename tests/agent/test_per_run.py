@@ -10,7 +10,8 @@ from glidepath.events import RunStarted
 from glidepath.messages import UserMessage
 from glidepath.models import AnthropicModel, GoogleModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from glidepath.run import approve
-from glidepath.sessions import SqliteStore
+from glidepath.sessions import MemoryStore, SqliteStore
+from glidepath.teams import Team, TeamExecutionRequest, TeamStatus
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, virtual
 
 LIMITS = Limits(max_iterations=6)
@@ -269,3 +270,80 @@ async def test_the_recorder_tells_the_user_of_the_run():
     recorder = EventRecorder()
     await agent_with([say("a")], event_sink=recorder).run("go", user="u-1")
     assert recorder.of(RunStarted)[0].user == "u-1"
+
+
+# --- tools, teams --------------------------------------------------------------------------------------------------
+
+
+def reporting(seen):
+    @tool
+    async def whose(context: ToolContext) -> str:
+        """Say for whom this is."""
+        seen.append((context.user, dict(context.metadata)))
+        with pytest.raises(TypeError):
+            context.metadata["x"] = "y"
+        return "ok"
+
+    return whose
+
+
+@virtual
+async def test_a_tool_reads_for_whom_the_run_is():
+    seen = []
+    agent = agent_with([call("whose"), say("a"), call("whose"), say("b")], tools=[reporting(seen)])
+    await agent.run("go", user="u-1", metadata={"order": "A-17"})
+    await agent.run("go", user="u-2", metadata={})
+    assert seen == [("u-1", {"order": "A-17"}), ("u-2", {})]
+
+
+def test_a_context_for_tests_says_what_it_is_told():
+    made = ToolContext.for_testing(user="u-1", metadata={"a": "b"})
+    assert (made.user, made.metadata) == ("u-1", {"a": "b"})
+    plain = ToolContext.for_testing()
+    assert (plain.user, plain.metadata) == (None, {})
+
+
+@virtual
+async def test_every_member_of_a_team_works_for_its_user_also_after_a_pause():
+    seen, store = [], MemoryStore()
+    script = [call("whose"), call("send"), call("whose"), say("done")]
+    member = Agent(model=ScriptedModel(script), tools=[reporting(seen), send], limits=LIMITS, agent_name="one")
+    crew = Team([member], store=store)
+    paused = await crew.run(TeamExecutionRequest(goal="go", id="r"), user="u-1", metadata={"order": "A-17"})
+    assert paused.status is TeamStatus.PAUSED
+    [waiting] = [one for outcome in paused.step_outcomes for one in outcome.pending]
+    crew = Team([member], store=store)
+    result = await crew.resume("r", decisions={waiting.call.id: approve()})
+    assert result.status is TeamStatus.COMPLETED
+    assert seen == [("u-1", {"order": "A-17"})] * 2
+    assert (result.request.user, result.request.metadata) == ("u-1", {"order": "A-17"})
+
+
+@virtual
+async def test_a_team_inside_a_run_works_for_the_user_of_that_run():
+    seen = []
+    member = Agent(
+        model=ScriptedModel([call("whose"), say("done")]), tools=[reporting(seen)], limits=LIMITS, agent_name="one"
+    )
+
+    @tool
+    async def delegate() -> str:
+        """Let a team do it."""
+        return (await Team([member]).run("go", metadata={"part": "1"})).text
+
+    agent = agent_with([call("delegate"), say("a")], tools=[delegate])
+    await agent.run("go", user="u-1", metadata={"order": "A-17"})
+    assert seen == [("u-1", {"order": "A-17", "part": "1"})]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"user": ""}, "user must be"), ({"metadata": {"a": 1}}, "metadata"), ({"metadata": "a"}, "metadata")],
+)
+@virtual
+async def test_a_team_refuses_what_no_vendor_takes(given, said):
+    member = agent_with([])
+    with pytest.raises(ConfigurationError, match=said):
+        await Team([member]).run("go", **given)
+    with pytest.raises(ConfigurationError, match=said):
+        TeamExecutionRequest(goal="go", **given)

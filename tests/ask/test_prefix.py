@@ -138,7 +138,7 @@ def ended(usage):
     [(Usage(), None), (Usage(input=200, output=9), 0.0), (Usage(input=200, output=9, cache_read=150), 0.75)],
 )
 def test_the_hit_rate_is_the_cached_share_of_all_input(usage, rate):
-    assert ended(usage).cache_hit_rate == rate
+    assert ended(usage).cache_hit_rate == usage.cache_hit_rate == rate
 
 
 @virtual

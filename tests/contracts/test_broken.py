@@ -4,10 +4,11 @@ import pytest
 
 from glidepath.conformance import CONTRACTS, clauses_of
 
-from .broken import coordinators, evaluators, hooks, kernel, reviews, shaping, stores, wallets
+from .broken import catalogs, coordinators, evaluators, hooks, kernel, reviews, shaping, stores, wallets
 from .examine import BROKEN, failures
 
 WHOLE = (
+    catalogs.Trial,
     coordinators.Trial,
     coordinators.OtherPlan,
     evaluators.Trial,

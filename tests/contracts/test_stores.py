@@ -3,9 +3,9 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import SessionStoreContract, WalletStoreContract
+from glidepath.conformance import CatalogContract, SessionStoreContract, WalletStoreContract
 from glidepath.engines.dbos.store import FleetStore
-from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
 
 
 class TestMemoryStore(SessionStoreContract):
@@ -74,7 +74,17 @@ class TestMemoryWallets(WalletStoreContract):
     make_store = TestMemoryStore.make_store
 
 
+class TestMemoryCatalog(CatalogContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
 class TestSqliteWallets(WalletStoreContract):
+    subject = SqliteStore
+    place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
+
+
+class TestSqliteCatalog(CatalogContract):
     subject = SqliteStore
     place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
 
@@ -84,6 +94,28 @@ class TestSegmentWallets(WalletStoreContract):
     place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again
 
 
+class TestSegmentCatalog(CatalogContract):
+    subject = SegmentStore
+    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again
+
+
 class TestPostgresWallets(WalletStoreContract):
     subject = PostgresStore
     make_store, again = TestPostgresStore.make_store, TestPostgresStore.again
+
+
+class TestPostgresCatalog(CatalogContract):
+    subject = PostgresStore
+    make_store, again = TestPostgresStore.make_store, TestPostgresStore.again
+
+
+class TestRedactingStore(SessionStoreContract):
+    subject = RedactingStore
+
+    def make_store(self, *, lease=10.0):
+        return RedactingStore(MemoryStore(lease=lease), str)
+
+
+class TestRedactingCatalog(CatalogContract):
+    subject = RedactingStore
+    make_store = TestRedactingStore.make_store

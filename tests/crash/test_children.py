@@ -8,7 +8,7 @@ import pytest
 from glidepath import Agent, Limits, LoopOutcome, ToolContext, tool
 from glidepath.sessions import MemoryStore
 from glidepath.sessions.archive import list_runs, read_journal
-from glidepath.testing import ScriptedModel, VirtualClock, call, say, transcript_errors
+from glidepath.testing import ScriptedModel, VirtualClock, call, calls, say, transcript_errors
 
 LIMITS = Limits(max_iterations=20, max_tokens=200_000)
 
@@ -137,3 +137,26 @@ def test_g13_what_a_child_of_an_unknown_call_spent_is_counted():
     assert [one.name for one in result.unknown_effects] == ["once"]
     assert {spend.name for spend in result.breakdown if spend.kind == "child"} == {"child"}
     assert result.usage.total > before.tokens + 4096  # the child's call in flight, at its worst case
+
+
+@pytest.mark.parametrize("number", range(2, 7))
+def test_a_run_that_crashed_in_a_batch_is_closed_with_the_calls_that_began(number):
+    begun = []
+
+    @tool
+    async def act(n: int) -> str:
+        begun.append(n)
+        return f"did {n}"
+
+    async def fly():
+        store = Mortal(number)
+        batch = calls(*[call("act", n=n) for n in (1, 2, 3)])
+        agent = Agent(model=ScriptedModel([batch]).forever(say("ok")), tools=[act], limits=LIMITS, store=store)
+        with suppress(Dead):
+            await agent.run("go", session="s")
+        store.revive()
+        result = await agent.run("again", session="s")
+        assert result.outcome is LoopOutcome.DONE
+        return (await read_journal(store, "s")).folded.session.totals.tool_calls
+
+    assert VirtualClock().run(fly()) == len(begun)

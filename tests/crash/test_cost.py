@@ -1,10 +1,11 @@
 """What a journal costs: bytes and commits per turn, the same at turn 5,000 as at turn 20."""
 
 import asyncio
+import os
 
 from glidepath import Agent, Limits, LoopOutcome, tool
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage, codec
-from glidepath.sessions import SqliteStore
+from glidepath.sessions import SegmentStore, SqliteStore, own_segment
 from glidepath.sessions.archive import read_journal
 
 OVERHEAD = 1024
@@ -69,3 +70,52 @@ def test_g19_turn_5000_writes_what_turn_20_writes(tmp_path):
     _, _, sizes = fly(tmp_path / "s.db", 5000)
     early, late = sum(sizes[20:120]), sum(sizes[-120:-20])
     assert late < early * 1.1
+
+
+class Counting:
+    """The system, as one module sees it, with a count of its calls and of the bytes written."""
+
+    def __init__(self):
+        self.calls, self.bytes = {}, 0
+
+    def __getattr__(self, name):
+        found = getattr(os, name)
+        if not callable(found) or name == "getpid":
+            return found
+
+        def called(*arguments, **keywords):
+            self.calls[name] = self.calls.get(name, 0) + 1
+            if name == "write":
+                self.bytes += len(arguments[1])
+            return found(*arguments, **keywords)
+
+        return called
+
+
+def test_a_commit_in_a_segment_is_one_write_and_a_turn_less_than_two_kilobytes(tmp_path, monkeypatch):
+    turns, counted = 300, Counting()
+    monkeypatch.setattr(own_segment, "os", counted)
+
+    async def scene():
+        store = SegmentStore(tmp_path / "s")
+        agent = Agent(
+            model=Endless(turns),
+            tools=[look],
+            store=store,
+            limits=Limits(max_iterations=10_000, max_tokens=10**11, max_cost="1000000"),
+            prices={"endless": ("3", "15")},
+        )
+        assert (await agent.run("go", session="s")).outcome is LoopOutcome.DONE
+        written = dict(counted.calls)
+        commits = (await store.load("s"))[0].head
+        await store.close()
+        return written, commits
+
+    written, commits = asyncio.run(scene())
+    extra = 4  # the segment's head, the claim, the release, and one to spare
+    assert commits <= 2 * turns + 2
+    assert commits < written["write"] <= commits + extra
+    assert written["lseek"] <= commits + extra
+    assert counted.bytes / turns < 2000
+    index = (tmp_path / "s" / "index.db").stat().st_size
+    assert index < 64 * 1024  # it does not grow with the journal

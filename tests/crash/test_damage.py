@@ -119,12 +119,14 @@ def test_damage_is_said_and_repaired_and_the_rest_is_whole(damage, path):
         assert repaired.reason
         folded = (await read_journal(store, "hurt")).folded
         assert folded.result is None
-        again = await repair(store, "hurt")
-        assert (again.kept, again.dropped, again.reason) == (DAMAGES[damage], 0, "")
+        again = await repair(store, "hurt")  # one more commit says what was done
+        assert (again.kept, again.dropped, again.reason) == (DAMAGES[damage] + 1, 0, "")
         agent = Agent(
             model=ScriptedModel([say("found my way")]), tools=[act], store=store, limits=Limits(max_iterations=20)
         )
-        assert (await agent.resume("hurt")).text == "found my way"
+        asked = await agent.resume("hurt")
+        assert (asked.outcome, asked.cause.metrics["kind"]) == (LoopOutcome.FAILED, "repaired")
+        assert (await agent.resume("hurt", accept_repair=True)).text == "found my way"
         await store.close()
 
     asyncio.run(look())
@@ -214,7 +216,7 @@ def test_a_commit_of_another_type_is_repaired_away(path, column, value):
             await read_journal(store, "hurt")
         assert caught.value.kind == "damaged"
         assert (await repair(store, "hurt")).kept == 5
-        assert len((await read_journal(store, "hurt")).commits) == 5
+        assert len((await read_journal(store, "hurt")).commits) == 6
         await store.close()
 
     asyncio.run(look())

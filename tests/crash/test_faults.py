@@ -63,9 +63,11 @@ class Faulty(MemoryStore):
         super().append(lease, commit, **keywords)
 
 
-def make(store, done, **config):
+def make(store, done, begun=None, **config):
     @tool
     async def act(n: int) -> str:
+        if begun is not None:
+            begun.append(n)
         await asyncio.sleep(n / 10)
         done.append(n)
         return f"done {n}"
@@ -85,11 +87,11 @@ def make(store, done, **config):
 @pytest.mark.parametrize("how", ["full", "rude", "lost answer", "later"])
 @pytest.mark.parametrize("number", range(1, WRITES + 1))
 def test_a_store_that_fails_ends_the_run_typed_and_opens_afterwards(how, number):
-    done = []
+    done, begun = [], []
 
     async def fly():
         store = Faulty(number, how)
-        agent, recorder = make(store, done)
+        agent, recorder = make(store, done, begun)
         async with no_leftovers():
             result = await agent.run("go", session="s")
         assert (result.state, result.outcome) == (AgentState.ERROR, LoopOutcome.FAILED)
@@ -97,6 +99,7 @@ def test_a_store_that_fails_ends_the_run_typed_and_opens_afterwards(how, number)
         assert result.cause.metrics["kind"] == ("full" if how == "full" else "unavailable")
         assert transcript_errors(result.messages) == []
         assert result.text
+        assert result.tool_calls == len(begun)
         recorder.assert_legal()
         return store
 

@@ -29,8 +29,8 @@ def named(path):
 async def shelved(*paths):
     """A store with these journals as they were written, under their own ids."""
     store = MemoryStore()
-    for path in paths:
-        entry, commits = parse_export(path.read_bytes())
+    found = {entry.session_id: (entry, commits) for path in paths for entry, commits in parse_export(path.read_bytes())}
+    for entry, commits in found.values():
         lease = await store.claim(entry.session_id, "the release that wrote it")
         for commit in commits:
             store.append(lease, commit, summary=entry.summary)

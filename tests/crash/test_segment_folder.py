@@ -201,6 +201,8 @@ def test_what_is_left_of_thin_segments_is_moved_and_stays_whole(tmp_path, monkey
         for number in range(40):
             await write(store, f"s{number}", 5, 60)
         grown = len(files(tmp_path / "s"))
+        for number in range(0, 40, 10):
+            await store.annotate(f"s{number}", title=f"Number {number}", tags=["kept"])
         kept = {f"s{number}": (await store.load(f"s{number}")) for number in range(0, 40, 10)}
         for number in range(40):
             if f"s{number}" not in kept:
@@ -220,7 +222,7 @@ def test_what_is_left_of_thin_segments_is_moved_and_stays_whole(tmp_path, monkey
             entry, found = await store.load(name)
             assert found == commits
             assert (entry.head, entry.hash, entry.summary) == (before.head, before.hash, before.summary)
-            assert entry.updated == before.updated
+            assert (entry.updated, entry.title, entry.tags) == (before.updated, before.title, ("kept",))
             await write(store, name, 2)
             assert await whole(store, name) == 7
         await store.close()

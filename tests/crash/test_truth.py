@@ -8,7 +8,7 @@ from glidepath import Agent, Budget, CancelToken, ExecutionMode, Limits, tool
 from glidepath.constraints import KillSwitchConstraint
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
 from glidepath.resilience import tool_breaker
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
 from glidepath.sessions.archive import read_journal
 from glidepath.spi import Block, Plugin
 from glidepath.testing import transcript_errors
@@ -17,7 +17,7 @@ from .frail import Frail
 from .postgres import fresh_schema
 
 LIMITS = Limits(max_iterations=9, timeout=60)
-STORES = ["memory", "sqlite", "postgresql"]
+STORES = ["memory", "sqlite", "postgresql", "segments"]
 
 
 class Payer:
@@ -115,6 +115,8 @@ WAYS = {
 async def opened(kind, place):
     if kind == "postgresql":
         return PostgresStore(fresh_schema())
+    if kind == "segments":
+        return SegmentStore(str(place / "segments"))
     return MemoryStore() if kind == "memory" else SqliteStore(str(place / "sessions.db"))
 
 
@@ -167,6 +169,26 @@ def test_g13_a_call_that_had_begun_is_its_result_or_unknown(tmp_path, way, idemp
             again = Agent(model=Payer(), tools=[pay], limits=LIMITS, **common)
             check(await again.resume("s", limits=LIMITS), paid, begun)
         await store.close()
+
+    asyncio.run(fly())
+
+
+@pytest.mark.parametrize("way", ["nothing", "cancelled", "hook blocks", "tool gone"])
+def test_what_never_began_is_not_counted_and_what_had_begun_is(way):
+    """The first call is known, the second had begun, the third was queued behind it and counted with them."""
+    setting, paid = dict(WAYS[way]), []
+
+    async def fly():
+        store = Frail(MemoryStore())
+        common = {"store": store, "default_execution_mode": ExecutionMode.SEQUENTIAL}
+        first = paying(store, paid, idempotent=True, deadly=True)
+        await Agent(model=Payer(), tools=[first], limits=LIMITS, **common).run("go", session="s")
+        await store.revive()
+        pay = paying(store, paid, idempotent=True, deadly=False)
+        go = setting.pop("go", lambda agent: agent.resume("s"))
+        result = await go(Agent(model=Payer(), **{"tools": [pay], "limits": LIMITS, **common, **setting}))
+        assert result.tool_calls == (3 if way == "nothing" else 2)
+        assert (await read_journal(store, "s")).folded.snapshot.metered_tool_calls == result.tool_calls
 
     asyncio.run(fly())
 

@@ -69,13 +69,14 @@ def _taken():
         ("OpenRouter", "openrouter"),
         ("vLLM", "vllm"),
         ("llama.cpp", "llamacpp"),
-        *[(_NONE, name) for name in ("groq", "deepseek", "mistral", "xai", "ollama", "lmstudio", "bedrock")],
+        ("Mistral", "mistral"),
+        *[(_NONE, name) for name in ("groq", "deepseek", "xai", "ollama", "lmstudio", "bedrock")],
     ):
         yield row, chat.takes_of(name, HOSTS[name].quirks)
     yield from rows.items()
 
 
-_NONE = "Groq, DeepSeek, Mistral, xAI, Ollama, LM Studio, Bedrock without Claude"
+_NONE = "Groq, DeepSeek, xAI, Ollama, LM Studio, Bedrock without Claude"
 
 
 @pytest.mark.parametrize(("row", "takes"), list(_taken()), ids=lambda value: getattr(value, "vendor", ""))

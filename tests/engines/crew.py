@@ -46,6 +46,8 @@ async def send(number: int, context: ToolContext) -> str:
     """Something that must not happen twice."""
     await asyncio.sleep(float(os.environ.get("CREW_PAUSE", "0")))
     note("send", f"{context.idempotency_key} {number} {os.getpid()}")
+    if context.user is not None:
+        note("for", f"{context.user} {json.dumps(dict(context.metadata))}")
     await asyncio.sleep(float(os.environ.get("CREW_PAUSE", "0")))
     return f"sent {number}"
 

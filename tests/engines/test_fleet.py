@@ -97,7 +97,7 @@ def test_g13_a_worker_that_is_killed_in_a_call_leaves_the_run_to_another(tmp_pat
             crew.start(1)
             async with Fleet(address) as fleet:
                 await until(crew.ready)
-                session = await fleet.submit("stepper", "go")
+                session = await fleet.submit("stepper", "go", user="u-1", metadata={"order": "A-17"})
                 await until(lambda: len(crew.sent()) == 3)
                 crew.kill(crew.workers[0])  # in the middle of its third call: sent, and the result not written
                 crew.start(1)
@@ -107,6 +107,7 @@ def test_g13_a_worker_that_is_killed_in_a_call_leaves_the_run_to_another(tmp_pat
         assert [call.id for call in result.unknown_effects] == ["c2"]
         assert set(crew.sent().values()) == {1}
         assert len({pid for *_, pid in crew.lines("send")}) == 2
+        assert [" ".join(line) for line in crew.lines("for")] == ['u-1 {"order": "A-17"}'] * len(crew.sent())
 
     asyncio.run(go())
 

@@ -146,6 +146,16 @@ def test_tool_calls_are_counted_in_the_whole_lineage():
     assert (parent.tool_calls, one.tool_calls, one.room_tool_calls()) == (2, 1, 1)
 
 
+def test_a_call_that_did_not_begin_is_free_again_in_the_whole_lineage():
+    parent, one, two = family(tool_calls=2)
+    one.charge_tool_call()
+    two.charge_tool_call()
+    assert parent.attention
+    one.return_tool_call()
+    assert (parent.tool_calls, one.tool_calls, two.tool_calls, two.room_tool_calls()) == (1, 0, 1, 1)
+    assert not parent.attention
+
+
 @pytest.mark.parametrize(("spent", "near"), [(0, False), (67, False), (68, True), (100, True)])
 def test_near_budget_is_about_what_is_left_above_the_landing_reserve(spent, near):
     tokens, money = root(tokens=100), root(money=100)

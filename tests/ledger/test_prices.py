@@ -40,7 +40,7 @@ def test_what_is_no_amount_is_refused_by_name(given):
         pico(given, field="prices['m']")
 
 
-@pytest.mark.parametrize("given", ["12", 5, None, (1,), (1, 2, 3), (1, 2, 3, 4, 5), ("a", "b"), (-1, 2)])
+@pytest.mark.parametrize("given", ["12", 5, None, (1,), (1, 2, 3), (1, 2, 3, 4, 5, 6), ("a", "b"), (-1, 2)])
 def test_what_is_no_price_is_refused_by_name(given):
     with pytest.raises(ConfigurationError, match=r"prices\['m'\]"):
         Price.per_million(given, field="prices['m']")

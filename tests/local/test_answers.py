@@ -224,3 +224,23 @@ def test_two_runs_at_once_share_one_server(model):
     first_words = [next(at for at, (name, _) in enumerate(order) if name == who) for who in ("Anna", "Bert")]
     assert sorted(ended) == ["Anna", "Bert"]
     assert max(first_words) < order.index((ended[0], StreamEnd)), "one waited for the other"
+
+
+def test_the_landing_reads_only_what_is_new(model):
+    """Tools that were withdrawn stay in the prompt, so llama.cpp keeps what it has read."""
+    facts = "The rule changed in spring; see the handbook for who decides and by when. " * 8
+    history = [UserMessage("What changed?")]
+    calls = [AssistantMessage((ToolCall(f"c{n}", "weather", {"city": f"Town {n}"}),)) for n in range(3)]
+    for n, reply in enumerate(calls):
+        history += [reply, ToolResultMessage(f"c{n}", "weather", facts)]
+    common = {"defined_tools": (WEATHER,), "max_output_tokens": 8, "extras": {"cache_prompt": True}}
+    first = deltas(model, messages=history, tools=(WEATHER,), **common)[-1].usage
+    landing = deltas(model, messages=[*history, UserMessage("Wrap up now.")], tools=(), **common)[-1].usage
+    assert landing.cache_read >= 0.95 * first.input
+
+
+def test_probabilities_that_were_asked_for_are_told(model):
+    end = deltas(model, "Say hello.", logprobs=2, max_output_tokens=4)[-1]
+    assert 1 <= len(end.info.logprobs) <= 4
+    assert all(one.logprob <= 0 and len(one.top) == 2 for one in end.info.logprobs)
+    assert deltas(model, "Say hello.", max_output_tokens=4)[-1].info is None

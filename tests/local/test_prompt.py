@@ -15,6 +15,7 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.models.local.prompt import brief
+from glidepath.spi import ToolSpec
 
 from .talk import WEATHER, request
 
@@ -51,10 +52,40 @@ def test_without_tools_nothing_looks_like_json():
     assert "JSON" not in str(turns)
 
 
-def test_only_the_last_result_asks_for_the_answer():
-    turns = shown(*HISTORY, CALL, ToolResultMessage("c2", "weather", "rain"), tools=(WEATHER,))
-    assert turns[3]["content"] == "Result of weather: 18 degrees"
-    assert turns[5]["content"] == "Result of weather: rain\nNow answer the user."
+def test_only_the_last_result_of_a_batch_asks_for_the_answer():
+    turns = shown(*HISTORY, ToolResultMessage("c2", "weather", "rain"), CALL, RESULT, tools=(WEATHER,))
+    assert turns[3]["content"] == "Result of weather: 18 degrees\n\nResult of weather: rain\nNow answer the user."
+    assert turns[5]["content"] == "Result of weather: 18 degrees\nNow answer the user."
+
+
+ADD = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}})
+
+
+def told(**settings):
+    asked = brief(request(messages=HISTORY, **settings))
+    return asked.messages, asked.schema
+
+
+def test_a_tool_that_may_not_be_called_stays_in_the_prompt_and_leaves_the_grammar():
+    everything = {"defined_tools": (WEATHER, ADD)}
+    prompt, open_to_all = told(tools=(WEATHER, ADD), **everything)
+    for settings in ({"tools": (ADD,)}, {"tools": ()}, {"tools": (WEATHER, ADD), "tool_choice": "none"}):
+        same, narrowed = told(**settings, **everything)
+        assert same == prompt
+        assert len(str(narrowed)) < len(str(open_to_all))
+        assert "'const': 'weather'" not in str(narrowed)
+    landing = brief(request(messages=HISTORY, tools=(), **everything))
+    assert (landing.wrapped, landing.schema["required"]) == (True, ["answer"])
+
+
+def test_a_request_begins_like_the_one_before_it():
+    again = (*HISTORY, CALL, RESULT)
+    first = brief(request(messages=HISTORY, tools=(WEATHER,), defined_tools=(WEATHER,))).messages
+    second = brief(request(messages=again, tools=(WEATHER,), defined_tools=(WEATHER,))).messages
+    last = brief(request(messages=(*again, UserMessage("Wrap up.")), tools=(), defined_tools=(WEATHER,))).messages
+    assert second[: len(first)] == first
+    assert last[: len(second) - 1] == second[:-1]
+    assert last[len(second) - 1]["content"].startswith(second[-1]["content"])
 
 
 def test_a_failed_call_is_shown_as_failed():
@@ -96,5 +127,5 @@ def test_no_choice_is_left_open():
 
     assert len(forms()["oneOf"]) == 2
     assert "oneOf" not in forms(tool_choice="required")
-    assert forms(tool_choice="none") is None
+    assert forms(tool_choice="none")["required"] == ["answer"]
     assert brief(request()).schema is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glidepath import Agent, ExecutionMode, Limits, LoopConfig, Plugin, tool
+from glidepath import Agent, CancelToken, ExecutionMode, Limits, LoopConfig, Plugin, tool
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.spi import Block
@@ -238,3 +238,36 @@ def test_a_mark_is_on_the_tool_and_never_in_what_is_sent(mark):
 def test_a_mark_must_be_true_or_false():
     with pytest.raises(ConfigurationError, match="untrusted: expected True or False, got 'yes'"):
         tool(untrusted="yes")
+
+
+# --- what counts as a call ------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_call_that_a_cancel_keeps_from_starting_is_not_counted():
+    bench, token = Bench(), CancelToken()
+    asyncio.get_running_loop().call_later(1.5, token.cancel, "enough")
+    batch = calls(call("plain", n=1), call("plain", n=2), call("plain", n=3))
+    with ScriptedModel([batch]) as model:
+        agent = Agent(model=model, tools=bench.tools, limits=Limits(max_iterations=6, max_tool_calls=5))
+        result = await agent.run("go", cancel=token)
+    assert bench.log == ["plain 1 begins", "plain 1 ends", "plain 2 begins"]
+    assert result.tool_calls == 2
+
+
+@virtual
+async def test_a_call_that_its_sibling_aborts_leaves_its_place_under_the_limit():
+    bench, tried = Bench(), []
+
+    @tool(aborts_siblings_on_error=True)
+    async def shaky() -> str:
+        """Fail, and take the rest of the batch along."""
+        tried.append(1)
+        raise ToolError("no")
+
+    first = calls(call("shaky"), call("plain", n=1), call("plain", n=2))
+    with ScriptedModel([first, calls(call("plain", n=3), call("plain", n=4)), "done"]) as model:
+        limits = Limits(max_iterations=6, max_tool_calls=3)
+        result = await Agent(model=model, tools=[*bench.tools, shaky], limits=limits).run("go")
+    assert [line for line in bench.log if "begins" in line] == ["plain 3 begins", "plain 4 begins"]
+    assert result.tool_calls == 3

@@ -78,7 +78,7 @@ def decide(kind, world, waiting):
     }[kind]
 
 
-async def story(script, choose, cancel_at, way, world):
+async def story(script, choose, cancel_at, way, world, mode):
     recorder = EventRecorder()
     turns = [
         calls(*[call(name, n=n) if name != "nobody" else call(name) for n, name in enumerate(one)]) for one in script
@@ -89,7 +89,7 @@ async def story(script, choose, cancel_at, way, world):
         tools=world.tools(),
         limits=Limits(max_iterations=12, timeout=1000),
         plugins=[recorder.as_plugin()],
-        default_execution_mode=ExecutionMode.PARALLEL,  # one after the other, a call counts before it starts
+        default_execution_mode=mode,
     )
     session = Session()
     result = await agent.run("go", session=session)
@@ -117,10 +117,10 @@ async def story(script, choose, cancel_at, way, world):
 
 
 @settings(max_examples=100, deadline=None)
-@given(batches, choices, cancels, ways)
-def test_g6_every_call_gets_one_result_in_order_and_nothing_runs_unapproved(script, choose, cancel_at, way):
+@given(batches, choices, cancels, ways, st.sampled_from(ExecutionMode))
+def test_g6_every_call_gets_one_result_in_order_and_nothing_runs_unapproved(script, choose, cancel_at, way, mode):
     world = World()
-    result, recorder = VirtualClock().run(story(script, choose, cancel_at, way, world))
+    result, recorder = VirtualClock().run(story(script, choose, cancel_at, way, world, mode))
     recorder.assert_legal()
     assert result.outcome is not LoopOutcome.PAUSED
     assert result.pending == ()

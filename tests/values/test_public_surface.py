@@ -56,6 +56,7 @@ SINCE = {
     "strict_tools",
     "stop_sequences",
     "seed",
+    "logprobs",
     "kill_switch_grace",
 }
 """Settings that came after the specification of the first version."""

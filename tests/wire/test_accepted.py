@@ -5,12 +5,14 @@ from typing import ClassVar
 
 import openai
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from glidepath import Agent, Limits, LoopOutcome, Tool
 from glidepath.errors import TransientError
 from glidepath.messages import AssistantMessage, StopReason, ToolCall, ToolResultMessage, UserMessage
 from glidepath.models import AnthropicModel, ModelRequest, OpenAIChatModel, ToolSpec
-from glidepath.models.names import sent_name
+from glidepath.models.names import ToolNames, sent_name
 
 from .dialects import DIALECTS, KEY, Anthropic, Chat
 from .server import Answer, Wire, run
@@ -62,8 +64,10 @@ def anthropic_body(*, name="claude-sonnet-4-5", **fields):
 )
 def test_thinking_is_left_out_where_anthropic_refuses_it(name, fields, thinks):
     body = anthropic_body(name=name, **fields)
+    thinks = thinks or (name == "claude-opus-4-8" and "temperature" in fields)  # it is sent none
     assert (body["thinking"]["type"] != "disabled") is thinks
-    assert body.get("temperature") == fields.get("temperature"), "what the person set stays"
+    kept = fields.get("temperature") if name == "claude-sonnet-4-5" else None
+    assert body.get("temperature") == kept, "what the person set stays, where the model takes it"
     if "tool_choice" in fields:
         assert body["tool_choice"]["type"] in ("any", "tool", "none")
 
@@ -205,6 +209,20 @@ def test_names_that_no_provider_takes_become_different_legal_ones():
     assert len(set(mapped)) == len(names)
     assert all(len(name) <= 64 and name.replace("_", "").replace("-", "").isalnum() for name in mapped)
     assert all(name.isascii() and not name[0].isdigit() for name in mapped)
+
+
+@given(st.lists(st.text(alphabet="ab_/.0f", min_size=1, max_size=12), unique=True, max_size=6))
+def test_no_two_names_become_one(names):
+    sent_ones = [sent_name(name) for name in names]
+    sent_ones += [sent_name(name) for name in sent_ones if name not in names]
+    assert len(set(sent_ones)) == len(sent_ones)
+
+
+def test_a_tool_cannot_pass_for_another_one():
+    impostor = sent_name(ODD)
+    assert sent_name(impostor) != impostor
+    names = ToolNames([ODD, impostor])
+    assert (names.ours(sent_name(ODD)), names.ours(sent_name(impostor))) == (ODD, impostor)
 
 
 @every

@@ -231,3 +231,19 @@ def test_opaque_items_of_another_vendor_are_not_written():
     )
     for write, _ in FORMATS.values():
         assert "secret" not in str(write([UserMessage("hi"), reply]))
+
+
+def test_files_as_mistral_writes_them_are_read():
+    parts = [
+        {"type": "document_url", "document_url": "https://e.org/a.pdf"},
+        {"type": "document_url", "document_url": "data:application/pdf;base64,JVBERg=="},
+        {"type": "input_audio", "input_audio": "SUQz"},
+        {"type": "input_audio", "input_audio": "https://e.org/a.mp3"},
+    ]
+    [message] = from_openai_chat([{"role": "user", "content": parts}])
+    assert message.content == (
+        FileBlock("application/pdf", url="https://e.org/a.pdf"),
+        FileBlock("application/pdf", b"%PDF"),
+        FileBlock("audio/mpeg", b"ID3"),
+        FileBlock("audio/mpeg", url="https://e.org/a.mp3"),
+    )

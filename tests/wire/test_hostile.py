@@ -12,11 +12,12 @@ from glidepath.errors import ModelError
 from glidepath.messages import AssistantMessage, ReasoningBlock, TextBlock, ToolCall, UserMessage
 from glidepath.models import ModelRequest
 from glidepath.models.anthropic import _Reader as AnthropicReader
-from glidepath.models.content import Reply, pieces, strict
+from glidepath.models.content import Reply, pieces
 from glidepath.models.exchange import _guarded
 from glidepath.models.faults import Faults
 from glidepath.models.openai_chat import _Reader as ChatReader
 from glidepath.models.openai_responses import _Reader as ResponsesReader
+from glidepath.models.strictness import strict
 from glidepath.testing import no_leftovers
 
 from .dialects import DIALECTS

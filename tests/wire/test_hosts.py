@@ -287,7 +287,7 @@ def test_a_reply_from_bedrock_is_read_and_its_request_is_routed():
     assert request.headers["authorization"] == f"Bearer {KEY}"
     assert "model" not in request.body, "Bedrock refuses it: extraneous key"
     assert "stream" not in request.body
-    assert request.body["anthropic_version"]
+    assert request.body["anthropic_version"] == "bedrock-2023-05-31"
     assert request.body["messages"][0]["content"][0]["text"] == "hi"
     assert request.body["max_tokens"] == 64_000
 
@@ -354,6 +354,22 @@ def test_claude_on_vertex_is_routed_and_streams(monkeypatch):
     assert request.headers["authorization"] == f"Bearer {KEY}"
     assert "model" not in request.body
     assert request.body["stream"] is True
+    assert request.body["anthropic_version"] == "vertex-2023-10-16"
+
+
+@pytest.mark.parametrize(
+    ("headers", "version"), [({}, "2023-06-01"), ({"anthropic-version": "2099-01-01"}, "2099-01-01")]
+)
+def test_the_version_of_the_interface_is_the_one_we_read(headers, version):
+    """https://platform.claude.com/docs/en/api/versioning: a version keeps its fields; the SDK's may be a newer one."""
+
+    def make(wire):
+        return AnthropicModel("claude-sonnet-4-5", api_key=KEY, base_url=wire.url, headers=headers)
+
+    answer = Answer([*Anthropic().text("ok"), *Anthropic().end()])
+    _, request = run(lambda: heard(answer, make))
+    assert request.headers["anthropic-version"] == version
+    assert "anthropic_version" not in request.body
 
 
 def test_a_client_of_ones_own_is_routed_too():

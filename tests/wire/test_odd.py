@@ -273,3 +273,11 @@ def test_a_server_that_wants_a_key_says_where_the_command_takes_it_from():
 
 def test_a_huge_page_of_html_is_read_in_no_time():
     assert "x" in str(Faults("x", [], "").refusal(500, "<" * 5_000_000))
+
+
+def test_usage_in_groqs_own_field_counts_where_there_is_no_other():
+    used = {"prompt_tokens": 30, "completion_tokens": 9, "total_tokens": 39}
+    last = {"id": "g", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "x_groq": {"usage": used}}
+    first = {"id": "g", "choices": [], "x_groq": {"id": "req_1"}}
+    deltas = told(chat, Answer([event(first), *chat.text("ok"), event(last), event("[DONE]")]))
+    assert (deltas[-1].usage.input, deltas[-1].usage.output) == (30, 9)

@@ -88,4 +88,37 @@ def test_a_recorded_stream_gives_its_message(name, size):
 
 def test_at_least_eight_hosts_are_recorded_and_every_one_with_a_protocol_of_its_own():
     assert len(HOSTED) >= 8
+    follows = [json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))["follows"] for name in HOSTED]
+    assert all(page.startswith("https://") for page in follows)
     assert {HOSTS[name].adapter for name in HOSTED} == {host.adapter for host in HOSTS.values()} - {"local"}
+
+
+def published(adapter):
+    """The types that the vendor's own SDK publishes for the events of a stream, and how an event is checked by them."""
+    from pydantic import TypeAdapter
+
+    if adapter == "responses":
+        from openai.types.responses import ResponseStreamEvent
+
+        return TypeAdapter(ResponseStreamEvent)
+    if adapter in ("chat", "azure"):
+        from openai.types.chat import ChatCompletionChunk
+
+        return TypeAdapter(ChatCompletionChunk)
+    if adapter == "google":
+        from google.genai.types import GenerateContentResponse
+
+        return TypeAdapter(GenerateContentResponse)
+    from anthropic.types import RawMessageStreamEvent
+
+    return TypeAdapter(RawMessageStreamEvent)
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTED if name != "mistral"])  # its parts are not OpenAI's
+def test_a_recorded_stream_is_made_of_events_that_the_vendors_sdk_knows(name):
+    types = published(HOSTS[name].adapter)
+    for line in (HERE / f"{name}.sse").read_text(encoding="utf-8").splitlines():
+        if line.startswith("data: {"):
+            event = json.loads(line[6:])
+            if event.get("type") != "ping" and event.get("object") != "":
+                types.validate_python(event)

@@ -144,10 +144,26 @@ def test_a_kind_that_a_vendor_does_not_take_is_refused_before_the_call(dialect, 
         model.stream(asked(block))
 
 
-@pytest.mark.parametrize("host", ["groq", "deepseek", "mistral", "xai", "ollama", "lmstudio"])
+@pytest.mark.parametrize("host", ["groq", "deepseek", "xai", "ollama", "lmstudio"])
 def test_a_host_without_files_says_so(host):
     with pytest.raises(RejectedError, match=f"{host} takes no document"):
         OpenAIChatModel("m", host=host, api_key=KEY).stream(asked(DOCUMENT))
+
+
+@every
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "/etc/passwd", "data:application/pdf;base64,eA==", "ftp://e.org/a"]
+)
+@pytest.mark.parametrize("kind", ["file", "image"])
+def test_an_address_on_a_disk_is_not_sent_to_be_fetched(dialect, url, kind):
+    block = FileBlock("application/pdf", url=url) if kind == "file" else ImageBlock("image/png", url=url)
+    with pytest.raises(RejectedError, match=r"https:// or http://|takes no document by url"):
+        dialect.model("http://127.0.0.1:1").stream(asked(block))
+
+
+def test_gemini_fetches_from_googles_storage():
+    body = body_of(Google(), asked(FileBlock("application/pdf", url="gs://bucket/a.pdf")))
+    assert body["contents"][0]["parts"][1]["fileData"]["fileUri"] == "gs://bucket/a.pdf"
 
 
 @pytest.mark.parametrize("block", [DOCUMENT, ImageBlock("image/png", url="https://example.org/a.png")])
@@ -184,6 +200,15 @@ def test_a_file_in_a_result_that_a_vendor_does_not_take_is_told_to_the_model(dia
     ]
     body = body_of(dialect, ModelRequest(messages=history, tools=(SPEC,)))
     assert "the file 'a.zip' was left out" in json.dumps(body)
+
+
+@every
+def test_a_picture_of_a_tool_that_cannot_be_fetched_is_told_and_the_run_goes_on(dialect):
+    far = ImageBlock("image/png", url="file:///tmp/a.png")
+    call_ = AssistantMessage((ToolCall("c", "search", {"q": "a"}),))
+    result = ToolResultMessage("c", "search", (TextBlock("Look:"), far))
+    body = body_of(dialect, ModelRequest(messages=[UserMessage("hi"), call_, result]))
+    assert "the image was left out" in json.dumps(body)
     assert "UEs" not in json.dumps(body)
 
 
@@ -399,11 +424,42 @@ def test_geminis_code_and_sources_come_back_as_they_came():
     ]
     result, body = replies(dialect, chunks)
     assert result.text == "One."
-    assert [(one.url, one.quote) for one in result.messages[-1].citations] == [
-        ("https://e.org", "One"),
-        ("https://f.org", ""),
+    assert [(one.url, one.quote, one.start, one.end) for one in result.messages[-1].citations] == [
+        ("https://e.org", "One", 0, 3),
+        ("https://f.org", "", None, None),
     ]
     assert body["contents"][1]["parts"] == [code, ran, {"text": "One."}]
+
+
+@pytest.mark.parametrize(
+    ("segment", "place"),
+    [
+        ({"startIndex": 9, "endIndex": 15, "text": "blüht"}, (6, 11)),  # in bytes, as Google counts
+        ({"endIndex": 9, "text": "Grün ☘"}, (0, 6)),
+        ({"endIndex": 9, "text": "Grün ist"}, (None, None)),
+        ({"partIndex": 1, "startIndex": 0, "endIndex": 4, "text": "sehr"}, (12, 16)),  # in a part of its own
+        ({"startIndex": 0, "endIndex": 1, "text": "e"}, (None, None)),  # nobody knows which one
+        ({"startIndex": 0, "endIndex": 4}, (None, None)),
+    ],
+    ids=["bytes", "first", "not there", "another part", "ambiguous", "no text"],
+)
+def test_geminis_citations_have_their_place_in_the_text(segment, place):
+    dialect = Google()
+    grounding = {
+        "groundingChunks": [{"web": {"uri": "https://e.org"}}],
+        "groundingSupports": [{"segment": segment, "groundingChunkIndices": [0]}],
+    }
+    chunks = [
+        dialect.chunk({"text": "Hm.", "thought": True}),
+        dialect.chunk({"text": "Grün ☘"}),
+        dialect.chunk({"text": "blüht sehr gern."}, groundingMetadata=grounding),
+        *dialect.end(),
+    ]
+    result, _ = replies(dialect, chunks)
+    [cited] = result.messages[-1].citations
+    assert (cited.start, cited.end) == place
+    if place[0] is not None:
+        assert result.text[cited.start : cited.end] == segment["text"]
 
 
 def test_annotations_of_chat_completions_are_citations():
@@ -523,6 +579,39 @@ def test_strict_tools_are_closed_where_they_can_be():
     assert [one.get("strict") for one in tools] == [True, None]
     assert tools[0]["input_schema"] == closed
     assert tools[1]["input_schema"] == loose.parameters
+
+
+@pytest.mark.parametrize("strict_tools", [False, True])
+def test_a_tool_decides_for_itself_whether_the_model_is_held_to_its_schema(strict_tools):
+    named = [("follows", None), ("held", True), ("free", False)]
+    specs = tuple(ToolSpec(name, "", SPEC.parameters, strict=said) for name, said in named)
+    request = settings(tools=specs, strict_tools=strict_tools)
+    expected = [strict_tools, True, False]
+    assert [one["strict"] for one in body_of(Responses(), request)["tools"]] == expected
+    assert ["strict" in one["function"] for one in body_of(Chat(), request)["tools"]] == expected
+    assert ["strict" in one for one in body_of(Anthropic(), request)["tools"]] == expected
+
+
+def test_the_mark_of_a_tool_reaches_the_request():
+    asked_for = []
+
+    class Listening(ScriptedModel):
+        def stream(self, request):
+            asked_for.extend([(one.name, one.strict) for one in request.defined_tools])
+            return super().stream(request)
+
+    @tool(strict=True)
+    async def held(q: str) -> str:
+        return q
+
+    @tool
+    async def plain(q: str) -> str:
+        return q
+
+    Agent(model=Listening(["done"]), tools=[held, plain], limits=LIMITS).run_sync("go")
+    assert asked_for == [("held", True), ("plain", None)]
+    with pytest.raises(ConfigurationError, match="strict: expected True, False, or None"):
+        tool(strict="yes")
 
 
 # --- what the provider says about a reply ---------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from glidepath.agent.flight import (
     revived,
     watch_over,
 )
+from glidepath.agent.forks import forked, rewound
 from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 from glidepath.agent.limits import Budget, Limits
@@ -56,11 +57,16 @@ from glidepath.run import (
 )
 from glidepath.run.inside import outside
 from glidepath.sessions import Session
+from glidepath.sessions.forking import Fork
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 __all__ = ["Agent"]
 
 _log = logging.getLogger("glidepath")
+
+
+DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
+"""The agents that were made tools, and their limits, by the function of the tool."""
 
 
 class Agent(Generic[OutputT]):
@@ -146,16 +152,30 @@ class Agent(Generic[OutputT]):
         tool_choice: str | None = None,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
+        accept_repair: bool = False,
     ) -> RunResult[OutputT]:
         """Go on with a run that was paused, cancelled, limited or failed; one that is DONE is returned as it is.
 
         `target` is its `RunResult`, or its `Session`. `decisions` say what becomes of the calls that wait for a
         person; those without one wait on, and the run pauses again. The meters go on where they stood; `limits`
         replaces the limits. A run that spent from a `Budget` needs one again as `parent`. `extras` to `user` are
-        those that the run was started with, unless they are given here.
+        those that the run was started with, unless they are given here. A session whose journal was repaired goes on
+        only with `accept_repair`: what was lost may have had effects.
         """
         per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
-        return await self._fly_on(target, decisions, limits, cancel, parent, per_run, None)
+        return await self._fly_on(target, decisions, limits, cancel, parent, per_run, None, accept_repair=accept_repair)
+
+    async def fork(self, target: Target, *, at: int | None = None, name: str | None = None) -> Fork:
+        """A new session from this one as it was after turn `at`, the last one by default; this one stays as it is.
+
+        Go on with `run(..., session=fork.session_id)` or `resume(fork.session_id)`. `fork.effects` lists what the
+        original did after that turn, and the model is told. Raises `ConfigurationError` for a turn that is not there.
+        """
+        return await forked(self, target, at, name)
+
+    async def rewind(self, target: Target, *, at: int) -> Fork:
+        """Take a session back to turn `at` under its own id; what it was is kept as the session `fork.origin`."""
+        return await rewound(self, target, at)
 
     def run_sync(
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
@@ -184,6 +204,7 @@ class Agent(Generic[OutputT]):
         tool_choice: str | None = None,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
+        accept_repair: bool = False,
     ) -> RunStream[OutputT]:
         """The same run with its events: `async with agent.stream(...) as stream: async for event in stream: ...`.
 
@@ -210,7 +231,8 @@ class Agent(Generic[OutputT]):
             else:
                 check_decisions(decisions, found[0])
         above = None if parent is INHERIT else parent
-        return RunStream(partial(self._fly_on, resume, decisions, limits, cancel, above, per_run))
+        fly = partial(self._fly_on, accept_repair=accept_repair)
+        return RunStream(partial(fly, resume, decisions, limits, cancel, above, per_run))
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
         """A tool that hands its `task` to this agent, as a child of the run that calls it."""
@@ -223,6 +245,7 @@ class Agent(Generic[OutputT]):
                 return ToolResult(paused_line(result, self.config.texts), is_error=True, kind="paused")
             return f"[{partial_line(result, self.config.texts)}]\n{result.text}"
 
+        DELEGATES[delegate] = self, limits
         made = tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
         return made.overlapping()
 
@@ -313,9 +336,12 @@ class Agent(Generic[OutputT]):
         parent: Budget | None,
         per_run: PerRun | None,
         stream: RunStream | None,
+        *,
+        accept_repair: bool,
     ) -> RunResult:
         if self.config.store is not None:
-            return await self._fly_on_durably(target, decisions, limits, cancel, parent, per_run, stream)
+            fly = partial(self._fly_on_durably, accept_repair=accept_repair)
+            return await fly(target, decisions, limits, cancel, parent, per_run, stream)
         found = find(target)
         if isinstance(found, RunResult):
             nothing_to_decide(decisions)
@@ -335,10 +361,13 @@ class Agent(Generic[OutputT]):
         parent: Budget | None,
         per_run: PerRun | None,
         stream: RunStream | None,
+        *,
+        accept_repair: bool,
     ) -> RunResult:
         """The run as the store has it: a result or a session that was passed only says which."""
         wanted = run_of(target)
-        async with reopened(self.config, session_of(target), decisions, self._plan.tools, run_id=wanted) as opening:
+        reopen = partial(reopened, self.config, session_of(target), decisions, self._plan.tools)
+        async with reopen(run_id=wanted, accept_repair=accept_repair) as opening:
             if isinstance(target, Session):
                 opening.home.limits = target.limits
             if opening.result is not None:

@@ -100,6 +100,7 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = (), told: set[s
         strict_tools=config.strict_tools,
         stop_sequences=config.stop_sequences,
         seed=config.seed,
+        logprobs=config.logprobs,
         extras=None if config.extras is None else _wire.frozen(dict(config.extras)),
         escalation=config.max_output_tokens_recovery,
         empty_outcome_budget=config.empty_outcome_retry_budget,

@@ -79,6 +79,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     strict_tools: bool = False
     stop_sequences: tuple[str, ...] = ()
     seed: int | None = None
+    logprobs: int | None = None
     extras: Mapping[str, Any] | None = None
     max_output_tokens_recovery: MaxTokensRecovery | None = None
     empty_outcome_retry_budget: int | None = None
@@ -133,6 +134,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
         return child_builder(self)
 
 
+MOST_LOGPROBS = 20  # alternatives for a token that vendors name
 FIELDS: tuple[str, ...] = LoopConfig.__struct_fields__
 _TEXTS = ("system_prompt", "agent_name", "conversation_id", "model_id", "reasoning")
 _FLAGS = (
@@ -412,6 +414,11 @@ def _check_sampling(config: LoopConfig) -> None:
         _check_text(f"stop_sequences[{number}]", word)
         if not word:
             raise ConfigurationError(f"stop_sequences[{number}] is empty: every reply would stop at once")
+    logprobs: Any = config.logprobs
+    if logprobs is not None and (type(logprobs) is not int or not 0 <= logprobs <= MOST_LOGPROBS):
+        raise ConfigurationError(
+            f"logprobs must be a whole number from 0 to {MOST_LOGPROBS}, or None; got {shown(logprobs, 100)}"
+        )
     seed: Any = config.seed
     if seed is not None and (type(seed) is not int or not 0 <= seed < 1 << 63):
         raise ConfigurationError(f"seed must be a whole number of at least 0, or None; got {shown(seed, 100)}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
@@ -18,7 +19,8 @@ from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, verdicts
+from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, unredacted, verdicts
+from glidepath.sessions.repairing import repair_notice, unknown_calls
 from glidepath.sessions.scribe import Scribe
 from glidepath.spi.sessions import Lease
 from glidepath.texts import Texts
@@ -112,12 +114,17 @@ def _store_failure(error: StoreError | None) -> Ending:
 
 @asynccontextmanager
 async def claimed(
-    config: LoopConfig, home: Session, *, store: Any = None, parent: dict[str, str] | None = None
+    config: LoopConfig,
+    home: Session,
+    *,
+    store: Any = None,
+    parent: dict[str, str] | None = None,
+    scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
     """Claim a session for a new run, made when there is none; the lease is given back at the end."""
     opening = Opening(home=home)
     try:
-        await _claim(config, opening, store or config.store, parent)
+        await _claim(config, opening, store or config.store, partial(scribe, parent=parent))
     except StoreError as error:
         opening.error = error
     try:
@@ -127,10 +134,10 @@ async def claimed(
             await opening.scribe.release()
 
 
-async def _claim(config: LoopConfig, opening: Opening, store: Any, parent: dict[str, str] | None) -> None:
+async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callable[..., Scribe]) -> None:
     home = opening.home
     lease = _lease(await heard(called(store.claim, home.id, this_owner()), undo=store.release))
-    scribe = Scribe(store, lease, durability=config.durability, parent=parent)
+    scribe = make(store, lease, durability=config.durability)
     try:
         if lease.head:
             folded = await journal_of(store, home.id)
@@ -166,6 +173,8 @@ def _move_in(
     scribe.sequence = folded.sequence
     _recall(scribe, folded)
     opening.written = len(folded.messages)
+    if folded.repaired is not None:
+        opening.unknown = unknown_calls(folded.repaired)
     if found is not None:
         known = known_results(folded)
         if known:
@@ -174,7 +183,7 @@ def _move_in(
         told = len(snapshot.unknown_effects)
         snapshot = with_accounts(with_spend(snapshot, folded, found), found)
         ended, results = abandon(folded, snapshot, texts)
-        opening.unknown = ended.unknown_effects[told:]
+        opening.unknown += ended.unknown_effects[told:]
         scribe.ahead += [("message", result) for result in results]
         scribe.ahead.append(("ended", ended))
         folded.session.close_run(ended)
@@ -195,12 +204,14 @@ async def reopened(
     *,
     store: Any = None,
     run_id: str | None = None,
+    accept_repair: bool = False,
+    scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
     """Claim a session to go on with its last run; raises `ConfigurationError` when there is none, or it is another."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:
-        await _reopen(config, opening, store, decisions, tools, run_id)
+        await _reopen(config, opening, store, decisions, tools, run_id, scribe, accept_repair=accept_repair)
     except StoreError as error:
         if error.kind == "missing":
             raise ConfigurationError(f"resume({session_id!r:.80}): {error}") from None
@@ -213,17 +224,29 @@ async def reopened(
 
 
 async def _reopen(
-    config: LoopConfig, opening: Opening, store: Any, decisions: Any, tools: Mapping[str, Any], run_id: str | None
+    config: LoopConfig,
+    opening: Opening,
+    store: Any,
+    decisions: Any,
+    tools: Mapping[str, Any],
+    run_id: str | None,
+    make: Callable[..., Scribe],
+    *,
+    accept_repair: bool,
 ) -> None:
     session_id = opening.home.id
     lease = _lease(await heard(called(store.claim, session_id, this_owner(), create=False), undo=store.release))
-    scribe = Scribe(store, lease, durability=config.durability)
+    scribe = make(store, lease, durability=config.durability)
     try:
         folded = await journal_of(store, session_id)
         if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
             raise ConfigurationError(
                 f"session {session_id!r} has had another run since {run_id!r}; resume that one, by the session's id"
             )
+        if folded.repaired is not None:
+            if not accept_repair:
+                raise repair_notice(session_id, folded.repaired)
+            opening.unknown = unknown_calls(folded.repaired)
         _go_on(folded, scribe, opening, decisions, tools)
         if opening.snapshot is not None and opening.ended is None:
             await _with_children(store, folded, scribe, opening)
@@ -250,7 +273,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
     if result is not None:
         snapshot = snapshot_of(result)
         opening.decided = check_decisions(decisions, snapshot, folded.decisions)
-        opening.decisions = {**strangers(folded, snapshot), **opening.decided}
+        opening.decisions = {**strangers(folded, snapshot), **unredacted(folded, opening.decided)}
     else:
         known = known_results(folded)
         if known:
@@ -258,7 +281,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
         snapshot = charged(snapshot, folded.reserved)
         begun = folded.intents.keys() | {*known}
         opening.decided = check_decisions(decisions, snapshot, folded.decisions, begun)
-        opening.decisions = {**verdicts(folded, snapshot, tools), **opening.decided}
+        opening.decisions = {**verdicts(folded, snapshot, tools), **unredacted(folded, opening.decided)}
         opening.counted = frozenset(folded.queued)
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
         snapshot = replace(snapshot, per_run=None)

@@ -45,6 +45,7 @@ INHERITANCE: Mapping[str, Passed] = MappingProxyType(
         "strict_tools": Passed.YES,
         "stop_sequences": Passed.YES,
         "seed": Passed.YES,
+        "logprobs": Passed.YES,
         "extras": Passed.YES,
         "max_output_tokens_recovery": Passed.YES,
         "empty_outcome_retry_budget": Passed.NO,  # a child decides by itself when to give up

@@ -45,6 +45,7 @@ class _Rest(TypedDict, total=False):
     strict_tools: bool
     stop_sequences: Iterable[str]
     seed: int | None
+    logprobs: int | None
     extras: Mapping[str, Any] | None
     max_output_tokens_recovery: MaxTokensRecovery | None
     empty_outcome_retry_budget: int | None
@@ -113,3 +114,4 @@ class ResumeKeywords(TypedDict, total=False):
     tool_choice: str | None
     metadata: Mapping[str, str] | None
     user: str | None
+    accept_repair: bool

@@ -155,6 +155,10 @@ class Knobs:
         """Passed to the model."""
         return self._set("seed", value)
 
+    def logprobs(self, value: int | None) -> Self:
+        """How many alternatives the model names beside each token; None asks for no probabilities."""
+        return self._set("logprobs", value)
+
     def extras(self, value: Mapping[str, Any] | None) -> Self:
         """A mapping passed to the model as it is."""
         return self._set("extras", value)

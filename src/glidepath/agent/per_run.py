@@ -12,7 +12,7 @@ from glidepath.errors import ConfigurationError, shown
 from glidepath.outcome import PerRun
 from glidepath.tools import Tool
 
-__all__ = ["checked_per_run", "inherited", "replaced"]
+__all__ = ["check_metadata", "check_user", "checked_per_run", "inherited", "replaced"]
 
 # What OpenAI takes, which is the strictest of those that have such fields.
 MOST_PAIRS = 16
@@ -34,8 +34,8 @@ def checked_per_run(
     return PerRun(
         extras=None if extras is None else _extras(extras),
         tool_choice=None if tool_choice is None else _tool_choice(tool_choice, tools),
-        metadata=None if metadata is None else _metadata(metadata),
-        user=None if user is None else _user(user),
+        metadata=None if metadata is None else check_metadata(metadata),
+        user=None if user is None else check_user(user),
     )
 
 
@@ -76,7 +76,8 @@ def _tool_choice(choice: Any, tools: tuple[Tool, ...]) -> str:
     return choice
 
 
-def _metadata(metadata: Any) -> dict[str, str]:
+def check_metadata(metadata: Any) -> dict[str, str]:
+    """The metadata of a run as vendors take it, or a `ConfigurationError`."""
     if not isinstance(metadata, Mapping):
         raise ConfigurationError(f"metadata must be a mapping of str to str, not {shown(metadata, 100)}")
     if len(metadata) > MOST_PAIRS:
@@ -95,7 +96,8 @@ def _metadata(metadata: Any) -> dict[str, str]:
     return dict(metadata)
 
 
-def _user(user: Any) -> str:
+def check_user(user: Any) -> str:
+    """The user of a run as vendors take it, or a `ConfigurationError`."""
     if not isinstance(user, str) or not 0 < len(user) <= LONGEST_USER:
         raise ConfigurationError(f"user must be a str of 1 to {LONGEST_USER} characters, not {shown(user, 100)}")
     check_sendable("user", user)

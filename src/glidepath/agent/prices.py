@@ -126,7 +126,7 @@ _LISTED = {
     "xai": "x-ai",
 }
 """What hosts are called in that data, where it differs from the model string."""
-_PARTS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
+_PARTS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "web_searches_kcount")
 
 
 def _price(given: Any, name: str, *, tier: int | None) -> Price | None:

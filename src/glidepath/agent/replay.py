@@ -1,26 +1,29 @@
 """Flying a journal again: the same loop, the recorded replies and results, the recorded clock and ids.
 
 No model and no tool is called. Every commit is made anew and its hash compared with the one that is recorded: where
-they differ, the runtime or the configuration has changed what a run does. A journal is replayed up to its first crash,
-pause, cancel or resumption, its first child, or its first attempt that failed in mid-stream: what comes after depends
-on something this journal does not hold.
+they differ, the runtime or the configuration has changed what a run does. A journal is replayed leg by leg, each from
+the recorded commits before it, so that a crash, a pause or a cancel ends one leg and not the replay. What the children
+of a call did is taken from their journals, which are replayed by themselves where their agents are known.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath._wire import Raw, Value, replace
-from glidepath.agent.durable import Opening
+from glidepath._wire import Value, replace
+from glidepath.agent.durable import claimed, reopened
+from glidepath.agent.kin import journal_of
+from glidepath.agent.recording import STOPPED, Leg, legs_of
 from glidepath.errors import ConfigurationError, RejectedError, StoreError, TransientError
-from glidepath.ledger import Meter
+from glidepath.ledger import Caps, Meter
 from glidepath.messages import (
     AssistantMessage,
-    Message,
     ReasoningBlock,
     ReasoningDelta,
     StreamEnd,
@@ -31,19 +34,19 @@ from glidepath.messages import (
     ToolCall,
     ToolCallDelta,
     ToolResultMessage,
-    codec,
 )
-from glidepath.outcome import NOT_CARRIED, Carried, LoopOutcome, PerRun, RunResult, Snapshot
+from glidepath.outcome import Charge, RunResult, Snapshot
+from glidepath.run import CancelToken, Plan, Run, restore_meter
+from glidepath.run.account import Account
 from glidepath.sessions import Session
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.capture import TICK, tick
-from glidepath.sessions.chain import Record, read
-from glidepath.sessions.fold import Began, Folded
+from glidepath.sessions.chain import read
+from glidepath.sessions.fold import Child
 from glidepath.sessions.memory import MemoryStore
-from glidepath.sessions.owner import this_owner
 from glidepath.sessions.scribe import Scribe
-from glidepath.spi.sessions import Commit
-from glidepath.tools import Tool, ToolResult
+from glidepath.spi.sessions import Commit, Entry
+from glidepath.tools import ToolResult
 
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
@@ -51,13 +54,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Replayed", "replay"]
 
+PATIENCE = 30.0  # seconds without a commit until a replay that waits for one has come to another end
+TOGETHER = 12  # turns of the event loop within which calls are answered at the same moment
+
 
 class Replayed(Value, frozen=True, kw_only=True):
     """What a replay found: whether every commit has the hash that was recorded, and where the first one differs.
 
-    `whole` is False when only the beginning could be compared, and `until` says what came next: the run was stopped
-    from outside by a crash or a cancel, or started a child, or lost an attempt in mid-stream. `result` is the recorded
-    one then, where there is one.
+    `whole` is False when not every commit could be compared, and `until` says what the first of the others came from:
+    the run was stopped from outside, asked a fallback model, or was written by another release. `result` is the
+    recorded one then, where there is one. `children` are the replays of the sessions of its children.
     """
 
     same: bool
@@ -66,17 +72,18 @@ class Replayed(Value, frozen=True, kw_only=True):
     difference: str = ""
     whole: bool = True
     until: str = ""
+    children: Mapping[str, Replayed] = {}
 
 
 class _Tape:
     """A model that says what it said then; an attempt that failed then fails again."""
 
-    def __init__(self, model: Any, attempts: Sequence[AssistantMessage | None]) -> None:
+    def __init__(self, model: Any, attempts: list[AssistantMessage | None]) -> None:
         self.name = model.name
         for known in ("price", "max_output_tokens", "context_window"):
             if hasattr(model, known):
                 setattr(self, known, getattr(model, known))
-        self._attempts = list(attempts)
+        self._attempts = attempts
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:  # noqa: ARG002 - it does not listen
         await asyncio.sleep(0)
@@ -84,7 +91,7 @@ class _Tape:
             raise RejectedError("the recording ends here")
         reply = self._attempts.pop(0)
         if reply is None:
-            raise TransientError("this attempt failed when it was recorded")
+            raise TransientError("this attempt failed when it was recorded", retry_after=1e-6)
         for index, block in enumerate(reply.blocks):
             if type(block) is TextBlock:
                 yield TextDelta(block.text)
@@ -99,27 +106,86 @@ class _Tape:
 
 
 class _Checking(MemoryStore):
-    """Compares every commit with the recorded one."""
+    """Has the journal up to one leg, and compares every commit of that leg with the recorded one."""
 
-    def __init__(self, commits: Sequence[Commit], *, whole: bool) -> None:
+    def __init__(self, leg: Leg, source: SessionStore) -> None:
         super().__init__()
-        self.recorded = commits
-        self.whole = whole
-        self.head = 0
+        self.leg = leg
+        self.source = source
+        self.head = leg.start
         self.difference = ""
+        self.over = asyncio.Event()
+        """Everything that can be compared has been."""
+        self._waiting: dict[int, list[asyncio.Future[None]]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def prepare(self) -> None:
+        """Write down what came before the leg."""
+        if self.leg.before:
+            lease = await self.claim(self.leg.session_id, "the recording")
+            for commit in self.leg.before:
+                super().append(lease, commit)
+            await self.release(lease)
+
+    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
+        """The journal so far; another session's is where it always was."""
+        if session_id == self.leg.session_id:
+            return await super().load(session_id)
+        return await self.source.load(session_id)
 
     def append(self, lease: Any, commit: Commit, **keywords: Any) -> None:
         """Write it down, and look."""
-        if commit.number > len(self.recorded) and not self.whole:
+        leg = self.leg
+        if commit.number > leg.last and not leg.whole:
             raise StoreError("the recording ends here")
         super().append(lease, commit, **keywords)
         self.head = commit.number
-        if self.difference:
-            return
-        if commit.number > len(self.recorded):
+        if not self.difference and commit.number > leg.last:
             self.difference = f"commit {commit.number} was never recorded"
-        elif self.recorded[commit.number - 1].hash != commit.hash:
-            self.difference = _first_difference(self.recorded[commit.number - 1], commit)
+        elif not self.difference:
+            recorded = leg.commits[commit.number - leg.start - 1]
+            if recorded.hash != commit.hash:
+                self.difference = _first_difference(recorded, commit)
+        self._move()
+        if self.difference or (commit.number >= leg.last and not leg.whole):
+            self.over.set()
+
+    async def reach(self, number: int) -> None:
+        """Wait until so many commits are made, or can no longer be. Those who wait for the same one go on together."""
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.setdefault(number, []).append(turn)
+        self._move()
+        await turn
+
+    def _move(self) -> None:
+        """Something happened: let those go on whose time has come, and be patient with the others."""
+        for number in self._waiting:
+            if self.head >= number or self.difference:
+                self._loop.call_soon(self._release, number, TOGETHER)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(PATIENCE, self._give_up) if self._waiting else None
+
+    def _release(self, number: int, turns: int) -> None:
+        """Not at once: others of the same batch may be on their way to the same point."""
+        if turns:
+            self._loop.call_soon(self._release, number, turns - 1)
+            return
+        for turn in self._waiting.pop(number, ()):
+            if not turn.done():
+                turn.set_result(None)
+
+    def _give_up(self) -> None:
+        self.difference = self.difference or f"commit {self.head + 1} was recorded, and nothing brings it about"
+        self._move()
+        self.over.set()
+
+    def dismiss(self) -> None:
+        """Nobody waits any more."""
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _first_difference(recorded: Commit, made: Commit) -> str:
@@ -130,124 +196,14 @@ def _first_difference(recorded: Commit, made: Commit) -> str:
     return f"commit {recorded.number} has another number of records"
 
 
-class _Block(Value, frozen=True):
-    """What a block of a reply has that reading it would lose: its arguments, byte for byte."""
-
-    arguments: Raw = Raw()
-
-
-class _Blocks(Value, frozen=True):
-    blocks: tuple[_Block, ...] = ()
-
-
-def _as_written(records: Iterable[Record]) -> list[AssistantMessage]:
-    """The replies among these records, with the arguments of their calls as the model wrote them."""
-    found = []
-    for record in records:
-        reply = codec.decode(bytes(record.payload)) if record.kind == "message" else None
-        if type(reply) is not AssistantMessage:
-            continue
-        written = _wire.decode(bytes(record.payload), _Blocks).blocks
-        blocks = [
-            replace(block, arguments=Raw(bytes(one.arguments))) if type(block) is ToolCall else block
-            for block, one in zip(reply.blocks, written, strict=True)
-        ]
-        found.append(replace(reply, blocks=tuple(blocks)))
-    return found
-
-
-class _Recorded:
-    """What a journal says about the first flight in it: the transcript, the attempts, and when each result came."""
-
-    def __init__(self, commits: Sequence[Commit]) -> None:
-        self.commits: list[Commit] = []
-        self.began: Began | None = None
-        self.ticks: list[tuple[float, list[Any]]] = []
-        self.attempts: list[AssistantMessage | None] = []
-        self.results: dict[str, tuple[int, ToolResultMessage]] = {}
-        self.first: list[Any] = []
-        self.ended: RunResult | None = None
-        self.per_run: PerRun | None = None
-        self.carried = NOT_CARRIED
-        self.until = ""
-        folded, seen, asked, spent = Folded(), 0, False, 0
-        for commit in commits:
-            records = read(commit)
-            if self.began is not None and any(one.kind in ("began", "imported") for one in records):
-                break  # another leg, or another run
-            folded.take(records)
-            if not self.until:
-                self.until = _out_of_reach(records, folded, spent, asked=asked)
-            if self.until:
-                self.ended = folded.result
-                continue  # only how it ended is of interest now
-            spent = folded.fields.get("tokens", 0)
-            self.commits.append(commit)
-            self.began = self.began or folded.began
-            if self.per_run is None and folded.snapshot is not None:
-                self.per_run, self.carried = folded.snapshot.per_run, folded.snapshot.carried
-            fresh, seen = folded.messages[seen:], len(folded.messages)
-            if commit.number == 1:
-                self.first = list(fresh)
-            replies = [one for one in _as_written(records) if one in fresh]
-            if asked and (replies or folded.reserved is not None):
-                self.attempts.append(replies[0] if replies else None)
-            asked = folded.reserved is not None or (asked and not replies)
-            for one in (*folded.results.values(), *fresh):
-                if type(one) is ToolResultMessage:
-                    self.results.setdefault(one.call_id, (commit.number - 1, one))
-            self.ended = folded.result
-            ticks = [_wire.decode(bytes(one.payload), list[Any]) for one in records if one.kind == "tick"]
-            self.ticks.append((records[0].time, ticks[0] if ticks else []))
-        self.whole = not self.until and self.ended is not None and self.ended.outcome is not LoopOutcome.CANCELLED
-        if self.whole or self.until:
-            return
-        self.until = "the run was stopped"
-        if self.ended is not None:
-            del self.commits[-1]  # how it was stopped, which nothing in the journal brings about
-
-    def silenced(self, tool: Tool, checking: _Checking) -> Tool:
-        """The tool with a body that answers what was answered then, in the order in which it was."""
-
-        async def answer(_values: Any, context: Any) -> ToolResult:
-            due, known = self.results.get(context.call_id, (len(self.commits), _NEVER))
-            head, idle = checking.head, 0
-            while checking.head < due and not checking.difference:  # other calls of its batch were answered first
-                await asyncio.sleep(0)
-                idle = idle + 1 if checking.head == head else 0
-                head = checking.head
-                if idle > _PATIENCE:  # nobody is left who could make that commit
-                    checking.difference = f"commit {head + 1} was recorded before {context.call_id} was answered"
-            return ToolResult(
-                known.content,
-                is_error=known.is_error,
-                details=known.details,
-                narration=known.narration,
-                kind=known.kind,
-            )
-
-        return tool.answering(answer)
-
-
 _NEVER = ToolResultMessage("", "", "there was no result", is_error=True)
-_PATIENCE = 10_000  # turns of the event loop without a commit: every other call has long had its say
-
-
-def _out_of_reach(records: Iterable[Record], folded: Folded, spent: int, *, asked: bool) -> str:
-    """What in this commit came about by something that the journal of this run does not hold; empty when nothing."""
-    kinds = {record.kind for record in records}
-    if "child" in kinds:
-        return "a call started a child"
-    replied = kinds & {"message", "ended"}
-    if asked and not replied and folded.reserved is not None and folded.fields.get("tokens", 0) > spent:
-        return "an attempt failed after it had begun to stream"
-    return ""
 
 
 class _Copyist(Scribe):
     """A scribe by whose clock it is then."""
 
-    recorded: _Recorded
+    leg: Leg
+    checking: _Checking
 
     def _now(self) -> float:
         return self._then()[0]
@@ -259,9 +215,18 @@ class _Copyist(Scribe):
             figures[place : place + 1] = recorded[place : place + 1]
         return tuple(figures)
 
+    async def _write(self, *args: Any, **keywords: Any) -> None:
+        number = self.number + 1
+        taken = self.leg.taken.get(number)
+        if taken is not None:
+            _take_over(self._run, taken)
+        if number in self.leg.charged:
+            self.kin = dict(self.leg.charged[number])
+        await super()._write(*args, **keywords)
+
     async def end(self, result: RunResult) -> RunResult:
         """The end, at the time at which it was."""
-        then = self.recorded.ended
+        then = self.leg.ended
         if then is not None:
             snapshot, before = result.snapshot, then.snapshot
             if snapshot is not None and before is not None:
@@ -270,82 +235,201 @@ class _Copyist(Scribe):
         return await super().end(result)
 
     def _then(self) -> tuple[float, list[Any]]:
-        ticks = self.recorded.ticks
-        return ticks[min(self.number, len(ticks) - 1)]
+        times = self.leg.times
+        return times[min(self.number - self.leg.start, len(times) - 1)] if times else (0.0, [])
 
-
-async def replay(agent: Agent, store: SessionStore, session_id: str) -> Replayed:
-    """Fly the first run of a session again under this agent's configuration, and compare every commit.
-
-    Raises `StoreError` when the journal cannot be read. Hooks of plugins are asked again.
-    """
-    from glidepath.agent.agent import Agent
-
-    journal = await read_journal(store, session_id)
-    recorded = _Recorded(journal.commits)
-    began = recorded.began
-    if began is None:
-        raise ConfigurationError(f"session {session_id!r} has no run to replay")
-    checking = _Checking(recorded.commits, whole=recorded.whole)
-    config = replace(
-        agent.config,
-        model=_Tape(agent.config.model, recorded.attempts),
-        tools=tuple(recorded.silenced(tool, checking) for tool in agent.config.tools),
-        store=checking,
-        event_sink=None,
-        fallback_models=(),
-    )
-    silent = Agent(config)
-    opened = journal.folded.opened
-    name = session_id if opened is None else opened.session_id  # it may have been imported under another one
-    home = Session(name, messages=recorded.first[: began.first_new])
-    lease = await checking.claim(name, this_owner())
-    copyist = _Copyist(checking, lease)
-    copyist.recorded = recorded
-    try:
-        result = await _fly(
-            silent,
-            home,
-            tuple(recorded.first[began.first_new :]),
-            began.run_id,
-            copyist,
-            recorded.per_run,
-            recorded.carried,
+    async def answered(self, call_id: str) -> ToolResult:
+        """What a call was answered then, as soon as it was."""
+        leg = self.leg
+        due, known = leg.results.get(call_id, (leg.last + 1, _NEVER))
+        children = leg.kin.get(call_id, [])
+        for child in children:
+            if child.session_id not in self.born:
+                await self.spawned(child.call_id, child.session_id, child.agent)
+        told = [await self._known(child) for child in children]
+        await self.checking.reach(due)
+        for child, result in zip(children, told, strict=True):
+            self._tell(child.agent, result)
+        return ToolResult(
+            known.content, is_error=known.is_error, details=known.details, narration=known.narration, kind=known.kind
         )
-    finally:
-        await copyist.release()
-    if not checking.difference and checking.head != len(recorded.commits):
-        checking.difference = f"the replay ended after {checking.head} commits of {len(recorded.commits)}"
+
+    async def _known(self, child: Child) -> RunResult | None:
+        """How a child ended, as its journal has it; None when it did not, or nobody can say."""
+        with suppress(StoreError):
+            return (await journal_of(self.checking.source, child.session_id)).result
+        return None
+
+    def _tell(self, agent: str, result: RunResult | None) -> None:
+        run = self._run
+        if result is not None and all(child.run_id != result.run_id for child in run.children):
+            run.children += (result,)
+            run.abandoned += result.abandoned
+            run.unknown_effects += result.unknown_effects
+            run.charge_child(agent, result.usage, int((result.cost or 0) * 10**12))
+
+
+def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
+    """Take the figures that something beside this run has changed: a child, or an attempt that was cut off."""
+    meter = run.meter
+    meter.tokens, meter.money = fields["tokens"], fields["picodollars"]
+    meter.turns, meter.tool_calls = fields["turns"], fields["metered_tool_calls"]
+    meter.descendants = fields.get("descendants", 0)
+    meter.set_wires()
+    run.text = fields.get("text", run.text)
+    before, run.account = run.account, Account.of(_wire.convert(fields["spent"], Charge))
+    run.money += run.account.money - before.money
+
+
+async def replay(
+    agent: Agent, store: SessionStore, session_id: str, *, agents: Mapping[str, Agent] | None = None
+) -> Replayed:
+    """Fly every leg of a session again under this agent's configuration, and compare every commit.
+
+    The children of its calls are replayed, too, if they are agents made tools by `as_tool` or are in `agents`, by the
+    name of the agent. Raises `StoreError` when the journal cannot be read. Hooks of plugins are asked again.
+    """
+    return await _replayed(agent, store, session_id, dict(agents or {}), None)
+
+
+async def _replayed(
+    agent: Agent, store: SessionStore, session_id: str, agents: dict[str, Agent], above: tuple[Plan, Any] | None
+) -> Replayed:
+    journal = await read_journal(store, session_id)
+    legs = legs_of(journal.commits)
+    if not legs:
+        raise ConfigurationError(f"session {session_id!r} has no run to replay")
+    difference, until, commits, result = "", "", 0, journal.folded.result
+    for number, leg in enumerate(legs):
+        if leg.began is None:
+            until = until or leg.until
+            continue
+        flown, checking = await _fly(agent, store, leg, above)
+        commits += checking.head - leg.start
+        if number == len(legs) - 1 and leg.whole:
+            result = flown
+        elif result is None:
+            result = leg.ended or flown
+        if not checking.difference and checking.head < leg.last:
+            checking.difference = f"the replay ended after {checking.head} commits of {leg.last}"
+        if checking.difference:
+            difference = checking.difference
+            break
+        if leg.until and (leg.until != STOPPED or leg.ended is not None or leg is legs[-1]):
+            until = until or leg.until
+    children = await _children(agent, store, legs, agents)
+    for child_id, child in children.items():
+        if child.difference:
+            difference = difference or f"{child_id}: {child.difference}"
     return Replayed(
-        same=not checking.difference,
-        commits=checking.head,
-        result=result if recorded.whole else recorded.ended or result,
-        difference=checking.difference,
-        whole=recorded.whole,
-        until=recorded.until,
+        same=not difference,
+        commits=commits,
+        result=result,  # type: ignore[arg-type]
+        difference=difference,
+        whole=not until and not difference and all(child.whole for child in children.values()),
+        until=until or next((f"{name}: {child.until}" for name, child in children.items() if child.until), ""),
+        children=children,
     )
+
+
+async def _children(
+    agent: Agent, store: SessionStore, legs: Sequence[Leg], agents: dict[str, Agent]
+) -> dict[str, Replayed]:
+    """The replays of the children whose agents are known."""
+    from glidepath.agent.agent import DELEGATES
+
+    known: dict[str, tuple[Agent, Any]] = {name: (one, None) for name, one in agents.items()}
+    for tool in agent.config.tools:
+        with suppress(TypeError):  # a function that nobody can refer to weakly is none of ours
+            if tool.fn in DELEGATES:
+                one, limits = DELEGATES[tool.fn]
+                known.setdefault(one.config.agent_name, (one, limits))
+    sessions = {child.session_id: child.agent for leg in legs for kin in leg.kin.values() for child in kin}
+    found = {}
+    for session_id, name in sessions.items():
+        if name in known:
+            with suppress(StoreError, ConfigurationError):  # lost, or never begun
+                one, limits = known[name]
+                found[session_id] = await _replayed(one, store, session_id, agents, (agent._plan, limits))  # noqa: SLF001
+    return found
 
 
 async def _fly(
-    agent: Agent,
-    home: Session,
-    prompt: tuple[Message, ...],
-    run_id: str,
-    scribe: Scribe,
-    per_run: PerRun | None,
-    carried: Carried,
+    agent: Agent, store: SessionStore, leg: Leg, above: tuple[Plan, Any] | None
+) -> tuple[RunResult, _Checking]:
+    """One leg, from the journal before it."""
+    checking = _Checking(leg, store)
+    await checking.prepare()
+    token = CancelToken()
+    flying = asyncio.get_running_loop().create_task(_flown(agent, leg, checking, above, token))
+    over = asyncio.get_running_loop().create_task(checking.over.wait())
+    try:
+        await asyncio.wait({flying, over}, return_when=asyncio.FIRST_COMPLETED)
+        token.cancel("the recording ends here")
+        return await flying, checking
+    finally:
+        for task in (flying, over):
+            task.cancel()
+        await asyncio.wait({flying, over})
+        checking.dismiss()
+
+
+async def _flown(
+    agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None, token: CancelToken
 ) -> RunResult:
-    """One flight under the id of the recorded run, with a scribe of our own."""
+    from glidepath.agent.agent import Agent
     from glidepath.agent.conversation import bounded_conversation
     from glidepath.agent.flight import finish_run, open_run, watch_over
 
-    plan = agent._plan  # noqa: SLF001 - the agent's own module would be too long for this
-    watch = watch_over(plan, asyncio.get_running_loop().time(), inf)
-    meter = Meter(plan.caps)
-    if carried.session is not None:
-        begun = Snapshot(run_id=run_id, carried=carried)
-        plan, meter, _ = bounded_conversation(plan, agent.config, home, None, begun)
-    run = open_run(plan, home, prompt, meter, watch, None, None, per_run=per_run)
-    run.carried = carried
-    run.run_id = run_id
-    return await finish_run(run, home, prompt, None, opening=Opening(home=home, scribe=scribe))
+    began: Any = leg.began
+    holder: list[_Copyist] = []
+
+    def make(*args: Any, **keywords: Any) -> _Copyist:
+        copyist = _Copyist(*args, **keywords)
+        copyist.leg, copyist.checking = leg, checking
+        holder.append(copyist)
+        return copyist
+
+    async def answer(_values: Any, context: Any) -> ToolResult:
+        return await holder[0].answered(context.call_id)
+
+    config = agent.config
+    config = replace(
+        config,
+        model=_Tape(config.model, leg.attempts),
+        fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
+        tools=tuple(tool.answering(answer) for tool in config.tools),
+        store=checking,
+        durability="sync",
+        event_sink=None,
+    )
+    flier = Agent(config)
+    plan = flier._plan if above is None else flier._plan_under(above[0], _limited(config, above[1]))  # noqa: SLF001
+    loop = asyncio.get_running_loop()
+    meter = Meter(plan.caps, Meter(Caps()) if leg.on_budget else None)
+    watch = partial(watch_over, plan, loop.time(), inf)
+    if began.resumed:
+        opened = reopened(config, leg.session_id, began.decisions or None, plan.tools, scribe=make)
+    else:
+        parent = None if leg.opened is None else leg.opened.parent
+        home = Session(leg.session_id, messages=[] if leg.before else leg.told[: began.first_new])
+        opened = claimed(config, home, parent=parent, scribe=make)
+    async with opened as opening:
+        home, prompt = opening.home, tuple(leg.told[began.first_new :])
+        if leg.carried.session is not None:
+            then = Snapshot(run_id=began.run_id, carried=leg.carried)
+            plan, meter, _ = bounded_conversation(plan, config, home, meter.parent, then)
+        if began.resumed and opening.snapshot is not None:
+            restore_meter(meter, opening.snapshot)
+            resumed = opening.resuming(opening.snapshot)
+            run = open_run(plan, home, (), meter, watch(), None, None, resumed=resumed)
+            prompt = ()
+        else:
+            run = open_run(plan, home, prompt, meter, watch(), None, None, per_run=leg.per_run)
+        run.run_id, run.carried = began.run_id, leg.carried
+        run.token = token
+        return await finish_run(run, home, prompt, token, opening=opening)
+
+
+def _limited(config: Any, limits: Any) -> Any:
+    return config if limits is None else replace(config, limits=limits)

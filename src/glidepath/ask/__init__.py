@@ -17,7 +17,7 @@ from glidepath.ask.gates import choice_among, offer
 from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
-from glidepath.ask.usage import settled
+from glidepath.ask.usage import fees, settled
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
@@ -398,6 +398,8 @@ class _Call(Record, eq=False, gc=False):
                 plan.health.sent = given
             if plan.price is not None:
                 paid = plan.price.cost(usage)
+                if plan.price.web_search:
+                    paid += fees(plan.price, attempt)
                 run.money += paid
                 reservation.settle(given + written, paid)
             else:
@@ -525,6 +527,7 @@ def request_for(
         strict_tools=plan.strict_tools,
         stop_sequences=plan.stop_sequences,
         seed=plan.seed,
+        logprobs=plan.logprobs,
         extras=run.extras,
         output_schema=None if plan.output is None else plan.output.schema,
         connect_timeout=plan.times.connect,

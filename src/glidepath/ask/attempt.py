@@ -231,7 +231,9 @@ class Attempt(Record, gc=False):
     def _thoughts(self) -> tuple[Sequence[AssistantBlock], int]:
         """What it has written beside its answer, and the size of that."""
         thinking = "".join(self.thinking)
-        size = text_tokens(thinking) + sum([text_tokens(one.text) + opaque_tokens(one.opaque) for one in self.reasoning])
+        size = text_tokens(thinking) + sum(
+            [text_tokens(one.text) + opaque_tokens(one.opaque) for one in self.reasoning]
+        )
         return (*self.reasoning, *([ThinkingBlock(clean(thinking))] if self.thinking else ())), size
 
 

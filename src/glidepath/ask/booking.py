@@ -16,7 +16,7 @@ from glidepath.outcome import AgentState, StopCause
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.inside import came_round
 from glidepath.run.prefix import broke_prefix
-from glidepath.run.state import sendable
+from glidepath.run.unseen import sendable, transcript
 
 if TYPE_CHECKING:
     from glidepath.errors import ModelError
@@ -278,7 +278,7 @@ def fit_window(run: Run, window: int) -> None:
 
 def source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
     """What a view is made from: messages, their sizes, and which of them are pinned."""
-    messages, sizes = run.transcript()
+    messages, sizes = transcript(run)
     if run.gist is None:
         return messages, sizes, run.pinned
     strategy: Any = run.plan.strategy

@@ -19,6 +19,7 @@ from glidepath.messages import StopReason, ToolResultMessage, UserMessage, visib
 from glidepath.outcome import AbandonedWork
 from glidepath.resilience import BreakerState
 from glidepath.run import LetGo, cleared, tether
+from glidepath.run.unseen import transcript
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ async def _summarized(run: Run, budget: int) -> bool:
     plan, strategy = run.plan, run.plan.strategy
     room = (run.view_tokens if plan.context_window is None else plan.context_window) * 3 // 4
     asked: Any = strategy
-    messages, sizes = run.transcript()
+    messages, sizes = transcript(run)
     brief = asked.brief(messages, sizes, budget, run.pinned, room, run.gist)
     if brief is None or plan.health.state is not BreakerState.CLOSED:
         return False

@@ -18,9 +18,10 @@ from glidepath.messages import AssistantMessage, Message, ToolCall, Usage
 if TYPE_CHECKING:
     from glidepath.ask.attempt import Attempt
     from glidepath.ask.booking import Booking
+    from glidepath.ledger import Price
     from glidepath.run import Run
 
-__all__ = ["settled"]
+__all__ = ["fees", "settled"]
 
 _CHARS_PER_TOKEN_AT_MOST = 8
 _SURELY = 0.375  # our estimate counts a token for three characters at least: from this share on it is one for eight
@@ -28,6 +29,7 @@ _ABSURD = 16
 _ABSURD_SLACK = 100_000
 _CACHE_SLACK = 1.25  # our count of what was sent before and the provider's differ
 _CACHE_BLOCK = 256  # tokens: caches keep whole blocks
+_MOST_SEARCHES = 1_000  # in one call; more is a slip of the provider
 _NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
 
 
@@ -95,6 +97,13 @@ def _examined(
         if reported.cache_read > most:
             return replace(reported, cache_read=most, estimated=True)
     return reported
+
+
+def fees(price: Price, attempt: Attempt) -> int:
+    """What a provider charges for a call beside its tokens: the searches of the web that it reports."""
+    info = None if attempt.end is None else attempt.end.info
+    searches: Any = 0 if info is None else info.web_searches
+    return price.web_search * searches if type(searches) is int and 0 < searches <= _MOST_SEARCHES else 0
 
 
 def _plausible(given: Any, least: float, estimate: int) -> int | None:

@@ -27,6 +27,7 @@ __all__ = [
     "make_model",
     "make_store",
     "make_tools",
+    "redacting",
     "wallet_of",
     "workspace_folder",
 ]
@@ -51,7 +52,8 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
     if fields.get("fallback_models"):
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
     if fields.get("store"):
-        fields["store"] = None if fields["store"] == NO_STORE else make_store(fields["store"], world)
+        named = fields["store"]
+        fields["store"] = None if named == NO_STORE else redacting(make_store(named, world), settings, world)
     if settings["telemetry.otel"]:
         fields["plugins"] = (*fields.get("plugins", ()), _telemetry(settings))
     return Agent(**fields)
@@ -214,3 +216,15 @@ async def wallet_of(settings: Settings, agent: Agent[Any]) -> Budget | None:
     if agent.config.store is None:
         raise ConfigurationError(f"wallet {name!r:.80} is kept in a store: pass --store PATH")
     return await Budget.find(name, agent.config.store)
+
+
+def redacting(store: Any, settings: Settings, world: World) -> Any:
+    """The store with the redaction hook that the settings name, if any."""
+    name = settings.get("redact")
+    if not name:
+        return store
+    from glidepath.sessions import RedactingStore
+
+    if not name.startswith("python:"):
+        raise ConfigurationError(f"redact: expected python:module:function, got {name!r:.80}")
+    return RedactingStore(store, find_object(name, world))

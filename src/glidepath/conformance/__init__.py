@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(
     *[
         f"{__name__}.{module}"
         for module in (
+            "catalogs",
             "constraints",
             "contexts",
             "coordinator_ends",
@@ -41,6 +42,7 @@ pytest.register_assert_rewrite(
     ]
 )
 
+from glidepath.conformance.catalogs import CatalogContract  # noqa: E402
 from glidepath.conformance.constraints import ResourceConstraintContract  # noqa: E402
 from glidepath.conformance.contexts import ContextStrategyContract  # noqa: E402
 from glidepath.conformance.contract import Clause, Contract, clauses_of  # noqa: E402
@@ -70,6 +72,7 @@ __all__ = [
     "AfterToolCallContract",
     "BeforeToolCallContract",
     "CallGuardContract",
+    "CatalogContract",
     "Clause",
     "ContextOverflowRecoveryContract",
     "ContextStrategyContract",
@@ -102,7 +105,7 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (SessionStoreContract, WalletStoreContract),
+        "session_store": (SessionStoreContract, WalletStoreContract, CatalogContract),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract,),

@@ -52,7 +52,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     ready = [] if stopped and watch.halted() else _ready(run, jobs)
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         if run.journal is not None:
-            await run.journal.starting(ready)
+            await _written_down(run, ready[0])
         begun = _begin_alone(run, ready[0])
         if begun is not None:
             await _end_alone(run, ready[0], *begun)
@@ -99,7 +99,7 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         if tool.wants_context or not tool.plain:
             job.context = ToolContext(Host(run), call.id, call.name, f"{run.run_id}:{call.id}")
         if run.journal is not None:
-            await run.journal.starting([job])
+            await _written_down(run, job)
         begun = _begin_alone(run, job)
         if begun is not None:
             await _end_alone(run, job, *begun)
@@ -341,7 +341,7 @@ async def _fly(run: Run, ready: list[Job]) -> None:
     """Run these jobs, of a batch that was begun before."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         if run.journal is not None:
-            await run.journal.starting(ready)
+            await _written_down(run, ready[0])
         begun = _begin_alone(run, ready[0])
         if begun is not None:
             await _end_alone(run, ready[0], *begun)
@@ -357,7 +357,7 @@ async def _together(run: Run, ready: list[Job]) -> None:
 
 
 def _ready(run: Run, jobs: list[Job]) -> list[Job]:
-    """The jobs that may run, counted."""
+    """The jobs that may run, counted: `Job.not_started` takes back what does not begin."""
     ready = []
     for job in jobs:
         if job.result is None and job.waits_for is None:
@@ -374,6 +374,15 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
             if tool.wants_context or not tool.plain:
                 job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
     return ready
+
+
+async def _written_down(run: Run, job: Job) -> None:
+    """With a journal: that a call is about to start is on disk first. When it cannot be, the call does not count."""
+    try:
+        await run.journal.starting([job])
+    except Touchdown:
+        job.not_started(run)
+        raise
 
 
 def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:

@@ -93,7 +93,7 @@ class _Batch:
                 run.verdict = touchdown.verdict
             self._stop_all("cancelled", touchdown.verdict.cause.reason)
             for job in chosen:
-                job.refuse("cancelled", run.plan.texts.fill("not_started", reason=touchdown.verdict.cause.reason))
+                job.not_started(run, reason=touchdown.verdict.cause.reason)
             return []
         return chosen
 
@@ -149,7 +149,7 @@ class _Batch:
         self.stopping = True
         reason = why or "the run is being stopped"
         for job in self.queue:
-            job.refuse(kind, self.run.plan.texts.fill("not_started", reason=reason))
+            job.not_started(self.run, kind, reason)
         self.queue.clear()
         for job in list(self.flying):
             self._stop(job, reason)

@@ -53,6 +53,8 @@ def job_for(run: Run, call: ToolCall) -> Job:
     if decision is not None and decision.in_doubt:
         job.doubt = run.plan.texts.fill("unknown_effect")
         job.counted = True
+    elif run.resumed is not None:
+        job.counted = call.id in run.resumed.counted
     return job
 
 
@@ -65,6 +67,8 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
         if job.call not in run.unknown_effects:
             run.unknown_effects += (job.call,)
         _close_accounts(run, job.call.id)
+    elif job.counted and job.doubt is None and job.started_at is None:
+        job.uncount(run)
     place(run, job.message(run, count))
 
 

@@ -76,9 +76,19 @@ class Job(Record, eq=False):
             self.kind = kind
             self.result = ToolResult(text, is_error=True)
 
-    def not_started(self, run: Run) -> None:
-        """The run is being stopped, and the tool has not begun."""
-        self.refuse("cancelled", run.plan.texts.fill("not_started", reason="the run is being stopped"))
+    def not_started(self, run: Run, kind: str = "cancelled", reason: str = "the run is being stopped") -> None:
+        """It was counted as a call and then kept from beginning: it gives its place under the limits back."""
+        if self.result is None:
+            if self.doubt is None:  # else it had begun before the process died
+                self.uncount(run)
+            self.refuse(kind, run.plan.texts.fill("not_started", reason=reason))
+
+    def uncount(self, run: Run) -> None:
+        """It was counted, and never began."""
+        self.counted = False
+        run.tool_calls -= 1
+        if self.tool is None or self.tool.counts_toward_limit:
+            run.meter.return_tool_call()
 
     def is_over(self) -> bool:
         """It has its result, whatever still runs."""

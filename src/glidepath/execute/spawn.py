@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import ToolError
@@ -28,6 +29,16 @@ class Host:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.dropped = 0  # reports of this call
+
+    @property
+    def user(self) -> str | None:
+        """For whom the run is."""
+        return self.run.user
+
+    @property
+    def metadata(self) -> Mapping[str, str] | None:
+        """What the application says about the run."""
+        return self.run.metadata
 
     def remaining(self) -> Remaining:
         """What is left of each limit of the run."""

@@ -32,8 +32,6 @@ from glidepath.models.content import (
     parsed,
     pieces,
     schema_words,
-    strict,
-    strict_parameters,
     worded,
 )
 from glidepath.models.exchange import answer
@@ -41,6 +39,7 @@ from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.anthropic import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
 from glidepath.models.names import sent_name
+from glidepath.models.strictness import Grammar
 from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["AnthropicModel"]
@@ -66,11 +65,18 @@ _MAXIMA = (
 UNKNOWN_MAXIMUM = 4_096
 _BUDGETED = re.compile(r"claude-3-7|claude-(sonnet|opus|haiku)-4(-0|-1|-5|-2025|$)")
 """Models whose thinking takes a budget of tokens; later ones take an effort."""
-_UNSTRUCTURED = re.compile(r"claude-[23]|claude-instant|claude-(sonnet|opus)-4(-0|-2025|$)")
+_UNSTRUCTURED = re.compile(r"claude-[23]|claude-instant|claude-(sonnet|opus)-4(-0|-1|-2025|$)")
 """Models that cannot be held to a schema."""
+_THINKS = re.compile(r"claude-(fable|mythos)")
+"""Models that always think: they refuse to have it turned off."""
+_BEGINS_THINKING = re.compile(r"claude-(fable|mythos|(sonnet|opus|haiku)-[5-9])")
+"""Models that think unless they are told not to."""
+_FIXED = re.compile(r"claude-(fable|mythos|opus-4-([7-9]|\d\d)(?!\d)|(sonnet|opus|haiku)-[5-9])")
+"""Models that refuse a temperature."""
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_000, "max": 32_000}
 LEAST_BUDGET = 1_024
 _EFFORTS = {"minimal": "low"}
+_NO_XHIGH = re.compile(r"claude-(sonnet|opus)-4-6")
 _LIFETIMES: Mapping[Any, tuple[dict[str, str], str]] = {
     "5m": ({"type": "ephemeral"}, "1.25"),
     "1h": ({"type": "ephemeral", "ttl": "1h"}, "2"),
@@ -122,6 +128,8 @@ class AnthropicModel:
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
         self._left_out: set[str] = set()
+        self._loose = self.host == "vertex" or _UNSTRUCTURED.match(self._bare) is not None
+        """It cannot be held to a schema and must be told."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -129,12 +137,13 @@ class AnthropicModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = Reply(self._unknown_reasons, defined(request))
+        reply = Reply(self._unknown_reasons, request)
         reader = _Reader(reply, self._port.faults)
         model = "-"
         if self._port.routed:  # the client makes an address of it, and the cloud refuses it in the body
             model = body.pop("model")
             del body["stream"]
+            body.setdefault("anthropic_version", self._port.version)
 
         async def open_stream() -> Any:
             client = await self._port.clients.get()
@@ -158,30 +167,40 @@ class AnthropicModel:
         cap = request.max_output_tokens or self.max_output_tokens or UNKNOWN_MAXIMUM
         body: dict[str, Any] = {"model": self.name, "max_tokens": cap, "stream": True}
         system = system_of(request.messages, request.system_prompt)
-        if request.output_schema is not None and self._unstructured():
+        grammar = None if self._loose else Grammar()
+        shape = None if grammar is None or request.output_schema is None else grammar.output(request.output_schema)
+        if request.output_schema is not None and shape is None:
             system = f"{system}\n\n{schema_words(request.output_schema)}".strip()
         if system:
             block: dict[str, Any] = {"type": "text", "text": system}
             body["system"] = [block]
-        thinking = {} if request.reasoning is None else self._thinking(request, request.reasoning, cap)
+        thinking = self._thinking(request, request.reasoning, cap)
         thoughts = thinking.get("thinking") != _OFF
         body["messages"] = messages = anthropic_turns(request.messages, thoughts=thoughts, takes=self._takes)
-        body.update(_tools(request, strict_ones=request.strict_tools and not self._unstructured()))
+        body.update(_tools(request, self._choice(request), grammar))
+        if grammar is not None and grammar.left_out:
+            self._leave_out("holds its model to no further schemas: Anthropic takes only so many in one request")
         if self._mark is not None:
             _mark([*body.get("system", body.get("tools", ()))[-1:]], messages, self._mark, self._breakpoints)
         if request.temperature is not None:
-            body["temperature"] = request.temperature
+            if _FIXED.match(self._bare):
+                self._leave_out("is sent no temperature: Anthropic refuses one for this model")
+            elif request.temperature > 1:
+                raise RejectedError(f"Anthropic takes a temperature from 0 to 1, not {request.temperature}")
+            else:
+                body["temperature"] = request.temperature
         if request.seed is not None:
             raise no_setting("Anthropic", "seed")
+        if request.logprobs is not None:
+            raise no_setting("Anthropic", "logprobs")
         if request.stop_sequences:
             body["stop_sequences"] = [word for word in request.stop_sequences if word.strip()]
             if len(body["stop_sequences"]) < len(request.stop_sequences):
                 raise RejectedError("Anthropic takes no stop_sequences that are only blanks: remove them")
         body.update(thinking)
-        if request.output_schema is not None and not self._unstructured():
-            schema, closed = strict(request.output_schema)
-            shape = {"type": "json_schema", "schema": schema if closed else request.output_schema}
-            body["output_config"] = {**body.get("output_config", {}), "format": shape}
+        if shape is not None:
+            held = {"type": "json_schema", "schema": shape}
+            body["output_config"] = {**body.get("output_config", {}), "format": held}
         if request.user is not None and self.usage_is_billed:  # another host may not know the field
             body["metadata"] = {"user_id": request.user}
         return merged(body, request.extras)
@@ -192,30 +211,51 @@ class AnthropicModel:
         found = _BARE.search(self.name)
         return found[0].replace("@", "-") if found else self.name
 
-    def _unstructured(self) -> bool:
-        """Whether it cannot be held to a schema and must be told."""
-        return self.host == "vertex" or _UNSTRUCTURED.match(self._bare) is not None
+    def _leave_out(self, what: str) -> None:
+        """Say once that a request goes out without something, because it would be refused."""
+        if what not in self._left_out:
+            self._left_out.add(what)
+            _log.warning("%r %s", self, what)
 
-    def _thinking(self, request: ModelRequest, effort: str, cap: int) -> dict[str, Any]:
+    def _choice(self, request: ModelRequest) -> str:
+        """The tool choice to send: a model that always thinks cannot be forced to call a tool."""
+        if _forces(request) and _THINKS.match(self._bare):
+            self._leave_out("may choose whether to call a tool: Anthropic refuses a forced call of a model that thinks")
+            return "auto"
+        return request.tool_choice
+
+    def _unasked(self, request: ModelRequest, effort: str | None) -> dict[str, Any]:
+        """What to say about thinking that nobody asked for, or that nobody can turn off."""
+        if _THINKS.match(self._bare):
+            if effort == "none":
+                self._leave_out("thinks though reasoning='none': Anthropic does not let it be turned off")
+            return {} if effort in (None, "none") else _adaptive(self._bare, effort)
+        off = effort == "none" or (_forces(request) and _BEGINS_THINKING.match(self._bare))
+        return {"thinking": _OFF} if off else {}
+
+    def _thinking(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
         """Thinking as it was asked for, left out of a request that the endpoint would refuse with it."""
-        if effort == "none":
-            return {"thinking": _OFF}
+        if effort in (None, "none") or _THINKS.match(self._bare):
+            return self._unasked(request, effort)
         budgeted = _BUDGETED.match(self._bare) is not None
-        why = _no_thinking(request, budgeted=budgeted)
+        why = _no_thinking(request, budgeted=budgeted, fixed=_FIXED.match(self._bare) is not None)
         if why:
-            if why not in self._left_out:
-                self._left_out.add(why)
-                _log.warning("%r thinks in no request %s: Anthropic refuses both together", self, why)
+            self._leave_out(f"thinks in no request {why}: Anthropic refuses both together")
             return {"thinking": _OFF}
         if not budgeted:
-            return {
-                "thinking": {"type": "adaptive", "display": "summarized"},
-                "output_config": {"effort": _EFFORTS.get(effort, effort)},
-            }
-        budget = min(_BUDGETS.get(effort, _BUDGETS["medium"]), cap // 2)
+            return _adaptive(self._bare, effort)
+        budget = min(_BUDGETS.get(effort or "", _BUDGETS["medium"]), cap // 2)
         if budget < LEAST_BUDGET:
             return {"thinking": _OFF}  # the cap has no room for thoughts and an answer
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _adaptive(name: str, effort: str | None) -> dict[str, Any]:
+    """Thinking at a depth the model chooses, within an effort that it knows."""
+    word = _EFFORTS.get(effort or "", effort)
+    if word == "xhigh" and _NO_XHIGH.match(name):
+        word = "high"
+    return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
 
 
 def _cached(cache: Any) -> tuple[dict[str, str] | None, str | None]:
@@ -231,11 +271,10 @@ def _cached(cache: Any) -> tuple[dict[str, str] | None, str | None]:
 # --- the request ----------------------------------------------------------------------------------------------
 
 
-def _tools(request: ModelRequest, *, strict_ones: bool) -> dict[str, Any]:
-    choice = request.tool_choice
+def _tools(request: ModelRequest, choice: str, grammar: Grammar | None) -> dict[str, Any]:
     if declared := defined(request):
         # The choice stays as it is where no tool may be called: another one would cost the cache of all messages.
-        tools = [_tool(tool, strict_one=strict_ones) for tool in declared]
+        tools = [_tool(tool, None if grammar is None else grammar.parameters(tool, request)) for tool in declared]
         named = {"auto": {"type": "auto"}, "required": {"type": "any"}, "none": {"type": "none"}}
         return {"tools": tools, "tool_choice": named.get(choice, {"type": "tool", "name": sent_name(choice)})}
     used = {
@@ -251,17 +290,21 @@ def _tools(request: ModelRequest, *, strict_ones: bool) -> dict[str, Any]:
     return {"tools": stubs, "tool_choice": {"type": "none"}}
 
 
-def _tool(tool: ToolSpec, *, strict_one: bool) -> dict[str, Any]:
+def _tool(tool: ToolSpec, closed: Any) -> dict[str, Any]:
     made = {"name": sent_name(tool.name), "description": tool.description, "input_schema": tool.parameters}
-    closed = strict_parameters(tool.parameters) if strict_one else None
     return made if closed is None else {**made, "input_schema": closed, "strict": True}
 
 
-def _no_thinking(request: ModelRequest, *, budgeted: bool) -> str:
+def _forces(request: ModelRequest) -> bool:
+    """Whether the tool choice forces a call."""
+    return bool(defined(request)) and request.tool_choice not in ("auto", "none")
+
+
+def _no_thinking(request: ModelRequest, *, budgeted: bool, fixed: bool) -> str:
     """Why this request cannot have thinking; empty when it can."""
-    if request.tools and request.tool_choice not in ("auto", "none"):
+    if _forces(request):
         return "whose tool_choice forces a call"
-    if request.temperature not in (None, 1):
+    if request.temperature not in (None, 1) and not fixed:
         return "with a temperature other than 1"
     if budgeted and _loop_without_thoughts(request.messages):
         return "of a tool loop that began without thinking"
@@ -404,6 +447,7 @@ class _Reader:
     def _used(self) -> Usage | None:
         given = self._usage
         self._reply.told(service_tier=given.get("service_tier"))
+        self._reply.searches = count(given, "server_tool_use", "web_search_requests")
         if not given:
             return None
         read, written = count(given, "cache_read_input_tokens"), count(given, "cache_creation_input_tokens")

@@ -14,13 +14,16 @@ from glidepath.models.hosts import HOSTS, find_host, key_advice, setting
 __all__ = ["AnthropicPort"]
 
 _NO_KEY = "there is no key for Anthropic: set the environment variable ANTHROPIC_API_KEY, or pass api_key="
+# The version decides what requests and streams look like. Ours are written to these, whatever the SDK would send.
+_VERSION = {"anthropic-version": "2023-06-01"}
+_VERSIONS = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
 _SHOWN = {"anthropic": "Anthropic", "bedrock": "Bedrock", "vertex": "Vertex AI"}
 
 
 class AnthropicPort:
     """How a Claude model is reached."""
 
-    __slots__ = ("billed", "clients", "faults", "host", "routed", "vendor")
+    __slots__ = ("billed", "clients", "faults", "host", "routed", "vendor", "version")
 
     def __init__(
         self,
@@ -50,6 +53,8 @@ class AnthropicPort:
         kinds = type(first).__name__
         self.routed = ("Bedrock" in kinds and "Mantle" not in kinds) or "Vertex" in kinds
         """The client makes the address of the model's name: that is a field of its own, and not part of the body."""
+        self.version = _VERSIONS.get(self.host.name, "")
+        """The version of the interface, where it is part of the body."""
         self.vendor = _SHOWN.get(self.host.name, "Anthropic")
         url = str(first.base_url)
         self.billed = self.host.owns(url)
@@ -93,7 +98,7 @@ def _settled(client: Any) -> Any:
 def _direct(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
     sdk = _sdk("anthropic")
     try:
-        client = sdk.AsyncAnthropic(api_key=key, **_options(sdk, base_url, headers))
+        client = sdk.AsyncAnthropic(api_key=key, **_options(sdk, base_url, {**_VERSION, **(headers or {})}))
     except sdk.AnthropicError as error:
         raise ConfigurationError(f"{_NO_KEY} ({error})") from None
     if client.api_key is None and client.auth_token is None and getattr(client, "credentials", None) is None:
@@ -119,7 +124,7 @@ def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] |
     if client.api_key is None:
         from importlib.util import find_spec
 
-        if find_spec("botocore") is None:
+        if find_spec("boto3") is None:
             raise ConfigurationError(
                 "there is no key for Bedrock: set the environment variable AWS_BEARER_TOKEN_BEDROCK, or pass api_key=; "
                 "for AWS credentials (profiles, roles) pip install 'glidepath[bedrock]'"

@@ -29,6 +29,10 @@ class Takes(Value, frozen=True, kw_only=True):
     """A picture may be an address."""
     files_by_address: bool = True
     """And so may a file."""
+    schemes: tuple[str, ...] = ("https", "http")
+    """Which addresses it fetches. A path on a server's own disk is none of them."""
+    plain_parts: bool = False
+    """In chat completions: a document is a `document_url`, and audio a text."""
 
 
 def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:
@@ -49,12 +53,17 @@ def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:
         by_address = takes.by_address and takes.files_by_address
     else:
         kind, by_address = "image", takes.by_address
-    if block.url and not block.data and not by_address:
-        raise RejectedError(f"{takes.vendor} takes no {kind} by url: send its bytes as data")
+    if block.url and not block.data:
+        if not by_address:
+            raise RejectedError(f"{takes.vendor} takes no {kind} by url: send its bytes as data")
+        scheme, colon, _ = block.url.partition("://")
+        if not colon or scheme.lower() not in takes.schemes:
+            known = " or ".join([f"{scheme}://" for scheme in takes.schemes])
+            raise RejectedError(f"{takes.vendor} fetches a {kind} from {known} only: url={block.url!r:.100}")
 
 
 def in_result(block: Any, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """A block of a tool's result; a file that this vendor does not take becomes a text that says so.
+    """A block of a tool's result; a file or picture that this vendor does not take becomes a text that says so.
 
     The person who wrote a prompt can be asked for another one. A tool has run, and its model must go on.
     """
@@ -62,7 +71,7 @@ def in_result(block: Any, write: Callable[[Any], dict[str, Any]]) -> dict[str, A
         return write(block)
     except RejectedError as error:
         if not isinstance(block, FileBlock):
-            raise
+            return {"text": f"[the image was left out: {error}]"}
         named = f" {block.name!r:.100}" if block.name else ""
         return {"text": f"[the file{named} was left out: {error}]"}
 

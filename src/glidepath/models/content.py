@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
@@ -19,6 +20,7 @@ from glidepath.messages import (
     StreamEnd,
     TextDelta,
     ThinkingDelta,
+    TokenLogprob,
     ToolCall,
     Usage,
 )
@@ -42,12 +44,12 @@ __all__ = [
     "schema_name",
     "schema_words",
     "sent_choice",
-    "strict",
-    "strict_parameters",
     "worded",
 ]
 
 _log = logging.getLogger("glidepath")
+MOST_TOKENS = 1 << 17  # tokens of one reply whose probabilities are kept
+IMPOSSIBLE = -9999.0
 
 
 # --- reasoning ------------------------------------------------------------------------------------------------
@@ -102,20 +104,25 @@ def arguments(call: ToolCall) -> str:
 # --- requests -------------------------------------------------------------------------------------------------
 
 
+_ADDED = ("tools", "include")
+
+
 def merged(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, Any]:
     """The request with the application's own fields on top; a field set to None is left out.
 
-    `tools` are added to ours: they are the provider's own, such as a web search.
+    `tools` and `include` are added to ours: the provider's own tools, such as a web search, and what else it shows.
     """
     if extras:
         try:
             json.dumps(extras, allow_nan=False, ensure_ascii=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise RejectedError(f"extras cannot be written as JSON: {error}") from None
-        ours, theirs = body.get("tools"), extras.get("tools")
+        before = {name: body.get(name) for name in _ADDED if name in extras}
         body.update(extras)
-        if isinstance(ours, list) and isinstance(theirs, Sequence) and not isinstance(theirs, str):
-            body["tools"] = [*ours, *theirs]
+        for name, ours in before.items():
+            theirs = extras[name]
+            if isinstance(ours, list) and isinstance(theirs, Sequence) and not isinstance(theirs, str):
+                body[name] = [*ours, *[one for one in theirs if one not in ours]]
         for field in [name for name, value in extras.items() if value is None]:
             del body[field]
     return body
@@ -151,55 +158,6 @@ def schema_name(schema: Mapping[str, Any]) -> str:
 def schema_words(schema: Mapping[str, Any]) -> str:
     """The schema in words, for a model that cannot be held to it."""
     return f"Your final answer must be JSON that fits this schema, and nothing else:\n{_wire.encode(schema).decode()}"
-
-
-def strict(schema: Any) -> tuple[Any, bool]:
-    """The schema with every object closed and every field required, and whether that was possible everywhere.
-
-    The model then fills in what has a default, too. A mapping with free keys cannot be closed.
-    """
-    if isinstance(schema, Sequence) and not isinstance(schema, str):
-        parts = [strict(part) for part in schema]
-        return [part for part, _ in parts], all(closed for _, closed in parts)
-    if not isinstance(schema, Mapping):
-        return schema, True
-    closed, made = True, dict[str, Any]()
-    for key, value in schema.items():
-        if key == "default":
-            continue
-        if key in {"properties", "$defs", "definitions"} and isinstance(value, Mapping):
-            inner = {name: strict(part) for name, part in value.items()}
-            made[key] = {name: part for name, (part, _) in inner.items()}
-            closed = closed and all(fine for _, fine in inner.values())
-        elif key in {"enum", "const", "required", "examples"}:
-            made[key] = value
-        else:
-            made[key], fine = strict(value)
-            closed = closed and fine
-    if schema.get("type") == "object":
-        closed = closed and "properties" in schema and schema.get("additionalProperties", False) is False
-        if "properties" in schema and schema.get("additionalProperties", False) is False:
-            made["required"] = list(schema["properties"])
-            made["additionalProperties"] = False
-    return made, closed
-
-
-_UNSTRICT = frozenset(
-    {"allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "patternProperties", "prefixItems"}
-)
-"""Keywords that no provider holds a model to."""
-
-
-def strict_parameters(parameters: Mapping[str, Any]) -> Any:
-    """The parameters of a tool as a model can be held to them; None when it cannot."""
-    closed, fine = strict(parameters)
-    return closed if fine and not _has_keyword(parameters, _UNSTRICT) else None
-
-
-def _has_keyword(schema: Any, words: frozenset[str]) -> bool:
-    if isinstance(schema, Mapping):
-        return any(key in words or _has_keyword(value, words) for key, value in schema.items())
-    return isinstance(schema, list | tuple) and any(_has_keyword(part, words) for part in schema)
 
 
 def check_stops(vendor: str, words: Sequence[str], most: int | None) -> None:
@@ -241,15 +199,19 @@ def worded(text: Any) -> str:
 class Reply:
     """What has come so far of one reply: how much text, how many calls, and whether anything did."""
 
-    __slots__ = ("_half", "_names", "_unknown", "calls", "ended", "info", "silent", "text")
+    __slots__ = ("_half", "_names", "_tokens", "_unknown", "calls", "ended", "info", "searches", "silent", "text")
 
-    def __init__(self, unknown: set[str], tools: Iterable[ToolSpec] = ()) -> None:
+    def __init__(self, unknown: set[str], request: ModelRequest | None = None) -> None:
+        tools = () if request is None else defined(request)
         self._names = ToolNames(tool.name for tool in tools)
+        self._tokens: list[TokenLogprob] | None = None if request is None or request.logprobs is None else []
         self.text = 0
         self.calls = 0
         self.silent = True
         self.ended = False
         self.info: dict[str, str] = {}
+        self.searches = 0
+        """Searches of the web that the provider bills."""
         self._unknown = unknown
         self._half = ""
 
@@ -281,6 +243,21 @@ class Reply:
         """What the provider says about the reply: fields of `ReplyInfo`."""
         self.info.update({name: clean(fact)[:200] for name, fact in facts.items() if fact and isinstance(fact, str)})
 
+    def weighed(self, entries: Any) -> None:
+        """Tokens with their probabilities, as OpenAI writes them; nobody who did not ask is given any."""
+        if self._tokens is None:
+            return
+        for entry in entries or ():
+            if len(self._tokens) == MOST_TOKENS:
+                return
+            top = [_weighed(other) for other in entry.get("top_logprobs") or ()]
+            self._tokens.append(TokenLogprob(*_weighed(entry), tuple(top)))
+
+    @property
+    def weights(self) -> tuple[TokenLogprob, ...]:
+        """The tokens so far with their probabilities."""
+        return tuple(self._tokens or ())
+
     def stop(self, word: Any, reasons: Mapping[str, str]) -> str:
         """Our word for a provider's stop reason; one nobody knows is logged once per model object."""
         known = reasons.get(word) or reasons.get(word.lower()) if isinstance(word, str) else None
@@ -301,4 +278,15 @@ class Reply:
         if self.silent and stop == "max_tokens":
             yield ThinkingDelta("")  # it was all spent on hidden thoughts: a reply that was cut, not an empty one
         self.ended = True
-        yield StreamEnd(stop, usage, ReplyInfo(**self.info) if self.info else None)
+        info: dict[str, Any] = {**self.info}
+        if self._tokens:
+            info["logprobs"] = self.weights
+        if self.searches:
+            info["web_searches"] = self.searches
+        yield StreamEnd(stop, usage, ReplyInfo(**info) if info else None)
+
+
+def _weighed(entry: Mapping[str, Any]) -> tuple[str, float]:
+    """A token and its logarithm; an impossible one has the value that OpenAI gives it."""
+    logprob = float(entry["logprob"])
+    return clean(worded(entry["token"])), logprob if math.isfinite(logprob) else IMPOSSIBLE

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
@@ -22,10 +23,11 @@ from glidepath.models.formats.google import VENDOR, google_contents
 from glidepath.models.hosts import find_host, key_advice, own_key, setting
 from glidepath.models.names import sent_name
 from glidepath.models.sse import Lines
-from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.spi import ModelRequest
 
 __all__ = ["GoogleModel"]
 
+_log = logging.getLogger("glidepath")
 _REFUSALS = (
     "SAFETY",
     "RECITATION",
@@ -46,6 +48,10 @@ _BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTE
 _LEVELED = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 """Models that take a level of thinking and want signatures back; earlier ones take a budget of tokens."""
 _LEVELS = {"none": "minimal", "xhigh": "high", "max": "high"}
+_PRO_LEVELS = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
+"""Pro models cannot be told not to think."""
+_UNTHINKING = re.compile(r"(models/)?gemini-(1|2\.0)")
+LEAST_PRO_BUDGET = 128
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
 _MOST_STOPS = 5
 _IDLE = re.compile(rb":|(?:event|id|retry):|data: ?\[DONE\]")
@@ -103,28 +109,29 @@ class GoogleModel:
         self._faults = Faults(f"{self.host}:{name}", [key, api_key, *(headers or {}).values()], advice)
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
+        self._left_out: set[str] = set()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
-        return self._stream(self._body(request), request.connect_timeout, defined(request))
+        return self._stream(self._body(request), request)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._clients.aclose()
 
-    async def _stream(
-        self, body: dict[str, Any], patience: float | None, tools: Sequence[ToolSpec]
-    ) -> AsyncGenerator[Delta, None]:
+    async def _stream(self, body: dict[str, Any], request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """The deltas of one reply. The error is raised outside its handler: an SDK's error holds the key."""
-        reader = _Reader(Reply(self._unknown_reasons, tools), self._faults)
+        reader = _Reader(
+            Reply(self._unknown_reasons, request), self._faults, each_query=_LEVELED.match(self.name) is not None
+        )
         failure: ModelError | None = None
         responses: list[Any] = []
         chunks = None
         _response.set(responses)
-        _patience.set(patience)
+        _patience.set(request.connect_timeout)
         try:
             client = (await self._clients.get()).client
             # The whole request is in extra_body: the SDK would check every part of a long history.
@@ -159,6 +166,12 @@ class GoogleModel:
 
     # --- the request ------------------------------------------------------------------------------------------
 
+    def _leave_out(self, what: str) -> None:
+        """Say once that a request goes out without something, because it would be refused."""
+        if what not in self._left_out:
+            self._left_out.add(what)
+            _log.warning("%r %s", self, what)
+
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         leveled = _LEVELED.match(self.name) is not None
         body: dict[str, Any] = {"contents": google_contents(request.messages, leveled=leveled)}
@@ -183,7 +196,8 @@ class GoogleModel:
                     ]
                 }
             ]
-            body["toolConfig"] = {"functionCallingConfig": _choice(sent_choice(request))}
+            held = any(request.strict_tools if tool.strict is None else tool.strict for tool in tools)
+            body["toolConfig"] = {"functionCallingConfig": _choice(sent_choice(request), held=held)}
         settings: dict[str, Any] = {}
         if request.max_output_tokens is not None:
             settings["maxOutputTokens"] = request.max_output_tokens
@@ -194,8 +208,14 @@ class GoogleModel:
             settings["stopSequences"] = list(request.stop_sequences)
         if request.seed is not None:
             settings["seed"] = request.seed
-        if request.reasoning is not None:
-            settings["thinkingConfig"] = _thinking(request.reasoning, leveled=leveled)
+        if request.logprobs is not None:
+            settings["responseLogprobs"] = True
+            if request.logprobs:
+                settings["logprobs"] = request.logprobs
+        if request.reasoning is not None and _UNTHINKING.match(self.name):
+            self._leave_out("is asked for no thinking: it cannot, and Google refuses the setting")
+        elif request.reasoning is not None:
+            settings["thinkingConfig"] = _thinking(self.name, request.reasoning, leveled=leveled)
         if request.output_schema is not None and (leveled or not tools):
             settings["responseMimeType"] = "application/json"
             settings["responseJsonSchema"] = request.output_schema
@@ -308,18 +328,22 @@ def _place(*, vertex: bool, key: str | None) -> dict[str, Any]:
     return {"project": project, "location": setting("GOOGLE_CLOUD_LOCATION") or "global"}
 
 
-def _choice(choice: str) -> dict[str, Any]:
-    modes = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+def _choice(choice: str, *, held: bool) -> dict[str, Any]:
+    """The mode of function calling; `held`: the model may write only calls that fit their schemas."""
+    modes = {"auto": "VALIDATED" if held else "AUTO", "required": "ANY", "none": "NONE"}
     if choice in modes:
         return {"mode": modes[choice]}
     return {"mode": "ANY", "allowedFunctionNames": [sent_name(choice)]}
 
 
-def _thinking(effort: str, *, leveled: bool) -> dict[str, Any]:
+def _thinking(name: str, effort: str, *, leveled: bool) -> dict[str, Any]:
     shown = {"includeThoughts": True} if effort != "none" else {}
+    pro = "-pro" in name
     if leveled:
-        return {**shown, "thinkingLevel": _LEVELS.get(effort, effort)}
-    return {**shown, "thinkingBudget": _BUDGETS.get(effort, _BUDGETS["medium"])}
+        level = (_PRO_LEVELS if pro else _LEVELS).get(effort, effort)
+        return {**shown, "thinkingLevel": "high" if level == "medium" and "gemini-3-pro" in name else level}
+    budget = _BUDGETS.get(effort, _BUDGETS["medium"])
+    return {**shown, "thinkingBudget": max(budget, LEAST_PRO_BUDGET) if pro else budget}
 
 
 # --- the reply ------------------------------------------------------------------------------------------------
@@ -328,13 +352,16 @@ def _thinking(effort: str, *, leveled: bool) -> dict[str, Any]:
 class _Reader:
     """Reads the chunks of one reply."""
 
-    def __init__(self, reply: Reply, faults: Faults) -> None:
+    def __init__(self, reply: Reply, faults: Faults, *, each_query: bool = True) -> None:
         self._reply = reply
         self._faults = faults
+        self._each_query = each_query
         self._usage: Usage | None = None
         self._reason: str | None = None
         self._why = ""
-        self._cites: list[Citation] = []
+        self._grounds: Any = None
+        self._texts: list[str] = []
+        """The pieces of the visible text, in which citations have their places."""
 
     def read(self, chunk: Any) -> Iterable[Delta]:
         if "model" not in self._reply.info:  # every chunk repeats it
@@ -348,7 +375,12 @@ class _Reader:
             for part in (candidate.content.parts if candidate.content is not None else None) or ():
                 yield from self._part(part)
             if candidate.grounding_metadata is not None:
-                self._cites = list(_citations(candidate.grounding_metadata)) or self._cites
+                self._grounds = candidate.grounding_metadata
+                if queries := candidate.grounding_metadata.web_search_queries:
+                    # Gemini 3 bills every query; earlier models bill a prompt once, however often they search.
+                    self._reply.searches = len(queries) if self._each_query else 1
+            if candidate.logprobs_result is not None:
+                self._reply.weighed(_weights(candidate.logprobs_result))
             if candidate.finish_reason is not None:
                 self._reason = _word(candidate.finish_reason)
                 self._why = self._faults.clean(getattr(candidate, "finish_message", None) or "", 200)
@@ -359,8 +391,9 @@ class _Reader:
             return
         if self._reason in _BROKEN and not self._reply.calls:
             raise TransientError(f"the model wrote a call that cannot be read ({self._reason}) {self._why}".rstrip())
-        if self._cites:
-            yield kept(VENDOR, {"on": "cited"}, text=self._reply.text, calls=self._reply.calls, cites=self._cites)
+        cites = [] if self._grounds is None else list(_citations(self._grounds, "".join(self._texts)))
+        if cites:
+            yield kept(VENDOR, {"on": "cited"}, text=self._reply.text, calls=self._reply.calls, cites=cites)
         yield from self._reply.end(self._reply.stop(self._reason, _REASONS), self._usage, self._why)
 
     def _part(self, part: Any) -> Iterable[Delta]:
@@ -385,7 +418,9 @@ class _Reader:
         elif part.text and part.thought:
             yield self._reply.thought(part.text)
         elif part.text:
-            yield self._reply.said(part.text)
+            said = self._reply.said(part.text)
+            self._texts.append(said.text)
+            yield said
         if signature is not None and call is None:
             yield kept(VENDOR, {"on": "cut"}, text=self._reply.text, calls=self._reply.calls)
 
@@ -396,8 +431,9 @@ def _dumped(part: Any) -> dict[str, Any]:
     return dumped if set(dumped) - {"thoughtSignature", "thought"} else {}
 
 
-def _citations(given: Any) -> Iterable[Citation]:
-    """The sources of a grounded reply: each with the part of the text that it supports, if one is named."""
+def _citations(given: Any, text: str) -> Iterable[Citation]:
+    """The sources of a grounded reply, each with the part of the text that it supports, if one is named."""
+    written = text.encode()
     sources = [
         getattr(chunk, "web", None) or getattr(chunk, "retrieved_context", None)
         for chunk in given.grounding_chunks or ()
@@ -405,14 +441,40 @@ def _citations(given: Any) -> Iterable[Citation]:
     named = [(str(getattr(one, "uri", None) or ""), str(getattr(one, "title", None) or "")) for one in sources]
     cited: set[int] = set()
     for support in given.grounding_supports or ():
-        segment = support.segment
+        quote = str(getattr(support.segment, "text", None) or "")
+        begin, end = _place_of(quote, support.segment, text, written)
         for place in support.grounding_chunk_indices or ():
             if place < len(named):
                 cited.add(place)
-                yield Citation(named[place][0], named[place][1], str(getattr(segment, "text", None) or ""))
+                yield Citation(named[place][0], named[place][1], quote, begin, end)
     for place, source in enumerate(named):
         if place not in cited:
             yield Citation(source[0], source[1])
+
+
+def _place_of(quote: str, segment: Any, text: str, written: bytes) -> tuple[int | None, int | None]:
+    """Where a quote stands in the text. Google counts bytes, in a part of its own: what does not fit is looked up."""
+    if not quote:
+        return None, None
+    end = count(segment, "end_index")
+    start = count(segment, "start_index")
+    begin = len(written[:start].decode("utf-8", "ignore"))
+    if written[start:end] != quote.encode():
+        begin = text.find(quote)
+        if begin < 0 or text.find(quote, begin + 1) >= 0:
+            return None, None
+    return begin, begin + len(quote)
+
+
+def _weights(given: Any) -> list[dict[str, Any]]:
+    """The tokens of a piece of a reply with their probabilities, as OpenAI writes them."""
+    others = [place.candidates or () for place in given.top_candidates or ()]
+    found = []
+    for number, chosen in enumerate(given.chosen_candidates or ()):
+        top = others[number] if number < len(others) else ()
+        entries = [{"token": one.token or "", "logprob": one.log_probability or 0.0} for one in (chosen, *top)]
+        found.append({**entries[0], "top_logprobs": entries[1:]})
+    return found
 
 
 def _word(reason: Any) -> str:

@@ -14,7 +14,18 @@ from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
 from glidepath.models.checks import at_home
 
-__all__ = ["HOSTS", "Host", "Quirks", "find_host", "key_advice", "matches", "own_key", "setting"]
+__all__ = [
+    "HOSTS",
+    "Host",
+    "Quirks",
+    "effort_for",
+    "find_host",
+    "key_advice",
+    "matches",
+    "own_key",
+    "setting",
+    "takes_temperature",
+]
 
 
 class Quirks(Value, frozen=True, kw_only=True):
@@ -42,10 +53,26 @@ class Quirks(Value, frozen=True, kw_only=True):
     """A pattern of the models that refuse stop sequences."""
     no_effort: str = ""
     """A pattern of the models that refuse a reasoning effort."""
+    efforts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The words for an effort that models take, by pattern; a model of no pattern takes all of them."""
+    thinking_switch: bool = False
+    """Reasoning is turned off by a field of its own, `thinking`."""
+    all_thoughts: bool = False
+    """Thoughts of every reply with calls go back, also those of earlier tool loops."""
+    fixed: str = ""
+    """A pattern of the models that refuse a temperature while they reason."""
+    logprobs: bool = True
+    """It can tell how probable its tokens were."""
+    no_logprobs: str = ""
+    """A pattern of the models that refuse to."""
     files: frozenset[str] = frozenset({"document", "audio", "video"})
     """The kinds of files it takes."""
     file_addresses: bool = True
     """A file may be an address."""
+    image_addresses: bool = True
+    """And so may a picture."""
+    plain_parts: bool = False
+    """A document is a `document_url`, and audio a text: its bytes or its address."""
 
 
 class Host(Value, frozen=True, kw_only=True):
@@ -77,10 +104,19 @@ class Host(Value, frozen=True, kw_only=True):
 
 
 _NO_FILES: frozenset[str] = frozenset()
+_LEVELS = ("low", "medium", "high")
 _OPENAI = Quirks(
     cap="max_completion_tokens",
     most_stops=4,
     no_stop=r"o\d|gpt-5(?!.*chat)",
+    no_logprobs=r"o\d|gpt-5(?!\.|.*chat)",
+    no_effort=r"gpt-[34]|chatgpt-|gpt-5.*-chat|ft:gpt-[34]",
+    efforts=(
+        (r"o\d", _LEVELS),
+        (r"gpt-5\.1", ("none", *_LEVELS)),
+        (r"gpt-5(?!\.)", ("minimal", *_LEVELS)),
+    ),
+    fixed=r"o\d|gpt-5(?!.*chat)",
     files=frozenset({"document", "audio"}),
     file_addresses=False,
 )
@@ -107,6 +143,7 @@ _ROWS = (
         needs=("OPENAI_BASE_URL",),
         sites=("api.openai.com",),
         prices="openai",
+        quirks=_OPENAI,
     ),
     Host(
         name="openai-responses",
@@ -118,6 +155,7 @@ _ROWS = (
         needs=("OPENAI_BASE_URL",),
         sites=("api.openai.com",),
         prices="openai",
+        quirks=_OPENAI,
     ),
     Host(
         name="openai-chat",
@@ -196,7 +234,7 @@ _ROWS = (
         address="https://openrouter.ai/api/v1",
         sites=("openrouter.ai",),
         prices="openrouter",
-        quirks=Quirks(effort="reasoning"),
+        quirks=Quirks(effort="reasoning", all_thoughts=True),
     ),
     Host(
         name="groq",
@@ -209,7 +247,14 @@ _ROWS = (
         sites=("api.groq.com",),
         prices="groq",
         # Structured output is refused there together with streaming or tools.
-        quirks=Quirks(cap="max_completion_tokens", most_stops=4, schema="words", files=_NO_FILES),
+        quirks=Quirks(
+            cap="max_completion_tokens",
+            most_stops=4,
+            schema="words",
+            logprobs=False,
+            efforts=((r"qwen", ("none", "default")), (r"gpt-oss", _LEVELS)),
+            files=_NO_FILES,
+        ),
     ),
     Host(
         name="deepseek",
@@ -221,7 +266,15 @@ _ROWS = (
         address="https://api.deepseek.com/v1",
         sites=("api.deepseek.com",),
         prices="deepseek",
-        quirks=Quirks(schema="json", files=_NO_FILES),
+        quirks=Quirks(
+            schema="json",
+            most_stops=16,
+            no_logprobs="deepseek-reasoner",
+            efforts=((r"", ("high", "max")),),
+            thinking_switch=True,
+            all_thoughts=True,
+            files=_NO_FILES,
+        ),
     ),
     Host(
         name="mistral",
@@ -233,7 +286,16 @@ _ROWS = (
         address="https://api.mistral.ai/v1",
         sites=("api.mistral.ai",),
         prices="mistral",
-        quirks=Quirks(stream_options=False, seed="random_seed", short_ids=True, user_after_tool=False, files=_NO_FILES),
+        quirks=Quirks(
+            stream_options=False,
+            seed="random_seed",
+            short_ids=True,
+            user_after_tool=False,
+            logprobs=False,
+            efforts=((r"", ("none", "high")),),
+            files=frozenset({"document", "audio"}),
+            plain_parts=True,
+        ),
     ),
     Host(
         name="xai",
@@ -248,7 +310,8 @@ _ROWS = (
         quirks=Quirks(
             cap="max_completion_tokens",
             no_stop=r"grok-(4|3-mini|code)",
-            no_effort=r"grok-(4(\.1|\.20(?!-multi))?(-|$)|code)",
+            no_effort=r"grok-(3(?!-mini)|4(\.1|\.20(?!-multi))?(-|$)|code)",
+            efforts=((r"grok-3-mini", ("low", "high")), (r"", _LEVELS)),
             files=_NO_FILES,
         ),
     ),
@@ -259,7 +322,13 @@ _ROWS = (
         adapter="chat",
         extra="openai",
         address="http://127.0.0.1:11434/v1",
-        quirks=Quirks(named_choice=False, files=_NO_FILES),
+        quirks=Quirks(
+            named_choice=False,
+            logprobs=False,
+            efforts=((r"", ("none", *_LEVELS)),),
+            files=_NO_FILES,
+            image_addresses=False,
+        ),
     ),
     Host(
         name="vllm",
@@ -342,6 +411,27 @@ def key_advice(host: Host, *, given: bool, sent: bool = True) -> str:
 def matches(pattern: str, name: str) -> bool:
     """Whether a model's name, without its vendor, begins as a pattern says."""
     return bool(pattern) and re.match(pattern, name.rpartition("/")[2]) is not None
+
+
+_SCALE = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def effort_for(quirks: Quirks, name: str, effort: str) -> str | None:
+    """The word for an effort that this model takes: the nearest it knows; None when it takes none."""
+    if matches(quirks.no_effort, name):
+        return None
+    bare = name.rpartition("/")[2]
+    words = next((words for pattern, words in quirks.efforts if re.match(pattern, bare)), ())
+    if not words or effort in words or effort not in _SCALE:
+        return effort
+    place = _SCALE.index(effort)
+    places = {word: _SCALE.index(word) if word in _SCALE else _SCALE.index("medium") for word in words}
+    return min(words, key=lambda word: (abs(places[word] - place), -places[word]))
+
+
+def takes_temperature(quirks: Quirks, name: str, reasoning: str | None) -> bool:
+    """Whether a temperature may be sent: a model that reasons refuses one, unless it can be told not to."""
+    return not matches(quirks.fixed, name) or (reasoning == "none" and "gpt-5." in name)
 
 
 def setting(variable: str) -> str | None:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2s
 
 __all__ = ["ToolNames", "sent_name"]
 
 _LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 """What every provider takes."""
+_MADE = re.compile(r"_[0-9a-f]{8}\Z")
+"""How a name ends that was made here. A tool called so gets another one: it could pass for a different tool."""
 _TAIL = 8
 
 
+@lru_cache(maxsize=4096)
 def sent_name(name: str) -> str:
     """The name to send: the name itself where it is legal, else a legal one that no other name becomes.
 
     It depends on nothing but the name, so that a call in the history keeps it in every request.
     """
-    if _LEGAL.fullmatch(name):
+    if _LEGAL.fullmatch(name) and not _MADE.search(name):
         return name
     letters = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
     if not letters or not (letters[0].isalpha() or letters[0] == "_"):

@@ -25,16 +25,15 @@ from glidepath.models.content import (
     schema_name,
     schema_words,
     sent_choice,
-    strict,
-    strict_parameters,
 )
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.chat import VENDOR, chat_messages, takes_of
-from glidepath.models.hosts import Quirks, matches
+from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches, takes_temperature
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OpenAIPort, cache_fields
+from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
+from glidepath.models.strictness import strict, strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["OpenAIChatModel"]
@@ -62,6 +61,7 @@ _REASONS = {
 }
 
 
+_OFF = {"type": "disabled"}
 _REASONING = re.compile(r"(openai/)?(o\d|gpt-5)")
 """Models that refuse `max_tokens`, wherever they are served."""
 
@@ -104,7 +104,8 @@ class OpenAIChatModel:
         self._official = served.name == "openai-chat"
         self._quirks = served.quirks
         if _REASONING.match(name):
-            self._quirks = replace(self._quirks, cap="max_completion_tokens")
+            fixed = self._quirks.fixed or HOSTS["openai-chat"].quirks.fixed
+            self._quirks = replace(self._quirks, cap="max_completion_tokens", fixed=fixed)
         self._takes = takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
         self._left_out: set[str] = set()
         self.context_window = context_window or known_window(name, self.provider)
@@ -116,7 +117,7 @@ class OpenAIChatModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = Reply(self._unknown_reasons, defined(request))
+        reply = Reply(self._unknown_reasons, request)
         reader = _Reader(reply, self._port.faults, echo=not self._official)
 
         async def open_stream() -> Any:
@@ -141,12 +142,15 @@ class OpenAIChatModel:
         if quirks.stream_options:
             body["stream_options"] = {"include_usage": True}
         if tools := defined(request):
-            body["tools"] = [_tool(tool, strict_one=request.strict_tools) for tool in tools]
-            body["tool_choice"] = _choice(sent_choice(request), named=quirks.named_choice)
+            body["tools"] = [_tool(tool, request) for tool in tools]
+            body["tool_choice"] = _choice(self._chosen(request, body), named=quirks.named_choice)
         if request.max_output_tokens is not None:
             body[quirks.cap] = request.max_output_tokens
         if request.temperature is not None:
-            body["temperature"] = request.temperature
+            if takes_temperature(quirks, self.name, request.reasoning):
+                body["temperature"] = request.temperature
+            else:
+                self._leave_out(f"is sent no temperature: {NO_TEMPERATURE}")
         if request.reasoning is not None:
             self._effort(body, request.reasoning)
         if request.seed is not None:
@@ -156,6 +160,12 @@ class OpenAIChatModel:
                 raise no_setting(f"{self.host}:{self.name}", "stop_sequences")
             check_stops(self.host, request.stop_sequences, quirks.most_stops)
             body["stop"] = list(request.stop_sequences)
+        if request.logprobs is not None:
+            if not quirks.logprobs or matches(quirks.no_logprobs, self.name):
+                raise no_setting(f"{self.host}:{self.name}", "logprobs")
+            body["logprobs"] = True
+            if request.logprobs:
+                body["top_logprobs"] = request.logprobs
         if request.output_schema is not None:
             body.update(_format(request.output_schema, quirks))
         body.update(self._caching)
@@ -164,25 +174,44 @@ class OpenAIChatModel:
             body.update(known_by(request, metadata=stored))
         return merged(body, request.extras)
 
+    def _chosen(self, request: ModelRequest, body: dict[str, Any]) -> str:
+        """The tool choice to send. Where thinking takes none but auto, thinking or the choice gives way."""
+        choice = sent_choice(request)
+        if choice == "auto" or not self._quirks.thinking_switch:
+            return choice
+        if not request.tools:
+            return "auto"  # in a last call: what is called all the same does not run
+        body["thinking"] = _OFF
+        if request.reasoning not in (None, "none"):
+            self._leave_out(f"thinks in no request with a tool_choice: {self.host} refuses both together")
+        return choice
+
     def _effort(self, body: dict[str, Any], effort: str) -> None:
         quirks = self._quirks
-        if matches(quirks.no_effort, self.name):
-            if "reasoning" not in self._left_out:
-                self._left_out.add("reasoning")
-                _log.warning("%r is sent no reasoning effort: %s refuses one", self, self.host)
+        word = effort_for(quirks, self.name, effort)
+        if quirks.thinking_switch and (effort == "none" or "thinking" in body):
+            body["thinking"] = _OFF
+        elif word is None:
+            self._leave_out(f"is sent no reasoning effort: {self.host} refuses one")
         elif quirks.effort == "reasoning":
-            body["reasoning"] = {"effort": effort}
+            body["reasoning"] = {"effort": word}
         else:
-            body[quirks.effort] = effort
+            body[quirks.effort] = word
+
+    def _leave_out(self, what: str) -> None:
+        """Say once that a request goes out without something, because it would be refused."""
+        if what not in self._left_out:
+            self._left_out.add(what)
+            _log.warning("%r %s", self, what)
 
 
-def _tool(tool: ToolSpec, *, strict_one: bool) -> dict[str, Any]:
+def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
     function: dict[str, Any] = {
         "name": sent_name(tool.name),
         "description": tool.description,
         "parameters": tool.parameters,
     }
-    closed = strict_parameters(tool.parameters) if strict_one else None
+    closed = strict_parameters(tool, request)
     if closed is not None:
         function = {**function, "parameters": closed, "strict": True}
     return {"type": "function", "function": function}
@@ -256,12 +285,15 @@ class _Reader:
             self._reply.told(response_id=chunk.get("id"), model=chunk["model"])
         if chunk.get("service_tier"):
             self._reply.told(service_tier=chunk["service_tier"])
-        if chunk.get("usage"):
-            self._usage = _usage(chunk["usage"])
+        if used := chunk.get("usage") or ("x_groq" in chunk and chunk["x_groq"].get("usage")):
+            self._usage = _usage(used)
+            self._reply.searches = count(used, "server_tool_use", "web_search_requests")  # of OpenRouter
         for choice in chunk.get("choices") or ():
             if choice.get("index"):
                 continue  # a second answer that nobody asked for
             yield from self._delta(choice.get("delta") or {})
+            if choice.get("logprobs"):
+                self._reply.weighed(choice["logprobs"].get("content"))
             self._reason = choice.get("finish_reason") or self._reason
 
     def finish(self) -> Iterable[Delta]:

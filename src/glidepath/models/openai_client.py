@@ -12,10 +12,11 @@ from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import HOSTS, Host, find_host, key_advice, own_key, setting
 
-__all__ = ["OPENAI_HOST", "OpenAIPort", "cache_fields"]
+__all__ = ["NO_TEMPERATURE", "OPENAI_HOST", "OpenAIPort", "cache_fields"]
 
 OPENAI_HOST = "api.openai.com"
 RETENTIONS = ("in_memory", "24h")
+NO_TEMPERATURE = "OpenAI refuses one for models that reason; from gpt-5.1 on, reasoning='none' allows it"
 _NO_KEY = "none"  # the SDK insists on one
 
 

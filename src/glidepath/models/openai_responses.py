@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
@@ -19,20 +20,21 @@ from glidepath.models.content import (
     parsed,
     schema_name,
     sent_choice,
-    strict,
-    strict_parameters,
     worded,
 )
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.responses import VENDOR, responses_input
+from glidepath.models.hosts import effort_for, matches, takes_temperature
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OpenAIPort, cache_fields
+from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
+from glidepath.models.strictness import strict, strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
 __all__ = ["OpenAIResponsesModel"]
 
+_log = logging.getLogger("glidepath")
 _PLAIN = ("gpt-3", "gpt-4", "chatgpt-", "ft:gpt-3", "ft:gpt-4")
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
@@ -80,6 +82,8 @@ class OpenAIResponsesModel:
         self._reasons = not name.startswith(_PLAIN) and "-chat" not in name
         self.context_window = context_window or known_window(name, self.provider)
         self._unknown_reasons: set[str] = set()
+        self._quirks = self._port.host.quirks
+        self._left_out: set[str] = set()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -87,7 +91,7 @@ class OpenAIResponsesModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = Reply(self._unknown_reasons, defined(request))
+        reply = Reply(self._unknown_reasons, request)
         reader = _Reader(reply, self._port.faults)
 
         async def open_stream() -> Any:
@@ -114,21 +118,33 @@ class OpenAIResponsesModel:
             body["instructions"] = request.system_prompt
         if self._reasons:
             body["include"] = ["reasoning.encrypted_content"]
+        if request.logprobs is not None:
+            if matches(self._quirks.no_logprobs, self.name):
+                raise no_setting(f"{self.host}:{self.name}", "logprobs")
+            body["include"] = [*body.get("include", ()), "message.output_text.logprobs"]
+            body["top_logprobs"] = request.logprobs
         if request.stop_sequences:
             raise no_setting("OpenAI Responses", "stop_sequences", "use openai-chat:")
         if request.seed is not None:
             raise no_setting("OpenAI Responses", "seed", "use openai-chat:")
         if tools := defined(request):
-            body["tools"] = [_tool(tool, strict_one=request.strict_tools) for tool in tools]
+            body["tools"] = [_tool(tool, request) for tool in tools]
             choice = sent_choice(request)
             plain = choice in ("auto", "required", "none")
             body["tool_choice"] = choice if plain else {"type": "function", "name": sent_name(choice)}
         if request.max_output_tokens is not None:
             body["max_output_tokens"] = request.max_output_tokens
         if request.temperature is not None:
-            body["temperature"] = request.temperature
+            if takes_temperature(self._quirks, self.name, request.reasoning):
+                body["temperature"] = request.temperature
+            else:
+                self._leave_out(f"is sent no temperature: {NO_TEMPERATURE}")
         if request.reasoning is not None:
-            body["reasoning"] = {"effort": request.reasoning}
+            word = effort_for(self._quirks, self.name, request.reasoning)
+            if word is None:
+                self._leave_out("is sent no reasoning effort: it does not reason")
+            else:
+                body["reasoning"] = {"effort": word}
         if request.output_schema is not None:
             schema, closed = strict(request.output_schema)
             body["text"] = {
@@ -144,9 +160,15 @@ class OpenAIResponsesModel:
             body.update(known_by(request, metadata=True))
         return merged(body, request.extras)
 
+    def _leave_out(self, what: str) -> None:
+        """Say once that a request goes out without something, because it would be refused."""
+        if what not in self._left_out:
+            self._left_out.add(what)
+            _log.warning("%r %s", self, what)
 
-def _tool(tool: ToolSpec, *, strict_one: bool) -> dict[str, Any]:
-    closed = strict_parameters(tool.parameters) if strict_one else None
+
+def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
+    closed = strict_parameters(tool, request)
     return {
         "type": "function",
         "name": sent_name(tool.name),
@@ -179,6 +201,7 @@ class _Reader:
         event = parsed(data)
         kind = event.get("type", "")
         if kind == "response.output_text.delta":
+            self._reply.weighed(event.get("logprobs"))
             yield self._said(event)
         elif kind == "response.function_call_arguments.delta":
             self._written[event["output_index"]] += len(event["delta"])
@@ -236,6 +259,8 @@ class _Reader:
             yield from self._message(index, item)
         elif item.get("type"):  # of the provider's own tools: it goes back as it came
             self._reply.silent = False
+            if item["type"] == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search":
+                self._reply.searches += 1  # opening a page that was found costs nothing
             item = {key: value for key, value in item.items() if value is not None}
             yield kept(VENDOR, item, text=self._reply.text, calls=self._reply.calls)
 
@@ -246,6 +271,7 @@ class _Reader:
             self._spoken.add(index)
             if not spoken:
                 self._refused = self._refused or bool(part.get("refusal"))
+                self._reply.weighed(part.get("logprobs"))
                 yield self._reply.said(part.get("text") or part.get("refusal") or "")
             cites += [_citation(one, start) for one in part.get("annotations") or ()]
             start += len(part.get("text") or part.get("refusal") or "")

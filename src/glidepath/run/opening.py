@@ -16,7 +16,8 @@ from glidepath.plugins.observer import Audience, Observer
 from glidepath.run.account import Account
 from glidepath.run.plan import Plan
 from glidepath.run.snapshot import Resumption, restore
-from glidepath.run.state import NEVER_SENT, Run, sendable
+from glidepath.run.state import Run
+from glidepath.run.unseen import NEVER_SENT, is_notice, sendable, transcript
 from glidepath.run.watch import Watch
 from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
 
@@ -113,12 +114,12 @@ def _start_clock(run: Run) -> None:
 
 def _start_transcript(run: Run, first_new: int) -> None:
     messages = run.messages
-    told = [place for place, message in enumerate(messages[:first_new]) if _is_notice(message)]
+    told = [place for place, message in enumerate(messages[:first_new]) if is_notice(message)]
     if told:
         run.stale = frozenset(told)
     if told or any(type(message) in NEVER_SENT for message in messages):
-        run.view = sendable(run.transcript()[0])
-    run.view_tokens = sum(run.transcript()[1])
+        run.view = sendable(transcript(run)[0])
+    run.view_tokens = sum(transcript(run)[1])
     run.picture_bytes = sum(
         [
             picture_bytes(getattr(message, "content", ""))
@@ -132,11 +133,6 @@ def _start_transcript(run: Run, first_new: int) -> None:
         if type(message) is UserMessage and not message.internal:
             run.pinned = (index,)
             break
-
-
-def _is_notice(message: Message) -> bool:
-    """Whether the runtime told the model this: to wind down, to go on, to try something else."""
-    return type(message) is UserMessage and message.internal and message.reason is not None
 
 
 def _start_listeners(run: Run, outbox: list[Event] | None) -> None:

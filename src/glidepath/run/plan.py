@@ -141,6 +141,7 @@ class Plan(Value, frozen=True, kw_only=True):
     strict_tools: bool
     stop_sequences: tuple[str, ...]
     seed: int | None
+    logprobs: int | None
     extras: Mapping[str, Any] | None
     escalation: Escalation | None
     empty_outcome_budget: int | None

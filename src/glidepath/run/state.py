@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -26,12 +26,10 @@ from glidepath.events import (
 from glidepath.ledger import Amount, Meter, Reservation, dollars
 from glidepath.messages import (
     AssistantMessage,
-    CustomMessage,
     Message,
     StopReason,
     ToolCall,
     ToolResultMessage,
-    UnknownMessage,
     Usage,
     UserMessage,
     visible,
@@ -57,6 +55,7 @@ from glidepath.run.account import Account, breakdown
 from glidepath.run.cancel import CancelToken
 from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
 from glidepath.run.snapshot import Resumption, take_snapshot
+from glidepath.run.unseen import NEVER_SENT, sendable
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.guards import StopGuard
@@ -88,16 +87,6 @@ _NOTHING: Any = MappingProxyType({})
 def _nothing() -> Any:
     """An empty mapping for all, until there is something to be kept."""
     return _NOTHING
-
-
-NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
-_HIDDEN = CustomMessage("hidden")
-"""Stands where the model sees nothing, so that every other message keeps its place."""
-
-
-def sendable(messages: Iterable[Message]) -> list[Message]:
-    """What a model may see of these."""
-    return [message for message in messages if type(message) not in NEVER_SENT]
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
@@ -428,15 +417,6 @@ class Run:
         """Tell the model something that people do not see."""
         self.add(UserMessage(text, internal=True, reason=reason))
         self.emit(NoticeSent, reason, source, text)
-
-    def transcript(self) -> tuple[Sequence[Message], Sequence[int]]:
-        """What a view is made from, with the size of each message: the transcript without notices of earlier runs."""
-        if not self.stale:
-            return self.messages, self.sizes
-        messages, sizes = list(self.messages), list(self.sizes)
-        for place in self.stale:
-            messages[place], sizes[place] = _HIDDEN, 0
-        return messages, sizes
 
     def set_view(self, messages: list[Message], tokens: int) -> None:
         """Show the model less than the whole transcript from now on."""

@@ -7,12 +7,19 @@ from glidepath.sessions.session import Session, Totals
 if TYPE_CHECKING:
     from glidepath.sessions.memory import MemoryStore
     from glidepath.sessions.postgres import PostgresStore
+    from glidepath.sessions.redaction import RedactingStore
     from glidepath.sessions.segments import SegmentStore
     from glidepath.sessions.sqlite import SqliteStore
 
-__all__ = ["MemoryStore", "PostgresStore", "SegmentStore", "Session", "SqliteStore", "Totals"]
+__all__ = ["MemoryStore", "PostgresStore", "RedactingStore", "SegmentStore", "Session", "SqliteStore", "Totals"]
 
-_HOMES = {"MemoryStore": "memory", "PostgresStore": "postgres", "SegmentStore": "segments", "SqliteStore": "sqlite"}
+_HOMES = {
+    "MemoryStore": "memory",
+    "PostgresStore": "postgres",
+    "RedactingStore": "redaction",
+    "SegmentStore": "segments",
+    "SqliteStore": "sqlite",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,18 +1,32 @@
-"""Looking at journals and looking after them: list, show, export, import, prune, repair, stop."""
+"""Looking at journals and carrying them elsewhere: list, show, stop, export, import."""
 
 from __future__ import annotations
 
 import binascii
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
-from glidepath.errors import StoreError
-from glidepath.sessions.chain import SCHEMA, Record, chained, check_schema, link, read, verified
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.sessions.cards import checked_tags, checked_title
+from glidepath.sessions.chain import SCHEMA, Record, check_schema, link, read, verified
+from glidepath.sessions.families import (
+    TEAM,
+    Member,
+    family_of,
+    rebased,
+    refuse_unfinished,
+    renamed,
+    renamed_summary,
+    write_family,
+)
+from glidepath.sessions.finding import each_session, prune
 from glidepath.sessions.fold import Folded, Imported, fold
-from glidepath.sessions.owner import free, this_owner
+from glidepath.sessions.redaction import redacted_commits, redactor_of
+from glidepath.sessions.repairing import Repaired, repair
 from glidepath.sessions.session import checked_id
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 
@@ -31,7 +45,6 @@ __all__ = [
 ]
 
 FORMAT = "glidepath journal"
-IMPORTING = "importing"  # in the summary until the import is complete: without its last record it has authority
 
 
 class Journal(Value, frozen=True):
@@ -61,16 +74,9 @@ async def read_journal(store: SessionStore, session_id: str) -> Journal:
         raise StoreError(what, kind="damaged") from None
 
 
-def refuse_unfinished(entry: Entry) -> None:
-    """Raise `StoreError` for a journal whose import was cut short: nothing in it says yet that a stranger wrote it."""
-    if entry.summary.get(IMPORTING):
-        what = f"the import of session {entry.session_id!r} was not finished: import it again"
-        raise StoreError(what, kind="damaged")
-
-
 async def list_runs(store: SessionStore, *, children: bool = False) -> list[Entry]:
     """What is in the store, the last written first; child sessions only when asked for."""
-    return [entry for entry in await store.entries() if children or not entry.summary.get("parent")]
+    return [entry async for entry in each_session(store, roots=not children)]
 
 
 async def show(store: SessionStore, session_id: str) -> Journal:
@@ -86,13 +92,17 @@ async def stop(store: SessionStore, session_id: str, reason: str = "") -> None:
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-class _Header(Value, frozen=True, kw_only=True):
+class _Header(Value, frozen=True, kw_only=True, omit_defaults=True):
     format: str
     schema: int
     session_id: str
     head: int
     hash: str
     summary: Mapping[str, Any] = {}
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    family: int = 1
+    """How many journals there are in the file; the first one says so."""
 
 
 class _Line(Value, frozen=True, kw_only=True):
@@ -102,142 +112,124 @@ class _Line(Value, frozen=True, kw_only=True):
 
 
 async def export_journal(store: SessionStore, session_id: str) -> bytes:
-    """The journal as JSON lines: one for the session, then one for each commit, readable and complete."""
-    entry, commits = await store.load(session_id)
-    list(verified(commits, head=entry.head, hash_=entry.hash))
-    header = _Header(
-        format=FORMAT,
-        schema=SCHEMA,
-        session_id=session_id,
-        head=entry.head,
-        hash=entry.hash.hex(),
-        summary=dict(entry.summary),
-    )
-    lines: list[Any] = [header]
-    lines += [_Line(commit=one.number, hash=one.hash.hex(), records=Raw(one.body)) for one in commits]
-    return b"".join([_wire.encode(line) + b"\n" for line in lines])
+    """The journals of a session and of its children as JSON lines, readable and complete.
 
-
-def parse_export(data: bytes) -> tuple[Entry, tuple[Commit, ...]]:
-    """Read what `export_journal` wrote, and verify it; raises `StoreError`."""
-    first, *rest = data.splitlines() or [b""]
-    try:
-        header = _wire.decode(first, _Header)
-        check_schema(header.schema)
-        lines = [_wire.decode(line, _Line) for line in rest if line.strip()]
-        commits = tuple([Commit(line.commit, bytes(line.records), binascii.unhexlify(line.hash)) for line in lines])
-        entry = Entry(
-            session_id=header.session_id,
-            head=header.head,
-            hash=binascii.unhexlify(header.hash),
-            summary=header.summary,
+    One line for the session, one for each of its commits, then the same for each child.
+    """
+    names = [session_id, *[entry.session_id for entry in await family_of(store, session_id)]]
+    parts = []
+    for name in names:
+        entry, commits = await store.load(name)
+        list(verified(commits, head=entry.head, hash_=entry.hash))
+        known = await _labels(store, name)
+        header = _Header(
+            format=FORMAT,
+            schema=SCHEMA,
+            session_id=name,
+            head=entry.head,
+            hash=entry.hash.hex(),
+            summary=dict(entry.summary),
+            title=known.title,
+            tags=known.tags,
+            family=len(names) if name == session_id else 1,
         )
+        lines: list[Any] = [header]
+        lines += [_Line(commit=one.number, hash=one.hash.hex(), records=Raw(one.body)) for one in commits]
+        parts += [_wire.encode(line) + b"\n" for line in lines]
+    return b"".join(parts)
+
+
+async def _labels(store: SessionStore, session_id: str) -> Entry:
+    """The entry with its title and tags, where the store keeps some."""
+    if getattr(store, "find", None) is not None:
+        async for entry in each_session(store, prefix=session_id, roots=False):
+            if entry.session_id == session_id:
+                return entry
+    return Entry(session_id=session_id, head=0)
+
+
+def parse_export(data: bytes) -> list[tuple[Entry, tuple[Commit, ...]]]:
+    """Read what `export_journal` wrote, and verify it: the session itself first. Raises `StoreError`."""
+    headers: list[_Header] = []
+    lines: list[list[_Line]] = []
+    try:
+        for number, line in enumerate(data.splitlines() or [b""], 1):
+            if number > 1 and not line.strip():
+                continue
+            if number == 1 or "format" in _wire.decode(line, dict[str, Raw]):
+                headers.append(_wire.decode(line, _Header))
+                lines.append([])
+                _check_header(headers[-1], number)
+            else:
+                lines[-1].append(_wire.decode(line, _Line))
+        sessions = [_section(header, rows) for header, rows in zip(headers, lines, strict=True)]
     except (WireError, ValueError) as error:
-        raise StoreError(f"this is no exported journal, or not a whole one: {error}", kind="damaged") from None
+        what = f"this is not an exported journal, or not a whole one: line {number}: {error}"
+        raise StoreError(what, kind="damaged") from None
+    _check_family(headers)
+    return sessions
+
+
+def _check_header(header: _Header, number: int) -> None:
+    check_schema(header.schema)
     if header.format != FORMAT:
-        raise StoreError(f"this is no exported journal: its format is {header.format!r:.80}", kind="damaged")
+        what = f"this is not an exported journal: the format in line {number} is {header.format!r:.80}"
+        raise StoreError(what, kind="damaged")
+
+
+def _section(header: _Header, rows: Sequence[_Line]) -> tuple[Entry, tuple[Commit, ...]]:
+    commits = [Commit(row.commit, bytes(row.records), binascii.unhexlify(row.hash)) for row in rows]
+    entry = Entry(
+        session_id=header.session_id,
+        head=header.head,
+        hash=binascii.unhexlify(header.hash),
+        summary=header.summary,
+        title=checked_title(header.title),
+        tags=checked_tags(header.tags),
+    )
     return entry, tuple(verified(commits, head=entry.head, hash_=entry.hash))
 
 
+def _check_family(headers: Sequence[_Header]) -> None:
+    root, names = headers[0], {header.session_id for header in headers}
+    if root.family != len(headers) or len(names) != len(headers):
+        what = f"the file has {len(headers)} journals and says that it has {root.family}: it was cut, or put together"
+        raise StoreError(what, kind="damaged")
+    flown = (f"{root.session_id}/", f"{root.session_id.removeprefix(TEAM)}/")
+    for header in headers[1:]:
+        if not header.session_id.startswith(flown):
+            what = f"session {header.session_id!r:.80} in this file is not a child of {root.session_id!r:.80}"
+            raise StoreError(what, kind="damaged")
+
+
 async def import_journal(store: SessionStore, data: bytes, *, session_id: str | None = None) -> str:
-    """Put an exported journal into a store; raises `StoreError` (`conflict`) when the session is there already.
+    """Put what was exported into a store; raises `StoreError` (`conflict`) when the session is there already.
 
-    Every record is kept, and a last one says that it was imported. From then on nothing in it may act: decisions have
-    lost their force, a call that had begun is unknown and never repeated, one that had not begun waits for a person.
+    Every record is kept, and a last one in each journal says that it was imported. From then on nothing in it may act:
+    decisions have lost their force, a call that had begun is unknown and never repeated, one that had not begun waits
+    for a person. `session_id` is its id from then on, in every record, and the beginning of its children's.
     """
-    entry, commits = parse_export(data)
-    folded = fold(commits)  # what cannot be read is not taken in
-    name = checked_id(session_id or entry.session_id)
-    commits = (*commits, _import_mark(name, entry, folded))
-    lease = await store.claim(name, this_owner())
-    if lease.head and (await store.load(name))[0].summary.get(IMPORTING):
-        await store.release(lease)
-        await store.remove(name)
-        lease = await store.claim(name, this_owner())
-    try:
-        if lease.head:
-            raise StoreError(f"session {name!r} is in this store already; import it under another id", kind="conflict")
-        kept = {key: value for key, value in entry.summary.items() if key != IMPORTING}
-        for commit in commits:
-            summary = kept if commit is commits[-1] else {IMPORTING: True}
-            later = store.append(lease, commit, summary=summary)
-            if later is not None:
-                await later
-    finally:
-        await store.release(lease)
-    return name
-
-
-def _import_mark(name: str, entry: Entry, folded: Folded) -> Commit:
-    """The commit that takes the force out of all before it. It is part of the chain, so an export keeps it."""
-    items = [("imported", Imported(session_id=name))]
-    return link(entry.hash, entry.head + 1, folded.sequence + 1, time.time(), items)
-
-
-# --- housekeeping -------------------------------------------------------------------------------------------------
-
-
-async def prune(store: SessionStore, *, older_than: float, states: Sequence[str] = ("completed",)) -> list[str]:
-    """Remove sessions whose last run ended so many seconds ago in one of these states; their children, too."""
-    before = time.time() - older_than
-    entries = await store.entries()
-    gone = [
-        entry.session_id
-        for entry in entries
-        if entry.updated < before
-        and entry.summary.get("state") in states
-        and not entry.summary.get("parent")
-        and free(entry.owner, entry.expires, time.time())
-    ]
-    chosen = [entry.session_id for entry in entries if _family(entry.session_id, gone)]
-    for session_id in chosen:
-        await store.remove(session_id)
-    return chosen
-
-
-def _family(session_id: str, roots: Iterable[str]) -> bool:
-    return any(session_id == root or session_id.startswith(f"{root}/") for root in roots)
-
-
-class Repaired(Value, frozen=True, kw_only=True):
-    """What a repair kept and what it had to drop, and why."""
-
-    session_id: str
-    kept: int
-    dropped: int
-    reason: str = ""
-
-
-async def repair(store: SessionStore, session_id: str) -> Repaired:
-    """Keep the commits that are whole and drop the rest. Nothing happens to a journal that is whole.
-
-    A commit is dropped when it, or one before it, does not fit the chain or cannot be read. Whatever it had recorded is
-    lost: calls whose results are gone are reported as unknown when the run is resumed.
-    """
-    entry, commits = await store.load(session_id)
-    whole: list[Commit] = []
-    reason = ""
-    folded = Folded(session_id)
-    before = b""
-    for commit in commits:
-        try:
-            if commit.number != len(whole) + 1:
-                raise StoreError(f"commit {len(whole) + 1} is missing", kind="damaged")
-            if chained(before, commit.number, commit.body) != commit.hash:
-                raise StoreError(f"commit {commit.number} was changed", kind="damaged")
-            folded.take(read(commit))
-        except StoreError as error:
-            if error.kind in ("newer", "schema"):
-                raise
-            reason = str(error)
-            break
-        whole.append(commit)
-        before = commit.hash
-    last = whole[-1] if whole else Commit(0, b"", b"")
-    dropped = max(len(commits) - len(whole), entry.head - last.number)
-    if not reason and (entry.head, entry.hash) != (last.number, last.hash):
-        reason = f"the journal ends with commit {last.number}, and its head said {entry.head}"
-    if reason:
-        lease = await store.claim(session_id, this_owner(), create=False)
-        await store.cut(lease, last.number, last.hash)
-    return Repaired(session_id=session_id, kept=len(whole), dropped=dropped, reason=reason)
+    sections = parse_export(data)
+    old = sections[0][0].session_id
+    new = checked_id(session_id or old)
+    if new != old and old.startswith(TEAM):
+        raise ConfigurationError(f"session_id: the journal of a team keeps its id, {old!r}: leave session_id out")
+    members = []
+    for entry, written in sections:
+        name = checked_id(rebased(entry.session_id, old, new))
+        folded = fold(written)  # what cannot be read is not taken in
+        commits = written if new == old else renamed(written, partial(rebased, old=old, new=new))
+        items: list[tuple[str, Any]] = [("imported", Imported(session_id=name))]
+        redactor, told = redactor_of(store), entry.summary
+        if redactor is not None:
+            commits, changed = redacted_commits(redactor, commits)
+            told = redactor.summary(told) or {}
+            items = [("redacted", changed), *items] if changed else items
+        last = commits[-1].hash if commits else b""
+        mark = link(last, entry.head + 1, folded.sequence + 1, time.time(), items)
+        summary = renamed_summary(told, partial(rebased, old=old, new=new))
+        members.append(
+            Member(session_id=name, commits=commits, mark=mark, summary=summary, title=entry.title, tags=entry.tags)
+        )
+    await write_family(store, members)
+    return new

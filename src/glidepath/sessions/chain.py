@@ -16,7 +16,7 @@ from glidepath._wire import Raw, Value
 from glidepath.errors import StoreError
 from glidepath.spi.sessions import Commit
 
-__all__ = ["OLDEST", "SCHEMA", "Record", "check_schema", "link", "read", "verified"]
+__all__ = ["OLDEST", "SCHEMA", "Record", "check_schema", "link", "plain_payload", "read", "verified"]
 
 SCHEMA = 1
 OLDEST = max(1, SCHEMA - 1)
@@ -57,6 +57,11 @@ def link(before: bytes, number: int, first: int, time: float, items: Iterable[tu
     """The next commit: these kinds and payloads, numbered from `first`."""
     body = _encode([(sequence, time, *item) for sequence, item in enumerate(items, first)])
     return Commit(number, body, chained(before, number, body))
+
+
+def plain_payload(payload: Any) -> Any:
+    """A payload as whoever reads the journal finds it."""
+    return _wire.loads(payload if type(payload) is Raw else _encode(payload))
 
 
 def read(commit: Commit) -> tuple[Record, ...]:

@@ -24,7 +24,22 @@ from glidepath.sessions.lenient import converted, decoded, message_of
 from glidepath.sessions.session import Session
 from glidepath.spi.sessions import Commit
 
-__all__ = ["HOOK", "Began", "Child", "Folded", "Imported", "Intent", "Opened", "Reserved", "Used", "fold"]
+__all__ = [
+    "HOOK",
+    "Began",
+    "Child",
+    "Effect",
+    "Folded",
+    "Forked",
+    "Imported",
+    "Intent",
+    "Opened",
+    "Quarantine",
+    "Quarantined",
+    "Reserved",
+    "Used",
+    "fold",
+]
 
 HOOK = "hook:"  # what the name of a hook begins with, where a child has the id of its call otherwise
 _BESIDE = frozenset({"charged", "child", "state", "tick"})  # what is written while a hook is asked
@@ -71,6 +86,54 @@ class Imported(Value, frozen=True, kw_only=True):
     """What is before this was taken in from a file, under this id: a stranger wrote it. It keeps nobody's decisions."""
 
     session_id: str
+
+
+class Effect(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that was made in the original of a fork, after the turn it was forked at. `outcome`: done, error, unknown.
+
+    In a journal that was repaired: a call of which only this much is known.
+    """
+
+    call_id: str
+    name: str = ""
+    arguments: dict[str, Any] | None = None
+    turn: int = 0
+    outcome: str = "unknown"
+
+
+class Forked(Value, frozen=True, kw_only=True):
+    """What is before this is a copy of another session up to one of its turns. From here on it is a run of its own.
+
+    Decisions do not count twice, what had begun in the original is unknown here, and what had not waits for a person.
+    `effects` are the calls that the original made after that turn.
+    """
+
+    session_id: str
+    origin: str
+    at: int
+    run_id: str = ""
+    effects: tuple[Effect, ...] = ()
+
+
+class Quarantined(Value, frozen=True, kw_only=True):
+    """A commit that was behind a damaged one, and is whole itself."""
+
+    commit: int
+    hash: str
+    records: _wire.Raw
+
+
+class Quarantine(Value, frozen=True, kw_only=True):
+    """The journal was repaired: commits from `first` on are lost, but for those kept here. Nothing in them is believed.
+
+    `effects` are the calls that may have taken effect, as far as anything is known about them.
+    """
+
+    reason: str
+    first: int
+    lost: tuple[int, ...] = ()
+    kept: tuple[Quarantined, ...] = ()
+    effects: tuple[Effect, ...] = ()
 
 
 class Reserved(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -125,6 +188,8 @@ class Folded:
         """Results of the last batch that were not in the transcript yet."""
         self.queued: tuple[str, ...] = ()
         """Calls of the last batch that were counted and had not started."""
+        self.redacted: frozenset[str] = frozenset()
+        """Calls of the last batch whose arguments are not the ones they were made with."""
         self.decisions: dict[str, Decision] = {}
         self.children: list[Child] = []
         self.config: Fingerprint | None = None
@@ -135,6 +200,10 @@ class Folded:
         """Some of it was taken in from a file."""
         self.foreign = False
         """The last batch was: whoever wrote its calls, no model of ours asked for them."""
+        self.forked: Forked | None = None
+        """Where it was copied from, when it was."""
+        self.repaired: Quarantine | None = None
+        """What was lost, until a run begins that knows of it."""
         self.unread: list[str] = []
         """Kinds of records that this version does not know."""
 
@@ -200,11 +269,12 @@ class Folded:
         if not began.resumed:
             self.fields, self.decisions, self.children = {}, {}, []
             self._new_batch()
-        self.result = None
+        self.result = self.repaired = None
         self.decisions.update(began.decisions)
 
     def _new_batch(self) -> None:
         self.intents, self.results, self.queued, self.foreign, self.charged = {}, {}, (), False, {}
+        self.redacted = frozenset()
 
     def on_config(self, data: bytes) -> None:
         """What the agent is like from here on."""
@@ -279,6 +349,8 @@ class Folded:
         """Nothing before this may act: decisions are void, and what had begun is not repeated, idempotent or not."""
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
         self.imported = self.foreign = True
+        if self.result is not None:
+            self.result = self.session.last = _wire.replace(self.result, session_id=self.session.id)
         self.decisions = {}
         self.intents = {key: _wire.replace(intent, idempotent=False) for key, intent in self.intents.items()}
         mine = f"{old}/"
@@ -292,6 +364,34 @@ class Folded:
             for name, used in self.charged.items()
             if name.startswith(mine)
         }
+
+    def on_fork(self, data: bytes) -> None:
+        """All before this is a copy: what had begun is not repeated, and the run goes on under an id of its own."""
+        self.forked = forked = decoded(data, Forked)
+        self.session.id = forked.session_id
+        self.foreign = True
+        self.decisions = {}
+        self.intents = {key: _wire.replace(intent, idempotent=False) for key, intent in self.intents.items()}
+        if self.fields and forked.run_id:
+            self.fields["run_id"] = forked.run_id
+        result = self.result
+        if result is not None:
+            run_id = forked.run_id or result.run_id
+            snapshot = result.snapshot and _wire.replace(result.snapshot, run_id=run_id)
+            self.result = _wire.replace(result, run_id=run_id, session_id=forked.session_id, snapshot=snapshot)
+            self.session.last = self.result
+
+    def on_redact(self, data: bytes) -> None:
+        """These calls may not run from what is kept of them."""
+        self.redacted = self.redacted.union(_wire.decode(data, list[str]))
+
+    def on_quarantine(self, data: bytes) -> None:
+        """What was open is closed: nobody knows how far it got. How the run had stood is known no longer."""
+        self.repaired = decoded(data, Quarantine)
+        self._new_batch()
+        self.decisions, self.result = {}, None
+        if self.fields:
+            self.fields["pending"] = []
 
     def on_end(self, data: bytes) -> None:
         """The run is over."""
@@ -319,6 +419,9 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "charged": Folded.on_charge,
     "ended": Folded.on_end,
     "imported": Folded.on_import,
+    "forked": Folded.on_fork,
+    "quarantine": Folded.on_quarantine,
+    "redacted": Folded.on_redact,
 }
 
 

@@ -52,6 +52,7 @@ class Kind(IntEnum):
     MEND = 8  # the bytes in this range are what is left of a fence whose writer died
     COPY = 9  # a commit that was written anew; it counts through the cut that links to the last of them
     FLAG = 10  # a stop is asked for, or taken back
+    LABEL = 11  # what a person called the session
 
 
 class Frame(NamedTuple):

@@ -9,9 +9,11 @@ from typing import Any
 
 from glidepath._wire import Record, replace
 from glidepath.errors import StoreError
+from glidepath.sessions.cards import checked_tags, checked_title, families, page_of
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
 from glidepath.sessions.wallet_desk import MemoryWallets
-from glidepath.spi.sessions import Commit, Entry, Lease, Sign
+from glidepath.spi.sessions import Commit, Entry, Lease, SessionPage, SessionQuery, Sign
 
 __all__ = ["MemoryStore"]
 
@@ -21,7 +23,7 @@ class _Shelf(Record):
     commits: list[Commit]
 
 
-class MemoryStore(MemoryWallets):
+class MemoryStore(CanFork, MemoryWallets):
     """Keeps journals in memory. They die with the process; everything else is as in the other stores."""
 
     def __init__(self, *, lease: float = LEASE, clock: Callable[[], float] = time.time) -> None:
@@ -137,6 +139,38 @@ class MemoryStore(MemoryWallets):
             if not free(entry.owner, entry.expires, self._clock()):
                 raise busy(entry)
             del self._shelves[session_id]
+
+    async def find(self, query: SessionQuery) -> SessionPage:
+        """One page of the sessions that match."""
+        with self._lock:
+            entries = [shelf.entry for shelf in self._shelves.values()]
+        return page_of(entries, query)
+
+    async def remove_many(self, session_ids: Sequence[str]) -> list[str]:
+        """Forget these sessions with their children."""
+        now, gone = self._clock(), []
+        with self._lock:
+            below = families(shelf.entry for shelf in self._shelves.values())
+            for session_id in dict.fromkeys(session_ids):
+                if session_id not in self._shelves:
+                    continue
+                family = [session_id, *[one for one in below.get(session_id, ()) if one in self._shelves]]
+                entries = [self._shelves[one].entry for one in family]
+                if all(free(entry.owner, entry.expires, now) for entry in entries):
+                    for one in family:
+                        del self._shelves[one]
+                    gone += family
+        return gone
+
+    async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
+        """Set the title, the tags, or both."""
+        name, labels = None if title is None else checked_title(title), None if tags is None else checked_tags(tags)
+        with self._lock:
+            shelf = self._shelf(session_id)
+            entry = shelf.entry
+            shelf.entry = replace(
+                entry, title=entry.title if name is None else name, tags=entry.tags if labels is None else labels
+            )
 
     async def close(self) -> None:
         """Nothing to let go of: what is in memory stays until the store is dropped."""

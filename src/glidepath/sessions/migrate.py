@@ -7,10 +7,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from glidepath._wire import Value
 from glidepath.errors import StoreError
-from glidepath.sessions.archive import IMPORTING
 from glidepath.sessions.chain import verified
+from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.wallet_desk import WalletDesk
+from glidepath.sessions.wallet_desk import CarriesWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 
 __all__ = ["Migrated", "migrate"]
@@ -46,7 +46,7 @@ async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
             moved.append(entry.session_id)
         except StoreError as error:
             left[entry.session_id] = str(error)
-    if isinstance(source, WalletDesk) and isinstance(target, WalletDesk):
+    if isinstance(source, CarriesWallets) and isinstance(target, CarriesWallets):
         await _carry_wallets(source, target)
     return Migrated(moved=tuple(moved), left=left)
 
@@ -67,7 +67,7 @@ async def _carry(source: SessionStore, target: SessionStore, session_id: str, fl
             await source.release(lease)
 
 
-async def _carry_wallets(source: WalletDesk, target: WalletDesk) -> None:
+async def _carry_wallets(source: CarriesWallets, target: CarriesWallets) -> None:
     """Wallets with their limits and their history."""
     try:
         wallets, periods = await source.wallet_rows()

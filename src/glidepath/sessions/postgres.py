@@ -10,8 +10,10 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive
+from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
 from glidepath.sessions.postgres_wallets import PostgresWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
@@ -51,7 +53,7 @@ class _Line:
         self.tail: dict[str, asyncio.Task[None]] = {}  # the last write of each session with durability "async"
 
 
-class PostgresStore(PostgresWallets):
+class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     """Keeps journals in a PostgreSQL database; the tables are made when they are first used.
 
     `timeout` is how many seconds a statement may take. Needs the extra `glidepath[postgres]`.
@@ -113,6 +115,7 @@ class PostgresStore(PostgresWallets):
         layout = await connection.fetchval("SELECT version FROM glidepath_layout")
         if layout != LAYOUT:
             raise StoreError(f"the database has layout {layout}; this version knows {LAYOUT}", kind="schema")
+        self._catalogued = await prepare(connection)
         self._ready = True
 
     @asynccontextmanager
@@ -360,6 +363,9 @@ class PostgresStore(PostgresWallets):
         line = self._lines.pop((os.getpid(), id(asyncio.get_running_loop())), None)
         if line is not None:
             await self._shut(line)
+
+    def _read(self, row: Any) -> Entry:
+        return _entry(row)
 
     def __repr__(self) -> str:
         return "<PostgresStore>"

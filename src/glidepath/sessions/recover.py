@@ -18,7 +18,7 @@ from glidepath.run.decisions import Decision
 from glidepath.sessions.fold import Folded, Reserved
 from glidepath.texts import Texts
 
-__all__ = ["abandon", "begun_calls", "charged", "known_results", "open_calls", "strangers", "verdicts"]
+__all__ = ["abandon", "begun_calls", "charged", "known_results", "open_calls", "strangers", "unredacted", "verdicts"]
 
 
 def open_calls(folded: Folded) -> tuple[ToolCall, ...]:
@@ -75,7 +75,9 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> di
     decisions: dict[str, Decision] = strangers(folded, snapshot)
     for call in open_calls(folded):
         intent, tool = folded.intents.get(call.id), tools.get(call.name)
-        if intent is None:
+        if call.id in folded.redacted:  # what it was made with is kept nowhere
+            decisions[call.id] = Decision(kind="unknown")
+        elif intent is None:
             if call.id in folded.decisions:
                 decisions[call.id] = folded.decisions[call.id]
         elif intent.idempotent and tool is not None and tool.idempotent:
@@ -83,6 +85,16 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> di
         else:
             decisions[call.id] = Decision(kind="unknown")
     return decisions
+
+
+def unredacted(folded: Folded, decided: Mapping[str, Decision]) -> dict[str, Decision]:
+    """What a person decided, where the call can still be made: with its stored arguments redacted it cannot."""
+    void = {
+        call_id: Decision(kind="unknown")
+        for call_id, decision in decided.items()
+        if decision.kind == "approve" and decision.arguments is None and call_id in folded.redacted
+    }
+    return {**decided, **void}
 
 
 def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
@@ -96,8 +108,10 @@ def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
 def abandon(folded: Folded, snapshot: Snapshot, texts: Texts) -> tuple[RunResult, list[ToolResultMessage]]:
     """Close a run that crashed and is not resumed: how it ended, and the results its calls get."""
     results, unknown = [], []
+    counted = 0
     for call in open_calls(folded):
         begun = call.id in folded.intents
+        counted += not begun and call.id in folded.queued
         if begun:
             unknown.append(call)
         kind, text = (
@@ -120,7 +134,7 @@ def abandon(folded: Folded, snapshot: Snapshot, texts: Texts) -> tuple[RunResult
         usage=usage,
         cost=dollars(money) if money else None,
         iterations=snapshot.iterations,
-        tool_calls=snapshot.tool_calls,
+        tool_calls=max(0, snapshot.tool_calls - counted),
         landing_calls=snapshot.landing_calls,
         elapsed=snapshot.elapsed,
         unknown_effects=(*snapshot.unknown_effects, *unknown),

@@ -25,6 +25,7 @@ from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
+from glidepath.sessions.redaction import redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Scribe:
         parent: dict[str, str] | None = None,
     ) -> None:
         self.store = store
+        self.redactor = redactor_of(store)
         self.lease = lease
         self.durability = durability
         self.number = lease.head
@@ -254,6 +256,8 @@ class Scribe:
             if self.kin:
                 self._charge(items)
             items += last_items
+            if self.redactor is not None:
+                items, summary = self.redactor.items(items), self.redactor.summary(summary)
             commit = _linked(self.hash, self.number + 1, self.sequence + 1, self._now(), items)
             later = self._append(commit, summary, last=last)
         except KeyboardInterrupt as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
 from glidepath import _wire
@@ -10,6 +11,7 @@ from glidepath.sessions.frames import HEADER_SIZE, Frame, Gap, Kind, Scan, salt_
 from glidepath.sessions.own_segment import segment_path
 from glidepath.sessions.owner import GONE
 from glidepath.sessions.segment_index import Row, SegmentIndex
+from glidepath.sessions.segment_reader import Broken, SegmentReader
 
 __all__ = ["Catching", "catch_up", "discover"]
 
@@ -65,10 +67,23 @@ def discover(index: SegmentIndex) -> None:
         index.db.execute("INSERT INTO segments(number) VALUES(?)", (number,))
     for number in {*strange, *index.written()}:
         catch_up(index, number)
+    if strange:
+        _find_summaries(index)
     index.db.execute(
         "UPDATE sqlite_sequence SET seq = max(seq, (SELECT ifnull(max(key), 0) FROM parts), "
         "(SELECT ifnull(max(key), 0) FROM removed)) WHERE name = 'sessions'"
     )
+
+
+def _find_summaries(index: SegmentIndex) -> None:
+    """Segments were read in the order of their numbers, which is not that of time: look for each last summary."""
+    with SegmentReader(index.folder, index.store) as reader:
+        for row in index.all():
+            with suppress(Broken):
+                found = reader.summary(row.key, (row.segment, row.place))
+                if found is not None:
+                    index.db.execute("UPDATE sessions SET summary = ? WHERE key = ?", (found, row.key))
+                    index.note(row.key, row.id, found)
 
 
 class Catching:
@@ -78,6 +93,9 @@ class Catching:
         self.index, self.number, self.start = index, number, known
         self.rows: dict[int, Row | None] = {}
         self.parts: set[int] = set()
+        self.told: set[int] = set()
+        """Sessions whose name or summary has changed."""
+        self.labels: dict[int, Row] = {}
         self.writer: str | None = None
         self.data = b""
 
@@ -94,6 +112,10 @@ class Catching:
         for row in self.rows.values():
             if row is not None:
                 index.put(row)
+                if row.key in self.told:
+                    index.note(row.key, row.id, row.summary)
+                if row.key in self.labels:
+                    index.label(row.key, row.title, row.tags, row.annotated)
         db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", [(self.number, key) for key in self.parts])
         if self.writer is not None:
             db.execute("UPDATE segments SET writer = ? WHERE number = ?", (self.writer, self.number))
@@ -133,17 +155,29 @@ class Catching:
         elif kind == Kind.RELEASE:
             self._release(frame)
         elif kind == Kind.REMOVE:
-            self.rows[frame.key] = None
-            self.index.forget(frame.key, self.number)
-        elif kind == Kind.FLAG:
             row = self._row(frame.key)
-            if row is not None and frame.time > row.flagged and frame.token >= row.token:
-                row.flag, row.flagged = self._payload(frame).get("reason"), frame.time
+            if row is None or row.token < frame.token:  # else its removal failed, and somebody has claimed it since
+                self.rows[frame.key] = None
+                self.index.forget(frame.key, self.number, frame.token)
+        elif kind in (Kind.FLAG, Kind.LABEL):
+            self.parts.add(frame.key)
+            row = self._row(frame.key)
+            if row is not None:
+                self._words(row, frame, self._payload(frame))
+
+    def _words(self, row: Row, frame: Frame, said: dict[str, Any]) -> None:
+        """What a person said about a session: the last word counts, whichever segment has it."""
+        if frame.kind != Kind.LABEL and frame.time > row.flagged and frame.token >= row.token:
+            row.flag, row.flagged = said.get("reason"), frame.time
+        when = said.get("annotated", frame.time if frame.kind == Kind.LABEL else 0.0)
+        if when > row.annotated:
+            row.title, row.tags, row.annotated = str(said.get("title", "")), str(said.get("tags", "")), when
+            self.labels[row.key] = row
 
     def _begin(self, frame: Frame) -> None:
         """A claim or a cut: from here on commits follow the one that it links to."""
         said = self._payload(frame)
-        row = self._named(frame.key, said.get("id"))
+        row = self._named(frame.key, said.get("id"), frame.token)
         if row is None or frame.token < row.token:
             return
         if frame.token > row.token:  # the index has not heard of it
@@ -158,8 +192,10 @@ class Catching:
         row.updated = max(row.updated, frame.time)
         if "summary" in said:
             row.summary = _wire.encode(said["summary"])
+            self.told.add(row.key)
+            self._words(row, frame, said)
 
-    def _named(self, key: int, name: str | None) -> Row | None:
+    def _named(self, key: int, name: str | None, token: int) -> Row | None:
         """The row of a session, made when the index does not have it; None when the session was removed.
 
         A session whose name nobody can read is kept under another, and is told to be damaged.
@@ -167,7 +203,7 @@ class Catching:
         row, db = self._row(key), self.index.db
         if row is not None and (name is None or row.id == name):
             return row
-        if row is None and db.execute("SELECT 1 FROM removed WHERE key = ?", (key,)).fetchone():
+        if row is None and self.index.is_removed(key, token):
             return None
         other = None if name is None else self.index.named(name)
         if other is not None and other.key > key:  # its name was used again
@@ -178,17 +214,21 @@ class Catching:
         if row is None:
             row = self.rows[key] = Row(key, name or f"unnamed-{key}", suspect=0 if name else NAMELESS)
             db.execute("INSERT INTO sessions(key, id) VALUES(?, ?)", (key, row.id))
+            self.told.add(key)
         elif name is not None:
             row.id, row.suspect = name, 0
             db.execute("UPDATE sessions SET id = ? WHERE key = ?", (name, key))
+            self.told.add(key)
         return row
 
     def _drop(self, key: int) -> None:
+        """A session was removed: its name was used again."""
         self.rows[key] = None
         self.index.db.execute("DELETE FROM sessions WHERE key = ?", (key,))
+        self.index.db.execute("INSERT OR IGNORE INTO removed VALUES(?, ?, ?)", (key, self.number, 2**62))
 
     def _commit(self, frame: Frame) -> None:
-        row = self._named(frame.key, None)
+        row = self._named(frame.key, None, frame.token)
         if row is None or frame.token < row.token or (frame.token == row.token and frame.number <= row.head):
             return
         if frame.link == (row.segment, row.place) and frame.token == row.token and row.suspect != NAMELESS:
@@ -198,6 +238,7 @@ class Catching:
         if frame.extra and frame.sound:
             start = frame.at - self.start + HEADER_SIZE
             row.summary = self.data[start : start + frame.extra]
+            self.told.add(row.key)
 
     def _release(self, frame: Frame) -> None:
         row = self._row(frame.key)

@@ -11,6 +11,7 @@ from glidepath.sessions.own_segment import OwnSegment, segment_path
 from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_index import Row
 from glidepath.sessions.segment_reader import Broken, SegmentReader
+from glidepath.sessions.segment_sessions import everything_said
 
 __all__ = ["clean"]
 
@@ -59,12 +60,13 @@ def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
     if own is None or own.torn:
         return
     token, place = row.token + 1, (0, 0)
+    desk.strays.add((own.number, row.key))
     for commit in commits:
         frame = packed(
             own.salt, Kind.COPY, row.key, token, commit.number, place, commit.hash, row.updated, b"", commit.body
         )
         place = (own.number, _written(desk, own, frame))
-    said = _wire.encode({"id": row.id, "summary": _wire.loads(row.summary)})
+    said = _wire.encode(everything_said(row))
     frame = packed(own.salt, Kind.CUT, row.key, token, row.head, place, row.hash, row.updated, b"", said)
     at = _written(desk, own, frame)
     own.sync()  # before the old ones go
@@ -74,7 +76,6 @@ def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
     desk.leases.hold(row.key, token, 0.0)
     desk.index.db.execute("DELETE FROM parts WHERE key = ?", (row.key,))
     desk.index.db.execute("INSERT INTO parts VALUES(?, ?)", (own.number, row.key))
-    desk.parts.clear()
 
 
 def _written(desk: SegmentDesk, own: OwnSegment, frame: bytes) -> int:

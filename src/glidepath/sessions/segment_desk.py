@@ -40,6 +40,8 @@ class Held(Record):
     place: int
     updated: float
     summary: bytes
+    told: bool = True
+    """The index knows this summary."""
     released: bool = False
     renew: float = GONE
     """When the lease is written anew."""
@@ -60,7 +62,8 @@ class SegmentDesk:
         self.me = this_owner()
         self.held: dict[int, Held] = {}
         self.dirty: dict[int, Held] = {}
-        self.parts: set[tuple[int, int]] = set()
+        self.strays: set[tuple[int, int]] = set()
+        """Where frames are that do not count: segment and session. Whoever makes the index anew meets them, too."""
         self.own: OwnSegment | None = None
         self.flushed = 0
         self.syncs = False
@@ -177,13 +180,12 @@ class SegmentDesk:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Change the index: all of it or nothing, and what it was told counts only then."""
-        dirty, flushed = self.dirty, self.flushed
+        dirty, strays, flushed = self.dirty, self.strays, self.flushed
         try:
             with self.folder.locked(), self.index.writing():
                 yield
         except BaseException:
-            self.dirty, self.flushed = dirty, flushed
-            self.parts.clear()
+            self.dirty, self.strays, self.flushed = dirty, strays, flushed
             raise
 
     def flush(self, only: Iterable[int] | None = None) -> None:
@@ -192,9 +194,7 @@ class SegmentDesk:
             return
         db, number = self.index.db, self.own.number
         chosen = list(self.dirty.values()) if only is None else [self.dirty[key] for key in only if key in self.dirty]
-        parts = [(held.segment, held.key) for held in chosen if (held.segment, held.key) not in self.parts]
-        db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", parts)
-        self.parts.update(parts)
+        db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", [(held.segment, held.key) for held in chosen])
         db.executemany(
             "UPDATE sessions SET head = ?, hash = ?, segment = ?, place = ?, updated = ?, summary = ?, released = ?, "
             "owner = CASE ? WHEN 1 THEN NULL ELSE owner END WHERE key = ? AND token = ?",
@@ -206,7 +206,14 @@ class SegmentDesk:
                 for held in chosen
             ],
         )
+        for held in chosen:
+            if not held.told:
+                self.index.note(held.key, held.id, held.summary)
         if only is None:
+            for held in chosen:
+                held.told = True
+            db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", self.strays)
+            self.strays = set()
             db.execute("UPDATE segments SET known = max(known, ?) WHERE number = ?", (self.own.end, number))
             self.dirty = {}
             self.flushed = self.own.end
@@ -225,7 +232,6 @@ class SegmentDesk:
         if self.index.replaced():
             self.index.close()
             self.index = self.folder.index(PATIENCE)
-            self.parts.clear()
         if self.leases.replaced() and self.folder.writable:
             self._renew_leases()
         return self.index
@@ -262,14 +268,20 @@ class SegmentDesk:
             return False
         return size > self.index.known(number)[1]
 
-    def latest_of_all(self) -> list[Row]:
-        """Every row as of now."""
+    def catch_up_all(self, *, flush: bool = False) -> None:
+        """Tell the index what others have written, and with `flush` what we have."""
         mine = self.own.number if self.own is not None else 0
         grown = [number for number in self.index.written() if number != mine and self._grown(number)]
-        if grown:
+        if grown or (flush and self.dirty):
             with self.transaction():
+                if flush:
+                    self.flush()
                 for number in grown:
                     catch_up(self.index, number)
+
+    def latest_of_all(self) -> list[Row]:
+        """Every row as of now."""
+        self.catch_up_all()
         rows = self.index.all()
         dirty = self.dirty
         return [overlaid(row, dirty[row.key]) if row.key in dirty else row for row in rows]

@@ -23,6 +23,7 @@ __all__ = ["FORMAT", "SegmentFolder", "is_segment_folder"]
 FORMAT = "glidepath segments"
 _MARKER = "STORE"
 _OURS = {_MARKER, "segments", "leases", "lock", "index.db", "index.db-wal", "index.db-shm", "index.db.lost"}
+_OURS |= {"wallets.db", "wallets.db-wal", "wallets.db-shm"}
 _OTHERS = stat.S_IRWXO
 _CORRUPT = (1, 11, 26)  # no such table; the file is damaged; it is not a database
 

@@ -12,14 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from glidepath import _wire
 from glidepath._wire import Record
+from glidepath.sessions.cards import card
 from glidepath.sessions.own_segment import segment_path
 from glidepath.sessions.owner import GONE, alive
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["LAYOUT", "Row", "SegmentIndex"]
+__all__ = ["FIELDS", "LAYOUT", "Row", "SegmentIndex", "loaded", "split"]
 
 LAYOUT = 1
 APPLICATION = 0x676C6978  # "glix"
@@ -31,21 +33,29 @@ CREATE TABLE IF NOT EXISTS sessions(
   owner TEXT, writer TEXT, expires REAL NOT NULL DEFAULT 0, head INTEGER NOT NULL DEFAULT 0,
   hash BLOB NOT NULL DEFAULT x'', segment INTEGER NOT NULL DEFAULT 0, place INTEGER NOT NULL DEFAULT 0,
   updated REAL NOT NULL DEFAULT 0, released INTEGER NOT NULL DEFAULT 0, suspect INTEGER NOT NULL DEFAULT 0,
-  flag TEXT, flagged REAL NOT NULL DEFAULT 0, summary BLOB NOT NULL DEFAULT '{}');
+  flag TEXT, flagged REAL NOT NULL DEFAULT 0, summary BLOB NOT NULL DEFAULT '{}',
+  title TEXT NOT NULL DEFAULT '', tags TEXT NOT NULL DEFAULT '', annotated REAL NOT NULL DEFAULT 0,
+  root INTEGER NOT NULL DEFAULT 1, state TEXT, outcome TEXT, agent TEXT, cost REAL,
+  words TEXT NOT NULL DEFAULT '', caption TEXT NOT NULL DEFAULT '');
+CREATE INDEX IF NOT EXISTS sessions_by_time ON sessions(updated DESC, id);
+CREATE TABLE IF NOT EXISTS catalog_tags(
+  tag TEXT NOT NULL, key INTEGER NOT NULL, PRIMARY KEY(tag, key)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS catalog_tags_of ON catalog_tags(key);
 CREATE TABLE IF NOT EXISTS segments(
   number INTEGER PRIMARY KEY, writer TEXT, known INTEGER NOT NULL DEFAULT 0, torn INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS parts(
   segment INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY(segment, key)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS parts_by_key ON parts(key);
-CREATE TABLE IF NOT EXISTS removed(key INTEGER PRIMARY KEY, segment INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS removed(key INTEGER PRIMARY KEY, segment INTEGER NOT NULL, token INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS gaps(
   segment INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, PRIMARY KEY(segment, start)) WITHOUT ROWID
 """
-_FIELDS = (
-    "key, id, token, owner, writer, expires, head, hash, segment, place, updated, released, suspect, flag, flagged, "
-    "summary"
+FIELDS = (
+    *("key", "id", "token", "owner", "writer", "expires", "head", "hash", "segment", "place", "updated", "released"),
+    *("suspect", "flag", "flagged", "summary", "title", "tags", "annotated"),
 )
-_SELECT = f"SELECT {_FIELDS} FROM sessions"  # noqa: S608 - our own names
+_SELECT = f"SELECT {', '.join(FIELDS)} FROM sessions"  # noqa: S608 - our own names
+_NOTE = "UPDATE sessions SET root = ?, state = ?, outcome = ?, agent = ?, cost = ?, words = ? WHERE key = ?"
 _PUT = (
     "UPDATE sessions SET token = ?, owner = ?, writer = ?, expires = ?, head = ?, hash = ?, segment = ?, place = ?, "
     "updated = ?, released = ?, suspect = ?, flag = ?, flagged = ?, summary = ? WHERE key = ?"
@@ -73,6 +83,24 @@ class Row(Record):
     flag: str | None = None
     flagged: float = 0.0
     summary: bytes = b"{}"
+    title: str = ""
+    tags: str = ""
+    """Joined by commas."""
+    annotated: float = 0.0
+
+
+def split(tags: str) -> tuple[str, ...]:
+    """The tags of a row."""
+    return tuple(tags.split(",")) if tags else ()
+
+
+def loaded(summary: bytes) -> dict[str, Any]:
+    """A summary as it was given; empty when it cannot be read."""
+    try:
+        found = _wire.loads(summary)
+    except (_wire.WireError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 class Foreign(Exception):  # noqa: N818 - never leaves the store
@@ -197,9 +225,18 @@ class SegmentIndex:
         """Every session."""
         return [Row(*row) for row in self.db.execute(_SELECT)]
 
+    def family(self, session_id: str) -> list[Row]:
+        """A session and its children, and theirs."""
+        rows = self.db.execute(
+            f"{_SELECT} WHERE id = ?1 OR (id > ?1 || '/' AND id < ?1 || '0' AND (head = 0 OR NOT root))", (session_id,)
+        )
+        return [Row(*row) for row in rows.fetchall()]
+
     def made(self, session_id: str, now: float) -> Row:
         """A new session; its key was never used before."""
-        done = self.db.execute("INSERT INTO sessions(id, updated) VALUES(?, ?)", (session_id, now))
+        done = self.db.execute(
+            "INSERT INTO sessions(id, updated, words) VALUES(?, ?, ?)", (session_id, now, session_id.casefold())
+        )
         return Row(done.lastrowid or 0, session_id, updated=now)
 
     def put(self, row: Row) -> None:
@@ -212,10 +249,31 @@ class SegmentIndex:
             ),
         )
 
-    def forget(self, key: int, segment: int) -> None:
-        """The session is gone; `segment` is where that is written."""
+    def note(self, key: int, session_id: str, summary: bytes) -> None:
+        """Write down what a session is found by, after its summary or its name has changed."""
+        known = card(loaded(summary))
+        words = f"{known.task}\n{session_id}".casefold()
+        self.db.execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, key))
+
+    def label(self, key: int, title: str, tags: str, now: float) -> None:
+        """Write down what a person called a session."""
+        self.db.execute(
+            "UPDATE sessions SET title = ?, caption = ?, tags = ?, annotated = ? WHERE key = ?",
+            (title, title.casefold(), tags, now, key),
+        )
+        self.db.execute("DELETE FROM catalog_tags WHERE key = ?", (key,))
+        self.db.executemany("INSERT INTO catalog_tags VALUES(?, ?)", [(tag, key) for tag in split(tags)])
+
+    def forget(self, key: int, segment: int, token: int) -> None:
+        """The session is gone; `segment` is where that is written, and `token` is larger than any of its owners had."""
         self.db.execute("DELETE FROM sessions WHERE key = ?", (key,))
-        self.db.execute("INSERT OR IGNORE INTO removed VALUES(?, ?)", (key, segment))
+        self.db.execute("DELETE FROM catalog_tags WHERE key = ?", (key,))
+        self.db.execute("INSERT OR REPLACE INTO removed VALUES(?, ?, ?)", (key, segment, token))
+
+    def is_removed(self, key: int, token: int) -> bool:
+        """True when a session was removed after the owner with this token had it."""
+        row = self.db.execute("SELECT token FROM removed WHERE key = ?", (key,)).fetchone()
+        return row is not None and token < row[0]
 
     # --- segments ---------------------------------------------------------------------------------------------
 

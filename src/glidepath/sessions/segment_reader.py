@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Self
 
+from glidepath import _wire
 from glidepath.sessions.frames import HEADER_SIZE, Frame, Kind, frame_at, needed_at, salt_of, scan
 from glidepath.sessions.own_segment import segment_path
 from glidepath.spi.sessions import Commit
@@ -87,6 +88,22 @@ class SegmentReader:
             place = frame.link
         found.reverse()
         return found
+
+    def summary(self, key: int, place: tuple[int, int]) -> bytes | None:
+        """The last summary that a session has; None when it has none. Raises `Broken`."""
+        visited: set[tuple[int, int]] = set()
+        while place != (0, 0) and place not in visited:
+            visited.add(place)
+            frame, payload = self.frame(*place)
+            if frame.key != key:
+                break
+            if frame.kind in _COMMITS and frame.extra:
+                return payload[: frame.extra]
+            if frame.kind == Kind.CUT:
+                said = _wire.loads(payload)
+                return _wire.encode(said.get("summary", {})) if isinstance(said, dict) else None
+            place = frame.link
+        return None
 
     def place_of(self, key: int, place: tuple[int, int], head: int, wanted: int, digest: bytes) -> tuple[int, int]:
         """Where the commit with this number is; raises `Broken`."""

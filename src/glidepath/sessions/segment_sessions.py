@@ -8,24 +8,31 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Record
 from glidepath.errors import StoreError
-from glidepath.sessions.archive import IMPORTING
+from glidepath.sessions.cards import checked_query, paged
+from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.frames import HASH_SIZE, MAX_PAYLOAD, Kind, packed
 from glidepath.sessions.memory import busy, conflict
+from glidepath.sessions.own_segment import OwnSegment
 from glidepath.sessions.owner import GONE, free
 from glidepath.sessions.segment_desk import Held, SegmentDesk, overlaid
-from glidepath.sessions.segment_index import Row
+from glidepath.sessions.segment_index import FIELDS, Row, loaded, split
 from glidepath.sessions.segment_reader import Broken, SegmentReader
-from glidepath.spi.sessions import Commit, Entry, Lease
+from glidepath.sessions.sqlite_catalog import conditions
+from glidepath.spi.sessions import Commit, Entry, Lease, SessionPage, SessionQuery
 
 __all__ = [
     "PendingClaim",
     "claim_sessions",
     "cut_session",
     "entry_of",
+    "everything_said",
+    "find_page",
     "flag_session",
     "give_back",
     "keep_journal",
+    "label_session",
     "read_session",
+    "remove_families",
     "remove_session",
     "taken_over",
     "write_commit",
@@ -177,10 +184,11 @@ def write_commit(
     frame = packed(own.salt, Kind.COMMIT, held.key, held.token, number, place, commit.hash, now, first, commit.body)
     segment, at = desk.write(own, frame)
     if desk.held.get(held.key) is not held:
+        desk.strays.add((segment, held.key))
         raise taken_over(held)
     held.head, held.hash, held.segment, held.place, held.updated = number, commit.hash, segment, at, now
     if first:
-        held.summary = first
+        held.summary, held.told = first, False
     desk.dirty[held.key] = held
     if now >= held.renew:
         desk.leases.hold(held.key, held.token, now + seconds)
@@ -208,14 +216,16 @@ def taken_over(lease: Lease | Held) -> StoreError:
 def flag_session(desk: SegmentDesk, session_id: str, reason: str | None, now: float) -> None:
     """Ask the run in this session to stop."""
     _must_be_writable(desk)
-    desk.segment()
+    own = desk.segment()
     with desk.transaction():
         row = _row(desk, session_id)
+        said = _wire.encode({"reason": reason})
+        _, others = own.append(packed(own.salt, Kind.FLAG, row.key, row.token, time=now, body=said))
+        if others is not None:
+            desk.heed(others)
         desk.index.db.execute("UPDATE sessions SET flag = ?, flagged = ? WHERE key = ?", (reason, now, row.key))
+        desk.index.db.execute("INSERT OR IGNORE INTO parts VALUES(?, ?)", (own.number, row.key))
         desk.leases.stir()
-    said = _wire.encode({"reason": reason})
-    own = desk.segment()
-    desk.write(own, packed(own.salt, Kind.FLAG, row.key, row.token, time=now, body=said))
 
 
 def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: float) -> None:
@@ -226,7 +236,8 @@ def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: f
     with SegmentReader(desk.path, desk.folder.store) as reader:
         place = _place_of(desk, reader, held, head, hash_)
     token = held.token + 1
-    said = _wire.encode({"id": held.id, "summary": _wire.loads(held.summary)})
+    row = desk.index.keyed(held.key)
+    said = _wire.encode({"id": held.id} if row is None else everything_said(overlaid(row, held)))
     own = desk.segment()
     number, at = desk.write(own, packed(own.salt, Kind.CUT, held.key, token, head, place, hash_, now, b"", said))
     desk.held.pop(held.key, None)
@@ -239,6 +250,12 @@ def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: f
             row.segment, row.place, row.updated, row.summary = number, at, now, held.summary
             desk.index.put(row)
             desk.index.db.execute("INSERT OR IGNORE INTO parts VALUES(?, ?)", (number, row.key))
+
+
+def everything_said(row: Row) -> dict[str, Any]:
+    """What a cut says about its session: whatever stands before it may be cleaned up."""
+    said = {"id": row.id, "summary": loaded(row.summary), "reason": row.flag}
+    return {**said, "title": row.title, "tags": row.tags, "annotated": row.annotated}
 
 
 def _place_of(desk: SegmentDesk, reader: SegmentReader, held: Held, head: int, hash_: bytes) -> tuple[int, int]:
@@ -257,12 +274,60 @@ def remove_session(desk: SegmentDesk, session_id: str, now: float) -> None:
     _must_be_writable(desk)
     own = desk.segment()
     with desk.transaction():
-        row = _had(desk, _row(desk, session_id), now)
-        desk.index.forget(row.key, own.number)
-        desk.leases.hold(row.key, row.token + 1, GONE)
-    desk.dirty.pop(row.key, None)
+        rows = [_had(desk, _row(desk, session_id), now)]
+        _forget(desk, own, rows, now)
+    desk.dirty.pop(rows[0].key, None)
+
+
+def remove_families(desk: SegmentDesk, names: Sequence[str], now: float) -> list[str]:
+    """Forget these sessions with their children, but for families of which somebody holds one; who is gone."""
+    _must_be_writable(desk)
     own = desk.segment()
-    desk.write(own, packed(own.salt, Kind.REMOVE, row.key, row.token + 1, time=now))
+    gone: list[Row] = []
+    desk.catch_up_all(flush=True)
+    with desk.transaction():
+        for name in names:
+            family = [_latest(desk, row) for row in desk.index.family(name)]
+            if all(free(*desk.holder(row), now) for row in family):
+                gone += [_had(desk, row, now) for row in family]
+        _forget(desk, own, gone, now)
+    for row in gone:
+        desk.dirty.pop(row.key, None)
+    return [row.id for row in gone]
+
+
+def _forget(desk: SegmentDesk, own: OwnSegment, rows: Sequence[Row], now: float) -> None:
+    """Write that these are gone, then forget them. When that fails, whoever claims one gets the token of its frame."""
+    if not rows:
+        return
+    _, others = own.append(b"".join([packed(own.salt, Kind.REMOVE, row.key, row.token + 1, time=now) for row in rows]))
+    if others is not None:
+        desk.heed(others)
+    for row in rows:
+        desk.index.forget(row.key, own.number, row.token + 1)
+        desk.leases.hold(row.key, row.token + 1, GONE)
+
+
+def _latest(desk: SegmentDesk, row: Row) -> Row:
+    return desk.latest(row) or row
+
+
+def label_session(
+    desk: SegmentDesk, session_id: str, title: str | None, tags: Sequence[str] | None, now: float
+) -> None:
+    """Set what a person calls a session."""
+    _must_be_writable(desk)
+    own = desk.segment()
+    with desk.transaction():
+        row = _row(desk, session_id)
+        row.title = row.title if title is None else title
+        row.tags = row.tags if tags is None else ",".join(tags)
+        said = _wire.encode({"title": row.title, "tags": row.tags})
+        _, others = own.append(packed(own.salt, Kind.LABEL, row.key, row.token, time=now, body=said))
+        if others is not None:
+            desk.heed(others)
+        desk.index.label(row.key, row.title, row.tags, now)
+        desk.index.db.execute("INSERT OR IGNORE INTO parts VALUES(?, ?)", (own.number, row.key))
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -283,6 +348,20 @@ def read_session(desk: SegmentDesk, session_id: str) -> tuple[Entry, Sequence[Co
         except Broken:
             found = reader.gathered(row.key, {*_parts(desk, row.key), row.segment})
             return entry_of(desk, row), tuple([commit for commit, _ in found.values()])
+
+
+def find_page(desk: SegmentDesk, query: SessionQuery) -> SessionPage:
+    """One page of the sessions that match, as of now."""
+    query, start = checked_query(query)
+    desk.catch_up_all(flush=desk.folder.writable)
+    where, values = conditions(query, start)
+    fields = ", ".join(f"s.{name}" for name in FIELDS)
+    rows = desk.index.db.execute(
+        f"SELECT {fields} FROM sessions c JOIN sessions s ON s.key = c.key WHERE {where} "  # noqa: S608
+        f"ORDER BY c.updated DESC, c.id LIMIT {query.limit + 1}",
+        values,
+    ).fetchall()
+    return paged([entry_of(desk, Row(*row)) for row in rows], query.limit)
 
 
 def _parts(desk: SegmentDesk, key: int) -> set[int]:
@@ -313,10 +392,6 @@ def entry_of(desk: SegmentDesk, row: Row) -> Entry:
 
 
 def _entry(row: Row, owner: str | None, expires: float) -> Entry:
-    try:
-        summary = _wire.loads(row.summary)
-    except (_wire.WireError, ValueError):
-        summary = {}
     return Entry(
         session_id=row.id,
         head=row.head + 1 if row.suspect else row.head,  # one more than there are: whoever verifies it is told
@@ -326,5 +401,7 @@ def _entry(row: Row, owner: str | None, expires: float) -> Entry:
         expires=expires,
         updated=row.updated,
         flag=row.flag,
-        summary=summary if isinstance(summary, dict) else {},
+        summary=loaded(row.summary),
+        title=row.title,
+        tags=split(row.tags),
     )

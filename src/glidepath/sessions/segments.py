@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.group_sync import GroupSync
 from glidepath.sessions.own_segment import disk_error, segment_path, sync_file
 from glidepath.sessions.owner import GONE, LEASE, SHORT, this_owner
+from glidepath.sessions.segment_catalog import SegmentCatalog, SegmentWallets
 from glidepath.sessions.segment_clean import clean
 from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_folder import SegmentFolder, is_corrupt
@@ -31,8 +33,8 @@ from glidepath.sessions.segment_sessions import (
     taken_over,
     write_commit,
 )
+from glidepath.sessions.sqlite import SqliteStore
 from glidepath.sessions.sqlite_says import explained
-from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
 __all__ = ["SegmentStore", "default_folder"]
@@ -54,7 +56,7 @@ class _Gone(StoreError):  # noqa: N818 - seen as a StoreError
     """The files that leases were given out on are not there any more."""
 
 
-class SegmentStore(SqliteWallets):
+class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     """Keeps journals in a folder, which is made when it is first used: quick, and safe among processes of one machine.
 
     Without a `path` it is `sessions` in the user's data folder of this platform. `busy` is how many seconds to wait
@@ -87,7 +89,7 @@ class SegmentStore(SqliteWallets):
         self._looked = GONE
         self._removed = 0
         self._pid = os.getpid()
-        SqliteWallets.__init__(self, f"{self.path}/wallets.db")
+        SegmentWallets.__init__(self)
 
     # --- opening ----------------------------------------------------------------------------------------------
 
@@ -100,26 +102,6 @@ class SegmentStore(SqliteWallets):
                 Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             desk = self._desk = SegmentDesk(self.path)
         return desk
-
-    def _connect_wallets(self) -> Any:
-        """Wallets cannot be made anew from the segments: they have a file of their own."""
-        import sqlite3
-
-        until = time.monotonic() + self._busy
-        while True:  # on a thread: another process may be making the folder
-            try:
-                self._with(lambda _: None)
-                break
-            except StoreError as error:
-                if error.kind != "locked" or time.monotonic() >= until:
-                    raise
-            time.sleep(_FIRST_WAIT)
-        with suppress(FileExistsError):
-            os.close(os.open(self._wallet_file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        connection = sqlite3.connect(self._wallet_file, timeout=self._busy, isolation_level=None)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        return connection
 
     def _forked(self) -> None:
         """Files of the parent are the parent's: they are left alone, and what it holds is not held here."""
@@ -411,7 +393,11 @@ class SegmentStore(SqliteWallets):
         """Forget a session. What nobody needs any more is deleted when many were, or the store is closed."""
         self._must_exist(session_id)
         await self._patiently(lambda desk: remove_session(desk, session_id, self._clock()))
-        self._removed += 1
+        await self._tidied(1)
+
+    async def _tidied(self, count: int) -> None:
+        """So many sessions are gone: clean up when that is worth it."""
+        self._removed += count
         if self._removed >= _TIDY:
             await self._patiently(self._tidy)
 
@@ -434,7 +420,7 @@ class SegmentStore(SqliteWallets):
         if self._pid != os.getpid():
             self._forked()
         self._stop_sync()
-        self._close_desk()
+        await self._accounts.close()
         with self._lock:
             desk = self._desk
             if desk is None:
@@ -447,6 +433,11 @@ class SegmentStore(SqliteWallets):
                 self._tidy(desk)
             desk.retire()
             desk.close()
+
+    def _opened(self) -> SqliteStore:
+        """The accounts of wallets, in a folder that is a store."""
+        self._with(lambda _: None)
+        return self._accounts
 
     def _stop_sync(self) -> None:
         with self._lock:

@@ -15,8 +15,10 @@ from urllib.parse import quote
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
+from glidepath.sessions.sqlite_catalog import SqliteCatalog, note_summary, prepare
 from glidepath.sessions.sqlite_says import explained
 from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.sessions.writer import Writer
@@ -88,7 +90,7 @@ def _keep_private(path: str) -> None:
                 os.chmod(file, mode & 0o770 if mode & stat.S_IWGRP else 0o600)  # noqa: PTH101
 
 
-class SqliteStore(SqliteWallets):
+class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
     """Keeps journals in one SQLite file, which is made when it is first used.
 
     Without a `path` it is `sessions.db` in the user's data folder of this platform.
@@ -181,6 +183,7 @@ class SqliteStore(SqliteWallets):
             )
             try:
                 self._prepare(connection)
+                self._catalogued = prepare(connection)
                 connection.execute(f"PRAGMA synchronous = {synchronous}")
                 connection.execute(f"PRAGMA busy_timeout = {wait}")
             except BaseException:
@@ -442,6 +445,8 @@ class SqliteStore(SqliteWallets):
                     raise self._refused(connection, lease, number)
                 execute(_ADVANCE, (number, commit.hash, now, now + self._lease, lease.owner, key))
                 if summary is not None:
+                    if self._catalogued:
+                        note_summary(execute, key, lease.session_id, summary, now, number)
                     execute("UPDATE sessions SET summary = ? WHERE key = ?", (_wire.encode(summary), key))
                 execute("COMMIT")
             except BaseException:
@@ -538,12 +543,15 @@ class SqliteStore(SqliteWallets):
             entry, key = self._entry(connection, session_id)
             if not free(entry.owner, entry.expires, self._clock()):
                 raise busy(entry)
-            first, last = key << SHIFT, (key + 1 << SHIFT) - 1
-            connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (first, last))
-            connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+            self._forget(connection, key)
 
         self._must_exist(session_id)
         await self._patiently(lambda: self._do(work))
+
+    def _forget(self, connection: Any, key: int) -> None:
+        first, last = key << SHIFT, (key + 1 << SHIFT) - 1
+        connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (first, last))
+        connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
 
     async def close(self) -> None:
         """Close the file; it is opened again when the store is used again."""

@@ -24,12 +24,15 @@ from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
 from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK, VIEWS, ExtensionPoint
 from glidepath.spi.policy import ProtocolPolicy
 from glidepath.spi.sessions import (
+    Catalog,
     Commit,
     Entry,
     Grant,
     Hold,
     Lease,
     OverdueHold,
+    SessionPage,
+    SessionQuery,
     SessionStore,
     Sign,
     Wallet,
@@ -49,6 +52,7 @@ __all__ = [
     "BeforeDecision",
     "Block",
     "CallGuard",
+    "Catalog",
     "Commit",
     "ContextStrategy",
     "Entry",
@@ -72,6 +76,8 @@ __all__ = [
     "Replace",
     "ResourceConstraint",
     "ResourceContext",
+    "SessionPage",
+    "SessionQuery",
     "SessionStore",
     "Shaped",
     "Sign",

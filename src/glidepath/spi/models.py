@@ -12,12 +12,17 @@ from glidepath.stability import UNPROVEN, experimental
 __all__ = ["Model", "ModelRequest", "TokenEstimator", "ToolSpec"]
 
 
-class ToolSpec(Value, frozen=True, gc=False):
-    """A tool as the model sees it: `parameters` is a JSON Schema of an object."""
+class ToolSpec(Value, frozen=True, gc=False, omit_defaults=True):
+    """A tool as the model sees it: `parameters` is a JSON Schema of an object.
+
+    `strict` is True where the model must be held to that schema and False where it must not; None leaves it to
+    `ModelRequest.strict_tools`.
+    """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+    strict: bool | None = None
 
 
 class ModelRequest(Value, frozen=True, gc=False, kw_only=True):
@@ -39,6 +44,8 @@ class ModelRequest(Value, frozen=True, gc=False, kw_only=True):
     strict_tools: bool = False
     stop_sequences: tuple[str, ...] = ()
     seed: int | None = None
+    logprobs: int | None = None
+    """How many alternatives to name beside each token of the reply; None asks for no probabilities."""
     extras: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
     connect_timeout: float | None = None

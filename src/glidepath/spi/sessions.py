@@ -16,12 +16,15 @@ from glidepath.outcome import dollars
 from glidepath.stability import UNPROVEN, experimental
 
 __all__ = [
+    "Catalog",
     "Commit",
     "Entry",
     "Grant",
     "Hold",
     "Lease",
     "OverdueHold",
+    "SessionPage",
+    "SessionQuery",
     "SessionStore",
     "Sign",
     "Wallet",
@@ -68,6 +71,9 @@ class Entry(Value, frozen=True, kw_only=True):
     flag: str | None = None
     """Why the run in this session must stop; None when nobody asked."""
     summary: Mapping[str, Any] = {}
+    title: str = ""
+    """What a person called it. Only a `Catalog` fills this in, and the next one."""
+    tags: tuple[str, ...] = ()
 
 
 class Sign(Value, frozen=True, kw_only=True):
@@ -274,6 +280,39 @@ class Wallet(Value, frozen=True, kw_only=True):
         return None if self.max_money is None else dollars(max(0, self.max_money - self.money - self.held_money))
 
 
+# --- finding sessions among many ----------------------------------------------------------------------------------
+
+
+class SessionQuery(Value, frozen=True, kw_only=True):
+    """Which sessions to list: those that match every field that is given. Up to `limit` of them make a page.
+
+    `roots` leaves children out. `text` is looked for in titles, tasks and ids, whatever the case. `outcome` is a
+    `LoopOutcome` or a team's status, or "unfinished". `before` and `after` are times (seconds since the epoch)
+    between which the last run began or ended. `cursor` is the one that the page before gave.
+    """
+
+    prefix: str = ""
+    roots: bool = True
+    state: str | None = None
+    outcome: str | None = None
+    agent: str | None = None
+    tag: str | None = None
+    text: str = ""
+    min_cost: Decimal | None = None
+    max_cost: Decimal | None = None
+    before: float | None = None
+    after: float | None = None
+    limit: int = 50
+    cursor: str | None = None
+
+
+class SessionPage(Value, frozen=True):
+    """Sessions that match, the newest first; `cursor` asks for the next page, and is None on the last one."""
+
+    sessions: tuple[Entry, ...]
+    cursor: str | None = None
+
+
 @experimental(reason=UNPROVEN)
 @runtime_checkable
 class WalletStore(Protocol):
@@ -334,4 +373,33 @@ class WalletStore(Protocol):
 
     async def remove_wallet(self, name: str) -> None:
         """Forget a wallet and its history; raises `missing`, and `busy` for one that is held or is a parent."""
+        ...
+
+
+@experimental(reason=UNPROVEN)
+@runtime_checkable
+class Catalog(Protocol):
+    """What a store can do beside keeping journals: find, label and remove many sessions without reading them.
+
+    Optional: where a store has no catalog, glidepath reads `entries()` instead, which takes longer.
+
+    Contract: what a session's last summary says is what `find` finds it by, from the moment `append` has written it.
+    Titles and tags belong to the session and go with it when it is removed; writing a journal does not change them.
+
+    What happens when it crashes: whoever asked gets its `StoreError`; runs are not concerned.
+    """
+
+    async def find(self, query: SessionQuery) -> SessionPage:
+        """One page of the sessions that match, the newest first, with titles and tags."""
+        ...
+
+    async def remove_many(self, session_ids: Sequence[str]) -> list[str]:
+        """Forget these sessions with their children; answers with the ids of all that are gone, children included.
+
+        A session stays, with its whole family, while a living owner holds any of them. What is not there is skipped.
+        """
+        ...
+
+    async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
+        """Set the title, the tags, or both; None leaves them. Needs no lease. Raises kind `missing`."""
         ...

@@ -18,6 +18,7 @@ from glidepath.run import Decision
 from glidepath.sessions.archive import refuse_unfinished
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.owner import LEASE, this_owner
+from glidepath.sessions.redaction import redactor_of
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 from glidepath.teams.events import (
     TERMINAL,
@@ -79,8 +80,8 @@ class Pen:
     def write(self, event: TeamEvent, goal: str) -> None:
         """Add an event; raises `StoreError`. What is not written at once is written by `flush`."""
         ended = event.result.status.value if isinstance(event, TERMINAL) else None  # type: ignore[attr-defined]
-        commit = link(self._hash, self._number + 1, event.sequence, event.time, [(type(event).__name__, event)])
-        summary = {
+        items: list[tuple[str, Any]] = [(type(event).__name__, event)]
+        summary: Mapping[str, Any] | None = {
             "kind": "team",
             "team": event.team,
             "status": ended or "running",
@@ -88,6 +89,10 @@ class Pen:
             "task": goal[:_SHOWN],
             "events": event.sequence,
         }
+        redactor = redactor_of(self._store)
+        if redactor is not None:
+            items, summary = redactor.items(items)[:1], redactor.summary(summary)
+        commit = link(self._hash, self._number + 1, event.sequence, event.time, items)
         written = self._store.append(self._lease, commit, summary=summary)
         self._number, self._hash = commit.number, commit.hash
         if written is not None:

@@ -239,7 +239,10 @@ class Team:
                 known = self.store is None or await _knows(self.store, paused.session_id)
                 result = await _decided(keeper if known else agent, paused, bond, token)
             if result is None:
-                result = await keeper.run(prompt, session=home, parent=bond.budget, cancel=token)
+                user, about = bond.request.user, bond.request.metadata
+                result = await keeper.run(
+                    prompt, session=home, parent=bond.budget, cancel=token, user=user, metadata=about
+                )
         except BaseException as error:
             if _from_outside(error):
                 raise
@@ -288,16 +291,22 @@ class Team:
         coordinator: TeamCoordinator | None = None,
         cancel: CancelToken | None = None,
         parent: Inherit | None = INHERIT,
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
     ) -> TeamResult:
         """Carry out a request and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Whatever the coordinator does, there is a result, `TeamStarted` came first and exactly one terminal event last.
         When the caller's own task is cancelled, the team lands and then the cancellation goes on. Inside a tool or a
         guarding hook of a run the team spends from that run, and its members are children of it; `parent=None` leaves
-        the run alone.
+        the run alone. `metadata` and `user` go to every member's run, as the request's own do.
         """
         if isinstance(request, str):
             request = TeamExecutionRequest(goal=request)
+        given = {"metadata": metadata, "user": user}
+        given = {name: value for name, value in given.items() if value is not None}
+        if given and isinstance(request, TeamExecutionRequest):
+            request = replace(request, **given)
         if cancel is not None and not isinstance(cancel, CancelToken):
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
         if parent is not None and parent is not INHERIT:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from glidepath._wire import Value, field, frozen, settle_field
 from glidepath.agent import Agent, Limits
 from glidepath.agent.limits import checked_int, checked_seconds
+from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Usage
 from glidepath.outcome import PendingCall, RunResult
@@ -336,9 +337,17 @@ class TeamExecutionRequest(Value, frozen=True, kw_only=True):
     plan: TeamExecutionPlan | None = None
     plan_only: bool = False
     config: TeamConfig = TeamConfig()
+    user: str | None = None
+    """For whom the team works; every member's run has it."""
+    metadata: Mapping[str, str] | None = None
+    """What the application says about the request; every member's run has it."""
 
     def __post_init__(self) -> None:
         check_text("TeamExecutionRequest.goal", self.goal)
+        if self.user is not None:
+            check_user(self.user)
+        if self.metadata is not None:
+            settle_field(self, "metadata", frozen(check_metadata(self.metadata)))
         check_name("TeamExecutionRequest.id", self.id)
         as_tuple(self, "roles")
         check_each("TeamExecutionRequest.roles", self.roles, RoleDefinition)

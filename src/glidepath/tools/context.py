@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from glidepath.errors import ToolError
@@ -22,6 +22,16 @@ class ToolHost(Protocol):
     Contract: all methods but `spawn` are cheap and synchronous. `report` and `spawn` are called on the run's own
     loop; `remaining`, `near_budget` and `is_cancelled` may be called from any thread and only read.
     """
+
+    @property
+    def user(self) -> str | None:
+        """For whom the run is."""
+        ...
+
+    @property
+    def metadata(self) -> Mapping[str, str] | None:
+        """What the application says about the run."""
+        ...
 
     def remaining(self) -> Remaining:
         """What is left of each limit of the run."""
@@ -88,18 +98,31 @@ class ToolContext:
         near_budget: bool = False,
         cancelled: bool = False,
         spawn: Callable[[Any, Any, Any], Awaitable[RunResult]] | None = None,
+        user: str | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> RecordingContext:
         """A context without a run, for unit tests: `.reports` lists what was reported.
 
         `spawn(agent, prompt, limits)` answers `context.spawn`; without it, spawning is a `ToolError`.
         """
         host = _StandaloneHost(remaining or Remaining(), near_budget=near_budget, cancelled=cancelled, spawn=spawn)
+        host.user, host.metadata = user, metadata
         return RecordingContext(host, call_id, tool_name, idempotency_key)
 
     @property
     def cancelled(self) -> bool:
         """True once the run is being stopped or this call was let go: finish as soon as you can."""
         return self.abandoned is not None or self._host.is_cancelled()
+
+    @property
+    def user(self) -> str | None:
+        """For whom the run is, as `run(user=...)` says; a child has its parent's."""
+        return self._host.user
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """What the application says about the run, as `run(metadata=...)` says; a child has its parent's, too."""
+        return self._host.metadata or {}
 
     def remaining(self) -> Remaining:
         """What is left of each limit of the run, the landing reserve apart."""
@@ -177,6 +200,8 @@ class _StandaloneHost:
         spawn: Callable[[Any, Any, Any], Awaitable[RunResult]] | None,
     ) -> None:
         self.reports: list[Any] = []
+        self.user: str | None = None
+        self.metadata: Mapping[str, str] | None = None
         self._left = left
         self._near_budget = near_budget
         self._cancelled = cancelled

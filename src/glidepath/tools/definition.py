@@ -71,6 +71,8 @@ class Tool:
     """What that person is told about it: a pending call's `reason`."""
     isolation: Isolation
     """Where it runs: on the loop, on a thread, or in a process of its own."""
+    strict: bool | None
+    """The model is held to its schema, where the provider can; None follows the agent's `strict_tools`."""
     overlaps: bool
     """Its calls may run beside others under `ExecutionMode.AUTO`: it is `read_only`, `parallel_safe` or an agent."""
     plain: bool
@@ -125,7 +127,7 @@ class Tool:
         if given["description"] is None:
             fields["description"] = signature.description
         fields["parameters"] = schema = _wire.frozen(schema)  # every run of every agent shares it
-        fields["spec"] = ToolSpec(self.name, self.description, schema)
+        fields["spec"] = ToolSpec(self.name, self.description, schema, given["strict"])
         fields["wants_context"] = signature.context is not None
         fields["overlaps"] = self.read_only or self.parallel_safe
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")

@@ -39,6 +39,7 @@ class RunOptions(TypedDict, total=False):
     requires_approval: bool
     approval_reason: str | None
     isolation: Isolation | None
+    strict: bool | None
 
 
 class ToolOptions(RunOptions, total=False):
@@ -67,6 +68,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "requires_approval": False,
     "approval_reason": None,
     "isolation": None,
+    "strict": None,
 }
 
 
@@ -88,6 +90,10 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         )
     if given["name"] is not None:
         check_name(given["name"])
+    if given["strict"] is not None and not isinstance(given["strict"], bool):
+        raise ConfigurationError(
+            f"strict: expected True, False, or None to follow strict_tools, got {shown(given['strict'], 100)}"
+        )
     for name in ("description", "approval_reason"):
         _check_text(name, given[name])
     timeout, most = given["timeout"], given["max_result_chars"]

@@ -20,6 +20,9 @@ __all__ = ["add_arguments", "execute"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath resume` takes."""
     parser.add_argument("session", help="the session's id, as the run said at its end")
+    parser.add_argument(
+        "--accept-repair", action="store_true", help="continue although a part of the session was damaged and is lost"
+    )
     add_setting_flags(parser)
     add_config_flags(parser)
 
@@ -37,4 +40,15 @@ def execute(options: argparse.Namespace, world: World) -> int:
     agent = make_agent(settings, world)
     limits = agent.config.limits if any(settings.said(key) for key in settings.known if key[:7] == "limits.") else None
     screen = make_screen(settings, agent, world)
-    return asyncio.run(fly(agent, None, screen, settings, world, resume=options.session, limits=limits))
+    return asyncio.run(
+        fly(
+            agent,
+            None,
+            screen,
+            settings,
+            world,
+            resume=options.session,
+            limits=limits,
+            accept_repair=options.accept_repair,
+        )
+    )

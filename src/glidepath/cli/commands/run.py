@@ -108,6 +108,7 @@ async def fly(
     *,
     resume: str | None = None,
     limits: Any = None,
+    accept_repair: bool = False,
 ) -> int:
     """The run itself, from the first event to the exit code; `resume` names the session to go on with."""
     import traceback
@@ -130,7 +131,9 @@ async def fly(
             if resume is None:
                 stream = agent.stream(task, session=session, cancel=token, parent=above)
             else:
-                stream = agent.stream(resume=resume, limits=limits, cancel=token, parent=above)
+                stream = agent.stream(
+                    resume=resume, limits=limits, cancel=token, parent=above, accept_repair=accept_repair
+                )
             result = await _fly_on(agent, stream, screen, settings, world, token, caught)
             screen.finish(result)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)

@@ -21,7 +21,8 @@ __all__ = ["add_arguments", "execute"]
 
 _DAY = 86_400
 _SHOWN = 60
-_OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - {"store"}
+_OF_STORE = ("store", "redact")
+_OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,12 +60,12 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
     import asyncio
 
-    from glidepath.cli.assemble import assume_store, make_agent, make_store
+    from glidepath.cli.assemble import assume_store, make_agent, make_store, redacting
     from glidepath.cli.layers import gather
     from glidepath.errors import ConfigurationError, StoreError
 
-    settings = gather(options, world, only=BY_KEY if options.action == "replay" else ("store",))
-    store = make_store(assume_store(settings, "runs"), world)
+    settings = gather(options, world, only=BY_KEY if options.action == "replay" else _OF_STORE)
+    store = redacting(make_store(assume_store(settings, "runs"), world), settings, world)
     agent = make_agent(settings, world) if options.action == "replay" else None
 
     async def act() -> int:
@@ -82,9 +83,9 @@ def execute(options: argparse.Namespace, world: World) -> int:
 async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
     from glidepath.cli.shown import revealed
     from glidepath.cli.status import clip
-    from glidepath.sessions.archive import list_runs
+    from glidepath.sessions.finding import each_session
 
-    for entry in await list_runs(store, children=options.children):
+    async for entry in each_session(store, roots=not options.children):
         known = entry.summary
         when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
         how = known.get("outcome")
@@ -128,17 +129,29 @@ async def _show_team(session: str, store: Any, world: World) -> int:
 
 
 async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    return await show_session(options.session, store, world)
+
+
+async def show_session(session: str, store: Any, world: World) -> int:
+    """Print one session: how it stands, what it used, its messages with the numbers of their turns."""
     from glidepath.cli.shown import call_line, revealed
     from glidepath.cli.status import printable
     from glidepath.sessions.archive import show
 
-    if options.session.startswith("team:"):
-        return await _show_team(options.session, store, world)
-    journal = await show(store, options.session)
+    if session.startswith("team:"):
+        return await _show_team(session, store, world)
+    journal = await show(store, session)
     folded, snapshot = journal.folded, journal.folded.snapshot
     result = folded.result
     out = world.stdout
-    out.write(f"session   {revealed(options.session)}\n")
+    out.write(f"session   {revealed(session)}\n")
+    if folded.forked is not None:
+        out.write(f"fork      of {revealed(folded.forked.origin)} after turn {folded.forked.at}\n")
+        for one in folded.forked.effects:
+            line = call_line(one.name, one.arguments or {})
+            out.write(f"behind it turn {one.turn} {line}: {revealed(one.outcome)}\n")
+    if folded.repaired is not None:
+        out.write(f"repaired  {revealed(folded.repaired.reason)}: a part is lost\n")
     if folded.imported:
         out.write("origin    imported from a file: its decisions do not count here\n")
     out.write(f"state     {'interrupted' if result is None else f'{result.state.name}/{result.outcome.name}'}\n")
@@ -152,11 +165,14 @@ async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -
     for call, why in _waiting(folded, snapshot):
         out.write(f"waits     {revealed(call.id)} {call_line(call.name, call.arguments)}: {revealed(why)}\n")
     out.write(f"journal   {len(journal.commits)} commits, {folded.sequence} records, whole\n\n")
+    turn = 0
     for message in folded.messages:
+        turn += message.role == "assistant"
+        who = f"assistant, turn {turn}" if message.role == "assistant" else message.role
         if message.text or not getattr(message, "tool_calls", ()):
-            out.write(f"[{message.role}] {printable(message.text)}\n")
+            out.write(f"[{who}] {printable(message.text)}\n")
         for call in getattr(message, "tool_calls", ()):
-            out.write(f"[{message.role}] calls {call_line(call.name, call.arguments)}\n")
+            out.write(f"[{who}] calls {call_line(call.name, call.arguments)}\n")
     return 0
 
 
@@ -195,17 +211,31 @@ async def _stop(options: argparse.Namespace, store: Any, world: World, _: Any) -
 
 
 async def _export(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    return await export_session(options, store, world)
+
+
+async def export_session(options: argparse.Namespace, store: Any, world: World) -> int:
+    """Write a session and its children."""
+    from glidepath.errors import ConfigurationError
     from glidepath.sessions.archive import export_journal
 
     data = await export_journal(store, options.session)
     if options.out:
-        (world.folder / options.out).write_bytes(data)
+        try:
+            (world.folder / options.out).write_bytes(data)
+        except OSError as error:
+            raise ConfigurationError(f"--out: {options.out} cannot be written: {error.strerror}") from None
     else:
         world.stdout.write(data.decode())
     return 0
 
 
 async def _import(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    return await import_session(options, store, world)
+
+
+async def import_session(options: argparse.Namespace, store: Any, world: World) -> int:
+    """Take in what was exported."""
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.archive import import_journal
 
@@ -226,6 +256,7 @@ async def _prune(options: argparse.Namespace, store: Any, world: World, _: Any) 
 
 
 async def _repair(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.cli.shown import call_line
     from glidepath.sessions.archive import repair
 
     done = await repair(store, options.session)
@@ -233,6 +264,9 @@ async def _repair(options: argparse.Namespace, store: Any, world: World, _: Any)
         world.note(f"{options.session} is whole: {done.kept} commits")
         return 0
     world.note(f"{options.session}: kept {done.kept} commits, dropped {done.dropped}: {done.reason}")
+    for one in done.effects:
+        world.note(f"may have taken effect: {call_line(one.name or 'a call', one.arguments or {})} ({one.call_id})")
+    world.note("Look at it, then continue with: glidepath resume --accept-repair " + options.session)
     return 0
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Self
 
 from glidepath.agent.config import check_sendable
+from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, quiet
 from glidepath.engines.dbos.ledger import Account, FleetLedger, Quota, check_tenant
@@ -61,9 +63,19 @@ class Fleet:
 
     # --- runs -------------------------------------------------------------------------------------------------
 
-    async def submit(self, agent: str, task: str, *, tenant: str | None = None, session: str | None = None) -> str:
+    async def submit(
+        self,
+        agent: str,
+        task: str,
+        *,
+        tenant: str | None = None,
+        session: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> str:
         """Queue one run and return its session's id; a second submit of the same id and task is the same run.
 
+        `metadata` and `user` are the run's own, as in `Agent.run`; those of the first submit count.
         Raises `QuotaError` when the fleet or the tenant has used up what it may, and `ConfigurationError` for an agent
         that no worker has ever offered, an unknown tenant, or a session that is somebody else's or has another task.
         """
@@ -75,9 +87,12 @@ class Fleet:
             check_tenant(tenant)
         if session is not None:
             _check_id(session)
+        about: dict[str, Any] = {} if metadata is None else {"metadata": check_metadata(metadata)}
+        if user is not None:
+            about["user"] = check_user(user)
         name = session or f"session_{os.urandom(8).hex()}"
         await self.ledger.check()
-        await self._in_thread(self._enqueue, name, agent, task, tenant)
+        await self._in_thread(self._enqueue, name, agent, task, tenant, about)
         return name
 
     async def outcome(self, session: str) -> str | None:
@@ -182,7 +197,7 @@ class Fleet:
             retry_connection_errors=False,
         )
 
-    def _enqueue(self, session: str, agent: str, task: str, tenant: str | None) -> None:
+    def _enqueue(self, session: str, agent: str, task: str, tenant: str | None, about: dict[str, Any]) -> None:
         """Admit and queue the run: one transaction, so a run is counted exactly when it is queued."""
         sqlalchemy = needed("sqlalchemy")
         if agent not in self._offered:
@@ -209,7 +224,8 @@ class Fleet:
                 return
             if refused:
                 raise _refusal(refused, session, tenant)
-            self._client.enqueue_in_transaction(connection, options, session, agent, task)
+            given = (session, agent, task, about) if about else (session, agent, task)  # as older workers take it
+            self._client.enqueue_in_transaction(connection, options, *given)
 
     def _check_agent(self, agent: str) -> None:
         sqlalchemy = needed("sqlalchemy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +35,15 @@ MOST_WORKERS = 20  # a run that took so many workers down with it is not tried a
 class Flight:
     """A run that this worker was given. What it knows of it, it reads from the journal and the ledger."""
 
-    def __init__(self, worker: Worker, session: str, agent: str, task: str) -> None:
+    def __init__(
+        self, worker: Worker, session: str, agent: str, task: str, about: Mapping[str, Any] | None = None
+    ) -> None:
         self.worker = worker
         self.session = session
         self.agent = agent
         self.task = task
+        self.about = dict(about or {})
+        """The run's own metadata and user; once it has begun, they are in its journal."""
         self.token = CancelToken()
         self.done = asyncio.Event()
         self.legs = 0
@@ -111,7 +116,7 @@ class Flight:
             if agent is None:
                 raise ConfigurationError(f"this worker has no agent {self.agent!r}")
             if folded is None:
-                result = await agent.run(self.task, session=self.session, cancel=token, parent=budget)
+                result = await agent.run(self.task, session=self.session, cancel=token, parent=budget, **self.about)
             else:
                 result = await agent.resume(self.session, cancel=token, parent=budget)
         except ConfigurationError as error:

@@ -156,8 +156,8 @@ class Worker:
         )
 
     def _workflow(self) -> Any:
-        async def fly(session: str, agent: str, task: str) -> str:
-            flight = Flight(self, session, agent, task)
+        async def fly(session: str, agent: str, task: str, about: Mapping[str, Any] | None = None) -> str:
+            flight = Flight(self, session, agent, task, about)
             self.flights.add(flight)
             try:
                 return await flight.fly()

@@ -36,11 +36,19 @@ def takes_of(vendor: str, quirks: Quirks) -> Takes:
     """What a server of chat completions takes."""
     return Takes(
         vendor=vendor,
-        document=("application/", "text/") if "document" in quirks.files else (),
-        audio=tuple(_SOUNDS) if "audio" in quirks.files else (),
+        document=_documents(quirks),
+        audio=() if "audio" not in quirks.files else ("audio/",) if quirks.plain_parts else tuple(_SOUNDS),
         video=("video/",) if "video" in quirks.files else (),
+        by_address=quirks.image_addresses,
         files_by_address=quirks.file_addresses,
+        plain_parts=quirks.plain_parts,
     )
+
+
+def _documents(quirks: Quirks) -> tuple[str, ...]:
+    if "document" not in quirks.files:
+        return ()
+    return ("application/pdf",) if quirks.plain_parts else ("application/", "text/")
 
 
 _PLAIN = Quirks()
@@ -67,7 +75,7 @@ def chat_messages(
             sent.append({"role": "tool", "tool_call_id": _id(message.call_id, quirks), "content": message.text})
             shown += _attached(message, takes)  # a tool message takes text only: pictures and files follow the batch
         elif isinstance(message, AssistantMessage):
-            sent += _assistant(message, quirks, current=place > newest)
+            sent += _assistant(message, quirks, current=place > newest or quirks.all_thoughts)
         else:
             sent += _said(message, takes)
     if shown:
@@ -109,6 +117,8 @@ def _part(block: Any, takes: Takes) -> dict[str, Any]:
     if not isinstance(block, FileBlock):
         return {"type": "text", "text": block.text}
     check_block(block, takes)
+    if takes.plain_parts:
+        return _plain_part(block)
     if block.kind == "video":
         return {"type": "video_url", "video_url": {"url": data_url(block)}}
     if block.kind == "document":
@@ -117,6 +127,13 @@ def _part(block: Any, takes: Takes) -> dict[str, Any]:
         raise RejectedError(f"{takes.vendor} takes no audio by url: send its bytes as data")
     sound = {"data": base64_of(block), "format": _SOUNDS[block.media_type.lower()]}
     return {"type": "input_audio", "input_audio": sound}
+
+
+def _plain_part(file: FileBlock) -> dict[str, Any]:
+    """A file as Mistral takes it."""
+    if file.kind == "document":
+        return {"type": "document_url", "document_url": data_url(file)}
+    return {"type": "input_audio", "input_audio": file.url or base64_of(file)}
 
 
 def _attached(message: ToolResultMessage, takes: Takes) -> list[dict[str, Any]]:
@@ -157,7 +174,7 @@ def _assistant(message: AssistantMessage, quirks: Quirks, *, current: bool) -> l
     sent: dict[str, Any] = {"role": "assistant", "content": message.text}
     if calls:
         sent["tool_calls"] = calls
-    if calls and current:  # reasoning goes back only inside the tool loop it belongs to
+    if calls and current:  # mostly, reasoning goes back only inside the tool loop it belongs to
         for kind, item in pieces(message, VENDOR):
             if kind == "item":
                 sent.update(item)
@@ -226,9 +243,18 @@ def _block(part: Mapping[str, Any]) -> Any:
     if kind == "video_url":
         return block_of(part["video_url"]["url"], image=False, media_type="video/mp4")
     if kind == "input_audio":
-        sound = part["input_audio"]
+        return _sound(part["input_audio"])
+    held = {"file_data": part["document_url"]} if kind == "document_url" else part.get("file") or {}
+    if held.get("file_data"):
+        return block_of(held["file_data"], image=False, name=held.get("filename"))
+    raise ValueError(f"a part of type {kind!r} has no block of ours")
+
+
+def _sound(sound: Any) -> FileBlock:
+    """A recording: an object with its format, or, at Mistral, its bytes or its address as a text."""
+    if not isinstance(sound, str):
         media = "audio/mpeg" if sound["format"] == "mp3" else f"audio/{sound['format']}"
         return FileBlock(media, base64.b64decode(sound["data"]))
-    if kind == "file" and part["file"].get("file_data"):
-        return block_of(part["file"]["file_data"], image=False, name=part["file"].get("filename"))
-    raise ValueError(f"a part of type {kind!r} has no block of ours")
+    if sound.startswith(("http://", "https://")):
+        return FileBlock("audio/mpeg", url=sound)
+    return FileBlock("audio/mpeg", base64.b64decode(sound))

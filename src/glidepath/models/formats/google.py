@@ -38,6 +38,7 @@ _TAKES = Takes(
     ),
     audio=("audio/",),
     video=("video/",),
+    schemes=("https", "http", "gs"),
 )
 _UNSIGNED = base64.b64encode(b"skip_thought_signature_validator").decode()
 """Google's word for a call that another model made."""

@@ -71,6 +71,7 @@ def _written(kind: str, piece: Any) -> dict[str, Any]:
 
 def _part(block: Any) -> dict[str, Any]:
     if isinstance(block, ImageBlock):
+        check_block(block, _TAKES)
         return {"type": "input_image", "image_url": data_url(block)}
     if not isinstance(block, FileBlock):
         return {"type": "input_text", "text": block.text}

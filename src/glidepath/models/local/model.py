@@ -93,7 +93,7 @@ class LocalModel:
             for attempt in range(_ATTEMPTS):
                 async with post(address, _CHAT, body) as response:
                     if response.status < _BAD_REQUEST:
-                        reading, events = Reading(wrapped=asked.wrapped), Events()
+                        reading, events = Reading(wrapped=asked.wrapped, request=request), Events()
                         while piece := await response.read():
                             for _, data in events.feed(piece):
                                 for delta in reading.read(data):
@@ -128,6 +128,9 @@ class LocalModel:
             body["temperature"] = request.temperature
         if request.seed is not None:
             body["seed"] = request.seed
+        if request.logprobs is not None:
+            body["logprobs"] = True
+            body["top_logprobs"] = request.logprobs
         if request.stop_sequences:
             body["stop"] = list(request.stop_sequences)
         for key, value in (request.extras or {}).items():

@@ -3,6 +3,9 @@
 A small model cannot be trusted to call tools natively. It is told to reply with one JSON object, and a grammar made
 from a schema lets it write nothing else: {"tool": name, "arguments": {...}} for a call, {"answer": text} for an answer.
 Earlier calls and results are shown in the same form. Without tools it just talks, and what it did is told in prose.
+
+All tools of a run are shown in every request, also those that may not be called now: the grammar leaves those out. So a
+request begins like the one before it, and llama.cpp reads only what is new.
 """
 
 from __future__ import annotations
@@ -49,14 +52,14 @@ class Brief(_wire.Value, frozen=True):
 
 def brief(request: ModelRequest) -> Brief:
     """The messages and the constraint of a request; raises `RejectedError` for what such a model cannot do."""
-    tools = _offered(request)
+    shown, tools = request.defined_tools or request.tools, _offered(request)
     answering = not tools or request.tool_choice == "auto"
     schema = request.output_schema
     system = request.system_prompt
-    if tools:
+    if shown:
         schema = _choice(tools, (schema or _ANY_TEXT) if answering else None)
-        system = _instructions(system, tools, answering=answering)
-    return Brief(_merged(system, request.messages, wrapped=bool(tools), answering=answering), schema, bool(tools))
+        system = _instructions(system, shown)
+    return Brief(_merged(system, request.messages, wrapped=bool(shown), answering=answering), schema, bool(shown))
 
 
 def loosened(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -113,12 +116,10 @@ def _pointed(key: str, value: Any, root: str) -> str | None:
     return root + value[1:] if ours else None
 
 
-def _instructions(system: str, tools: Sequence[ToolSpec], *, answering: bool) -> str:
+def _instructions(system: str, tools: Sequence[ToolSpec]) -> str:
     lines = [system or "You are a helpful assistant.", "", "You can use these tools:"]
     lines += [f"- {spec.name}: {spec.description} Arguments: {_arguments(spec)}" for spec in tools]
-    lines += ["", " ".join([_REPLY, _CALL, _ANSWER] if answering else [_REPLY, _CALL])]
-    if answering:
-        lines.append(_ADVICE)
+    lines += ["", f"{_REPLY} {_CALL} {_ANSWER}", _ADVICE]
     return "\n".join(lines)
 
 
@@ -132,7 +133,11 @@ def _arguments(spec: ToolSpec) -> str:
 def _merged(system: str, messages: Sequence[Message], *, wrapped: bool, answering: bool) -> list[dict[str, str]]:
     """Turns that alternate: many templates refuse two messages of one role in a row, and know no role for results."""
     said = [("system", system)] if system else []
-    last = len(messages) - 1
+    ends = {  # the last result of each batch asks for what comes next, and still does when it is no longer the newest
+        number
+        for number, message in enumerate(messages)
+        if number + 1 == len(messages) or type(messages[number + 1]) is not ToolResultMessage
+    }
     for number, message in enumerate(messages):
         if type(message) is UserMessage:
             said.append(("user", _user_text(message)))
@@ -140,7 +145,7 @@ def _merged(system: str, messages: Sequence[Message], *, wrapped: bool, answerin
             if text := _assistant_text(message, wrapped=wrapped):
                 said.append(("assistant", text))
         elif type(message) is ToolResultMessage:
-            said.append(("user", _result_text(message, is_last=number == last, answering=answering)))
+            said.append(("user", _result_text(message, asks=number in ends, answering=answering)))
         elif type(message) is SystemMessage:
             said.append(("system" if len(said) < 2 and not _spoken(said) else "user", message.content))  # noqa: PLR2004
     turns: list[dict[str, str]] = []
@@ -177,7 +182,7 @@ def _assistant_text(message: AssistantMessage, *, wrapped: bool) -> str:
     return "\n".join(lines)
 
 
-def _result_text(message: ToolResultMessage, *, is_last: bool, answering: bool) -> str:
+def _result_text(message: ToolResultMessage, *, asks: bool, answering: bool) -> str:
     text = message.text
     if not isinstance(message.content, str):
         for block in message.content:
@@ -185,7 +190,7 @@ def _result_text(message: ToolResultMessage, *, is_last: bool, answering: bool) 
                 what = "an image" if type(block) is ImageBlock else "a file"
                 text += f"\n[{what} ({getattr(block, 'media_type', '')}) you cannot see]"
     line = f"{message.tool_name} failed: {text}" if message.is_error else f"Result of {message.tool_name}: {text}"
-    if not is_last:
+    if not asks:
         return line
     if message.is_error:
         return f"{line}\n{_MEND}"

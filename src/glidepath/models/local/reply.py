@@ -12,7 +12,9 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError
-from glidepath.messages import Delta, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta, Usage
+from glidepath.messages import Delta, ReplyInfo, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta, Usage
+from glidepath.models.content import Reply
+from glidepath.spi import ModelRequest
 
 __all__ = ["ConstrainedReply", "Reading", "fault"]
 
@@ -161,8 +163,9 @@ def _unit(text: str, at: int) -> int | None:
 class Reading:
     """Turns the events of one chat completion into deltas. `wrapped`: the reply is a constrained one."""
 
-    def __init__(self, *, wrapped: bool) -> None:
+    def __init__(self, *, wrapped: bool, request: ModelRequest | None = None) -> None:
         self._reply = ConstrainedReply() if wrapped else None
+        self._told = Reply(set(), request)
         self._reason: str | None = None
         self._usage: Usage | None = None
         self._silent = True
@@ -187,6 +190,8 @@ class Reading:
         for choice in choices:
             self._reason = choice.get("finish_reason") or self._reason
             delta = choice["delta"]
+            if choice.get("logprobs"):
+                self._told.weighed(choice["logprobs"].get("content"))
             if thought := delta.get("reasoning_content"):
                 deltas.append(ThinkingDelta(thought))
             if text := delta.get("content"):
@@ -200,7 +205,9 @@ class Reading:
             raise TransientError("the model server ended its reply without a reason")
         cut = self._reason == "length" and not (reply is not None and reply.complete)
         calling = reply is not None and reply.called
-        end = StreamEnd("max_tokens" if cut else "tool_use" if calling else "end_turn", self._usage)
+        weights = self._told.weights
+        info = ReplyInfo(logprobs=weights) if weights else None
+        end = StreamEnd("max_tokens" if cut else "tool_use" if calling else "end_turn", self._usage, info)
         # Cut before anything could be shown is not the same as silence, which would be tried again.
         return [TextDelta(""), end] if self._silent and cut else [end]
 

@@ -1,0 +1,188 @@
+"""What a journal says about each leg of its runs: who said what, when each result came, what children did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from glidepath import _wire
+from glidepath._version import VERSION
+from glidepath._wire import Raw, Value, replace
+from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, codec
+from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, RunResult
+from glidepath.sessions.chain import Record, read
+from glidepath.sessions.fold import Began, Child, Folded, Opened, Used
+from glidepath.sessions.lenient import message_of
+from glidepath.spi.sessions import Commit
+
+__all__ = ["STOPPED", "Leg", "legs_of"]
+
+STOPPED = "the run was stopped"
+_BY_THE_CLOCK = frozenset({AgentState.CANCELLED, AgentState.TIMED_OUT})
+
+
+class _Block(Value, frozen=True):
+    """What a block of a reply has that reading it would lose: its arguments, byte for byte."""
+
+    arguments: Raw = Raw()
+
+
+class _Blocks(Value, frozen=True):
+    blocks: tuple[_Block, ...] = ()
+
+
+def _as_written(records: Iterable[Record]) -> list[AssistantMessage]:
+    """The replies among these records, with the arguments of their calls as the model wrote them."""
+    found = []
+    for record in records:
+        reply = codec.decode(bytes(record.payload)) if record.kind == "message" else None
+        if type(reply) is not AssistantMessage:
+            continue
+        written = _wire.decode(bytes(record.payload), _Blocks).blocks
+        blocks = [
+            replace(block, arguments=Raw(bytes(one.arguments))) if type(block) is ToolCall else block
+            for block, one in zip(reply.blocks, written, strict=True)
+        ]
+        found.append(replace(reply, blocks=tuple(blocks)))
+    return found
+
+
+class Leg:
+    """One leg: from where a run began, or went on, to its end or to where its process died."""
+
+    def __init__(self, before: Sequence[Commit], folded: Folded) -> None:
+        self.before = tuple(before)
+        """The journal up to here."""
+        self.session_id = folded.session.id
+        self.opened: Opened | None = folded.opened
+        self.began: Began | None = None
+        self.commits: list[Commit] = []
+        """Those that can be compared."""
+        self.times: list[tuple[float, list[Any]]] = []
+        self.attempts: list[AssistantMessage | None] = []
+        self.results: dict[str, tuple[int, ToolResultMessage]] = {}
+        """By call: after which commit it came, and what it was."""
+        self.kin: dict[str, list[Child]] = {}
+        self.taken: dict[int, dict[str, Any]] = {}
+        """By commit: the state to take from the journal, where something else than this run has changed the figures."""
+        self.charged: dict[int, dict[str, Used]] = {}
+        self.told: list[Message] = []
+        self.ended: RunResult | None = None
+        self.per_run: PerRun | None = None
+        self.carried = NOT_CARRIED
+        self.on_budget = False
+        self.until = ""
+        """What came next, when not all of it can be compared."""
+        self._asked = False
+        for child in folded.children:
+            self.kin.setdefault(child.call_id, []).append(child)
+
+    @property
+    def start(self) -> int:
+        """The number of the commit before it."""
+        return len(self.before)
+
+    @property
+    def whole(self) -> bool:
+        """True when it has an end that can be compared."""
+        return not self.until
+
+    @property
+    def last(self) -> int:
+        """The number of its last commit that can be compared."""
+        return self.start + len(self.commits)
+
+    def add(self, commit: Commit, records: Sequence[Record], folded: Folded) -> None:
+        """One more commit, which `folded` has taken."""
+        self.ended = folded.result
+        if not self.until:
+            self.until = self._out_of_reach(records, folded)
+        if self.until:
+            return  # only how it ended is of interest now
+        first = self.began is None
+        if first:
+            self.began, self.opened = folded.began, folded.opened
+            self.session_id = folded.session.id
+            self.told = list(folded.messages)
+            snapshot = folded.snapshot
+            self.per_run = None if snapshot is None else snapshot.per_run
+            self.carried = NOT_CARRIED if snapshot is None else snapshot.carried
+            self.on_budget = snapshot is not None and snapshot.on_budget
+        self.commits.append(commit)
+        ticks = [_wire.decode(bytes(one.payload), list[Any]) for one in records if one.kind == "tick"]
+        self.times.append((records[0].time, ticks[0] if ticks else []))
+        self._hear(commit, records, folded, first=first)
+
+    def _hear(self, commit: Commit, records: Sequence[Record], folded: Folded, *, first: bool) -> None:
+        """Who said what in this commit."""
+        replies = _as_written(records)
+        failed = self._asked and not replies and folded.reserved is not None
+        if self._asked and (replies or folded.reserved is not None):
+            self.attempts.append(replies[0] if replies else None)
+        self._asked = folded.reserved is not None or (self._asked and not replies)
+        answers = [message_of(bytes(one.payload)) for one in records if one.kind in ("message", "result")]
+        placed = [one.call_id for one in answers if type(one) is ToolResultMessage]
+        for one in answers:
+            if type(one) is ToolResultMessage:
+                self.results.setdefault(one.call_id, (commit.number - 1, one))
+        for record in records:
+            if record.kind == "child":
+                child = _wire.decode(bytes(record.payload), Child)
+                self.kin.setdefault(child.call_id, []).append(child)
+            elif record.kind == "charged":
+                self.charged[commit.number] = _wire.decode(bytes(record.payload), dict[str, Used])
+        family = commit.number in self.charged or any(call_id in self.kin for call_id in placed)
+        if failed or family or (first and self.kin and folded.result is None):
+            self.taken[commit.number] = dict(folded.fields)
+
+    def _out_of_reach(self, records: Sequence[Record], folded: Folded) -> str:
+        """What in this commit came about by something that the journal does not hold; empty when nothing."""
+        began = folded.began
+        if self.began is None and began is not None and began.version != VERSION:
+            return f"glidepath {began.version or 'of an earlier release'} wrote it, and this is {VERSION}"
+        hooks = any(record.kind == "child" and _wire.decode(bytes(record.payload), Child).of_hook for record in records)
+        fallback = folded.fields.get("fallbacks_spent") or (folded.reserved is not None and folded.reserved.model)
+        for holds, what in (
+            (folded.redacted, "the arguments of a call were redacted"),
+            (hooks, "a hook started a child"),
+            (fallback, "a fallback model was asked"),
+        ):
+            if holds:
+                return what
+        return "" if folded.result is None else _unrepeatable(folded.result)
+
+    def close(self) -> None:
+        """No more commits follow in this leg."""
+        if not self.until and self.ended is None:
+            self.until = STOPPED
+
+
+def _unrepeatable(result: RunResult) -> str:
+    """Why this end cannot be brought about again; empty when it can."""
+    if result.state in _BY_THE_CLOCK or result.outcome is LoopOutcome.CANCELLED:
+        return STOPPED
+    failed = result.outcome is LoopOutcome.FAILED and result.cause is not None and result.cause.source == "provider"
+    return "the model failed" if failed else ""
+
+
+def legs_of(commits: Sequence[Commit]) -> list[Leg]:
+    """The legs of a journal, in order."""
+    folded = Folded()
+    legs: list[Leg] = []
+    current: Leg | None = None
+    for place, commit in enumerate(commits):
+        records = read(commit)
+        kinds = {record.kind for record in records}
+        if kinds & {"began", "imported"}:
+            if current is not None:
+                current.close()
+            current = None
+        if "began" in kinds:
+            current = Leg(commits[:place], folded)
+            legs.append(current)
+        folded.take(records)
+        if current is not None:
+            current.add(commit, records, folded)
+    if current is not None:
+        current.close()
+    return [leg for leg in legs if leg.began is not None or leg.until]

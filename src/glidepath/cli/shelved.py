@@ -1,0 +1,161 @@
+"""Sessions on a screen: the filters that commands share, and one line for each session."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from glidepath.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from glidepath.spi.sessions import Entry, SessionQuery
+
+__all__ = ["add_filters", "as_json", "heading", "query_of", "row", "seconds_of"]
+
+_SHOWN = 60
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)?")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0, None: 86_400.0}
+
+
+def add_filters(parser: argparse.ArgumentParser) -> None:
+    """What a list can be narrowed by."""
+    group = parser.add_argument_group("which sessions")
+    group.add_argument("--tag", help="those with this tag")
+    group.add_argument("--agent", metavar="NAME", help="those whose last run was this agent's")
+    group.add_argument(
+        "--outcome", metavar="WORD", help="done, wrapped_up, cut_off, failed, cancelled, paused, unfinished"
+    )
+    group.add_argument("--state", metavar="WORD", help="where the last run stands, such as completed or error")
+    group.add_argument("--newer-than", metavar="TIME", help="active within the last 12h, 7d, 2w")
+    group.add_argument("--older-than", metavar="TIME", help="not active within the last 12h, 7d, 2w")
+    group.add_argument("--min-cost", metavar="USD", help="whose last run cost at least this")
+    group.add_argument("--max-cost", metavar="USD", help="whose last run cost at most this")
+    group.add_argument("--prefix", default="", metavar="TEXT", help="whose id begins with this")
+    group.add_argument("--children", action="store_true", help="the sessions of child agents, too")
+
+
+def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:
+    """The query that these options are; raises `ConfigurationError` naming the flag that is wrong."""
+    from glidepath.sessions.cards import checked_tag
+    from glidepath.spi.sessions import SessionQuery
+
+    now = time.time()
+    newer, older = options.newer_than, options.older_than
+    return SessionQuery(
+        prefix=options.prefix,
+        roots=not options.children,
+        tag=None if options.tag is None else checked_tag(options.tag),
+        agent=options.agent,
+        outcome=None if options.outcome is None else options.outcome.lower(),
+        state=None if options.state is None else options.state.lower(),
+        after=None if newer is None else now - seconds_of("--newer-than", newer),
+        before=None if older is None else now - seconds_of("--older-than", older),
+        min_cost=_dollars("--min-cost", options.min_cost),
+        max_cost=_dollars("--max-cost", options.max_cost),
+        **fields,
+    )
+
+
+def seconds_of(flag: str, text: str) -> float:
+    """A span of time in seconds: 90s, 30m, 12h, 7d, 2w; a bare number is days."""
+    found = _SPAN.fullmatch(text.strip().lower())
+    if found is None or float(found[1]) > 1e6:  # noqa: PLR2004 - days: older than anything
+        raise ConfigurationError(f"{flag}: expected a time such as 12h, 7d or 2w, got {text!r:.40}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _dollars(flag: str, text: str | None) -> Decimal | None:
+    if text is None:
+        return None
+    try:
+        amount = Decimal(text.lstrip("$"))
+    except InvalidOperation:
+        amount = Decimal("nan")
+    if not amount.is_finite():
+        raise ConfigurationError(f"{flag}: expected an amount in dollars such as 0.25, got {text!r:.40}")
+    return amount
+
+
+# --- lines ---------------------------------------------------------------------------------------------------------
+
+
+def standing(entry: Entry) -> str:
+    """How the last run of a session stands, in a word."""
+    from glidepath.sessions.owner import free
+
+    if entry.summary.get("outcome"):
+        return str(entry.summary["outcome"])
+    if entry.summary.get("state") == "queued":
+        return "queued"
+    return "interrupted" if free(entry.owner, entry.expires, time.time()) else "running"
+
+
+def heading(width: int) -> str:
+    """What is above the lines."""
+    return f"{'SESSION':<{width}}  {'LAST ACTIVE':<16}  {'OUTCOME':<11}  {'TURNS':>5}  {'COST':>8}  WHAT"
+
+
+def row(entry: Entry, width: int) -> str:
+    """One session on one line; whatever is in it, it cannot steer the terminal."""
+    from glidepath.cli.shown import revealed
+    from glidepath.cli.status import clip
+
+    known = entry.summary
+    when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
+    turns = known.get("iterations", "-") if known.get("outcome") else "-"
+    cost = _cost(known.get("cost"))
+    tags = "".join(f"#{tag} " for tag in entry.tags)
+    what = clip(" ".join(f"{tags}{entry.title or known.get('task', '')}".split()), _SHOWN)
+    name, how = revealed(entry.session_id), clip(standing(entry), 11)
+    return f"{name:<{width}}  {when}  {how:<11}  {clip(str(turns), 5):>5}  {cost:>8}  {what}".rstrip()
+
+
+def width_for(entries: Any) -> int:
+    """How wide the column of ids has to be."""
+    from glidepath.cli.shown import revealed
+
+    return max([7, *[len(revealed(entry.session_id)) for entry in entries]])
+
+
+def _cost(value: Any) -> str:
+    from glidepath.cli.status import money
+
+    try:
+        return money(Decimal(str(value))) if isinstance(value, str) else "-"
+    except InvalidOperation:
+        return "?"
+
+
+def as_json(entry: Entry) -> dict[str, Any]:
+    """One session as plain data."""
+    known = entry.summary
+    return {
+        "session_id": entry.session_id,
+        "title": entry.title,
+        "tags": list(entry.tags),
+        "state": known.get("state"),
+        "outcome": known.get("outcome"),
+        "standing": standing(entry),
+        "agent": known.get("agent"),
+        "model": known.get("model"),
+        "task": known.get("task"),
+        "turns": known.get("iterations"),
+        "tokens": known.get("tokens"),
+        "cost": known.get("cost"),
+        "updated": entry.updated,
+        "parent": (known.get("parent") or {}).get("session_id") if isinstance(known.get("parent"), dict) else None,
+    }
+
+
+def lines(entries: Any) -> Iterator[str]:
+    """The table."""
+    width = width_for(entries)
+    yield heading(width)
+    for entry in entries:
+        yield row(entry, width)

@@ -1,0 +1,248 @@
+"""Families: a session, the children it started and theirs; copied as one, under whatever id, all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from glidepath import _wire
+from glidepath._wire import Raw, Record, Value, WireError
+from glidepath.errors import StoreError
+from glidepath.sessions.cards import is_child
+from glidepath.sessions.chain import chained, read
+from glidepath.sessions.finding import TEAM, each_session, remove_sessions
+from glidepath.sessions.owner import this_owner
+from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
+
+__all__ = [
+    "IMPORTING",
+    "TEAM",
+    "Member",
+    "family_of",
+    "rebased",
+    "refuse_unfinished",
+    "renamed",
+    "renamed_summary",
+    "write_family",
+]
+
+IMPORTING = "importing"  # in the summary until a copy is complete: without its last record it has authority
+_Rename = Callable[[str], str]
+
+
+class Member(Value, frozen=True, kw_only=True):
+    """One journal of a family. `mark` is the commit that is written last, when the whole family is there."""
+
+    session_id: str
+    commits: tuple[Commit, ...]
+    mark: Commit
+    summary: Mapping[str, Any] = {}
+    title: str = ""
+    tags: tuple[str, ...] = ()
+
+
+async def family_of(store: SessionStore, session_id: str) -> list[Entry]:
+    """The sessions that belong to this one, itself apart: its children and theirs; of a team, what its members flew."""
+    mine = f"{session_id}/"
+    found = [entry async for entry in each_session(store, prefix=mine, roots=False) if is_child(entry)]
+    if session_id.startswith(TEAM):
+        flown = f"{session_id.removeprefix(TEAM)}/"
+        found += [entry async for entry in each_session(store, prefix=flown, roots=False)]
+    return sorted(found, key=lambda entry: entry.session_id)
+
+
+def rebased(name: str, old: str, new: str) -> str:
+    """The id of a member of the family of `old` in the family of `new`; any other id as it is."""
+    if name == old:
+        return new
+    return f"{new}{name[len(old) :]}" if name.startswith(f"{old}/") else name
+
+
+def refuse_unfinished(entry: Entry) -> None:
+    """Raise `StoreError` for a journal that was copied in part: nothing in it says yet that it is a copy."""
+    if entry.summary.get(IMPORTING):
+        what = f"the import of session {entry.session_id!r} was not finished: import it again"
+        raise StoreError(what, kind="damaged")
+    if entry.summary.get("rewinding"):
+        what = f"the rewind of session {entry.session_id!r} was not finished: rewind it again"
+        raise StoreError(what, kind="damaged")
+
+
+# --- another id ----------------------------------------------------------------------------------------------------
+
+
+def renamed(commits: Iterable[Commit], rename: _Rename, *, root: bool = False) -> tuple[Commit, ...]:
+    """The same commits with other session ids in them, chained anew; `root` leaves out who started the session.
+
+    Only what glidepath itself wrote as the id of a session is changed, never what a model, a tool or a person said.
+    """
+    made: list[Commit] = []
+    before = b""
+    for commit in commits:
+        records = []
+        for record in read(commit):
+            change = _CHANGES.get(record.kind)
+            payload = record.payload if change is None else _changed(record.payload, change, rename, root=root)
+            records.append((record.sequence, record.time, record.kind, payload))
+        body = _wire.encode(records)
+        before = chained(before, commit.number, body)
+        made.append(Commit(commit.number, body, before))
+    return tuple(made)
+
+
+def _changed(payload: Raw, change: Callable[..., None], rename: _Rename, *, root: bool) -> Raw:
+    try:
+        told = _wire.loads(payload)
+    except (WireError, ValueError):
+        return payload  # whoever reads it says so
+    if not isinstance(told, dict):
+        return payload
+    change(told, rename, root)
+    return Raw(_wire.encode(told))
+
+
+def _rename_field(told: Any, rename: _Rename, _root: bool = False) -> None:
+    if isinstance(told, dict) and isinstance(told.get("session_id"), str):
+        told["session_id"] = rename(told["session_id"])
+
+
+def _rename_opened(told: Any, rename: _Rename, root: bool) -> None:
+    _rename_field(told, rename)
+    _rename_field(told.get("parent"), rename)
+    if root:
+        told["parent"] = None
+
+
+def _rename_result(told: Any, rename: _Rename, _root: bool = False) -> None:
+    if not isinstance(told, dict):
+        return
+    _rename_field(told, rename)
+    snapshot = told.get("snapshot")
+    for holder in (told, snapshot if isinstance(snapshot, dict) else {}):
+        for child in _listed(holder.get("children")):
+            _rename_result(child, rename)
+
+
+def _rename_state(told: Any, rename: _Rename, _root: bool = False) -> None:
+    patch = _listed(told.get("children"))
+    for child in _listed(patch[-1] if patch else None):
+        _rename_result(child, rename)
+
+
+def _rename_keys(told: Any, rename: _Rename, _root: bool = False) -> None:
+    for name in list(told):
+        told[rename(name)] = told.pop(name)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+_CHANGES: dict[str, Callable[..., None]] = {
+    "opened": _rename_opened,
+    "child": _rename_field,
+    "charged": _rename_keys,
+    "imported": _rename_field,
+    "forked": _rename_field,
+    "ended": _rename_result,
+    "state": _rename_state,
+}
+
+
+def renamed_summary(summary: Mapping[str, Any], rename: _Rename) -> dict[str, Any]:
+    """The summary with another id of its parent."""
+    parent = summary.get("parent")
+    if not isinstance(parent, dict):
+        return dict(summary)
+    parent = dict(parent)
+    _rename_field(parent, rename)
+    return {**summary, "parent": parent}
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+class _Copy(Record):
+    lease: Lease
+    member: Member
+
+
+async def write_family(store: SessionStore, members: Sequence[Member]) -> None:
+    """Write a family, its root first. Until all of it is there none of it can be run, and it can be written again.
+
+    Raises `StoreError` of kind `conflict` when a session of one of these names is there already.
+    """
+    root = members[0]
+    await _clear(store, root.session_id)
+    first = await _begun(store, root)
+    try:
+        await _refuse_taken(store, members)
+        for member in members[1:]:
+            copy = await _begun(store, member)
+            try:
+                await _finished(store, copy)
+            finally:
+                await store.release(copy.lease)
+        await _finished(store, first)
+    except StoreError as error:
+        await store.release(first.lease)
+        if error.kind == "conflict":
+            await store.remove(root.session_id)
+        raise
+    except BaseException:
+        await store.release(first.lease)
+        raise
+    await store.release(first.lease)
+    annotate: Any = getattr(store, "annotate", None)
+    for member in members:
+        if annotate is not None and (member.title or member.tags):
+            await annotate(member.session_id, title=member.title, tags=member.tags)
+
+
+async def _refuse_taken(store: SessionStore, members: Sequence[Member]) -> None:
+    names = {member.session_id for member in members[1:]}
+    for entry in await family_of(store, members[0].session_id):
+        if entry.session_id in names:
+            raise StoreError(
+                f"session {entry.session_id!r} is in this store already; choose another id", kind="conflict"
+            )
+
+
+async def _clear(store: SessionStore, session_id: str) -> None:
+    """Make room where a copy was begun and not finished."""
+    try:
+        entry, _ = await store.load(session_id)
+    except StoreError as error:
+        if error.kind == "missing":
+            return
+        raise
+    if entry.summary.get(IMPORTING) or not entry.head:
+        await remove_sessions(store, [session_id])
+        return
+    raise StoreError(f"session {session_id!r} is in this store already; import it under another id", kind="conflict")
+
+
+async def _begun(store: SessionStore, member: Member) -> _Copy:
+    lease = await store.claim(member.session_id, this_owner())
+    try:
+        if lease.head:
+            raise StoreError(f"session {member.session_id!r} is in this store already", kind="conflict")
+        first = {IMPORTING: True, "parent": member.summary.get("parent")}
+        for commit in member.commits:
+            await _written(store, lease, commit, first)
+    except BaseException:
+        await store.release(lease)
+        raise
+    return _Copy(lease, member)
+
+
+async def _finished(store: SessionStore, copy: _Copy) -> None:
+    member = copy.member
+    kept = {key: value for key, value in member.summary.items() if key not in (IMPORTING, "rewinding")}
+    await _written(store, copy.lease, member.mark, kept)
+
+
+async def _written(store: SessionStore, lease: Lease, commit: Commit, summary: Mapping[str, Any]) -> None:
+    later = store.append(lease, commit, summary=summary)
+    if later is not None:
+        await later

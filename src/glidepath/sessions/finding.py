@@ -1,0 +1,135 @@
+"""Finding, labelling and removing sessions among many, in any store: with its catalog, or without one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from glidepath._wire import replace
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.sessions.cards import checked_query, checked_tag, checked_tags, checked_title, families, page_of
+from glidepath.sessions.owner import free
+from glidepath.spi.sessions import Entry, SessionPage, SessionQuery, SessionStore
+
+__all__ = ["annotate", "each_session", "expired", "find_sessions", "prune", "remove_sessions"]
+
+TEAM = "team:"
+_PAGE = 10_000
+_ENDED = ("completed",)
+
+
+async def find_sessions(store: SessionStore, query: SessionQuery | None = None, **fields: Any) -> SessionPage:
+    """One page of the sessions that match, the newest first: `find_sessions(store, tag="billing", limit=20)`.
+
+    Raises `ConfigurationError` for a field that is wrong, and `StoreError`.
+    """
+    query = _asked(query, fields)
+    checked_query(query)
+    catalog: Any = getattr(store, "find", None)
+    if catalog is not None:
+        return await catalog(query)  # type: ignore[no-any-return]
+    return page_of(await store.entries(query.prefix), query)
+
+
+def _asked(query: SessionQuery | None, fields: dict[str, Any]) -> SessionQuery:
+    known = SessionQuery.__struct_fields__
+    for name in fields:
+        if name not in known:
+            raise ConfigurationError(f"{name} is not something to find sessions by; use one of {', '.join(known)}")
+    return SessionQuery(**fields) if query is None else replace(query, **fields)
+
+
+async def each_session(store: SessionStore, query: SessionQuery | None = None, **fields: Any) -> AsyncIterator[Entry]:
+    """Every session that matches, page after page; `limit` is the size of a page."""
+    query = _asked(query, {"limit": _PAGE, **fields})
+    while True:
+        page = await find_sessions(store, query)
+        for entry in page.sessions:
+            yield entry
+        if page.cursor is None:
+            return
+        query = replace(query, cursor=page.cursor)
+
+
+async def annotate(
+    store: SessionStore, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None
+) -> None:
+    """Set the title, the tags, or both of a session; raises `ConfigurationError` for what they cannot be.
+
+    A store without a catalog cannot keep them: `StoreError`.
+    """
+    if title is not None:
+        checked_title(title)
+    if tags is not None:
+        checked_tags(tags)
+    catalog: Any = getattr(store, "annotate", None)
+    if catalog is None:
+        raise StoreError(f"{type(store).__name__} has no catalog: it cannot keep titles and tags")
+    await catalog(session_id, title=title, tags=tags)
+
+
+async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> list[str]:
+    """Forget these sessions with their children; answers with the ids of all that are gone.
+
+    A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
+    """
+    names = [*session_ids]
+    for team in [name for name in names if name.startswith(TEAM)]:  # what its members flew
+        flown = f"{team.removeprefix(TEAM)}/"
+        names += [entry.session_id async for entry in each_session(store, prefix=flown, roots=False)]
+    catalog: Any = getattr(store, "remove_many", None)
+    if catalog is not None:
+        return await catalog(names)  # type: ignore[no-any-return]
+    entries = {entry.session_id: entry for entry in await store.entries()}
+    below = families(entries.values())
+    now, gone = time.time(), []
+    for session_id in dict.fromkeys(names):
+        family = [one for one in (session_id, *below.get(session_id, ())) if one in entries]
+        if all(free(entries[one].owner, entries[one].expires, now) for one in family):
+            for one in family:
+                await store.remove(one)
+                del entries[one]
+            gone += family
+    return gone
+
+
+async def expired(
+    store: SessionStore, *, older_than: float, states: Sequence[str] | None = _ENDED, tag: str | None = None
+) -> AsyncIterator[Entry]:
+    """The sessions that `prune` would remove with their children, but for those in flight."""
+    for query in _expiries(older_than, states, tag):
+        async for entry in each_session(store, query):
+            if free(entry.owner, entry.expires, time.time()):
+                yield entry
+
+
+async def prune(
+    store: SessionStore, *, older_than: float, states: Sequence[str] | None = _ENDED, tag: str | None = None
+) -> list[str]:
+    """Remove sessions whose last run ended so many seconds ago in one of these states; their children, too.
+
+    `states=None` is any state; a run in flight always stays. With a `tag`, only sessions that have it. Answers with
+    the ids of all that are gone.
+    """
+    gone: list[str] = []
+    for query in _expiries(older_than, states, tag):
+        cursor: str | None = None
+        while True:
+            page = await find_sessions(store, query, cursor=cursor)
+            gone += await remove_sessions(store, [entry.session_id for entry in page.sessions])
+            cursor = page.cursor
+            if cursor is None:
+                break
+    return gone
+
+
+def _expiries(older_than: Any, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
+    """What to ask for; raises `ConfigurationError`."""
+    number = isinstance(older_than, int | float) and not isinstance(older_than, bool)
+    if not number or older_than != older_than:  # noqa: PLR0124 - that is what NaN is
+        raise ConfigurationError(f"older_than must be a number of seconds, not {older_than!r:.80}")
+    if tag is not None:
+        checked_tag(tag)
+    before = time.time() - older_than
+    return [SessionQuery(before=before, tag=tag, state=state, limit=_PAGE) for state in (states or (None,))]

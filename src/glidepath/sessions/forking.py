@@ -1,0 +1,315 @@
+"""Forks: a new session from any turn of another, which stays as it is; and rewinding, a fork that takes the name."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from glidepath import _wire
+from glidepath._wire import Value, replace
+from glidepath.errors import ConfigurationError
+from glidepath.messages import AssistantMessage, Usage, UserMessage, codec
+from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, StopCause, dollars
+from glidepath.sessions.archive import Journal, read_journal
+from glidepath.sessions.chain import link, read, verified
+from glidepath.sessions.effects import effects_in, told_effects
+from glidepath.sessions.families import Member, family_of, rebased, renamed, renamed_summary, write_family
+from glidepath.sessions.finding import find_sessions, remove_sessions
+from glidepath.sessions.fold import Effect, Folded, Forked, fold
+from glidepath.sessions.owner import this_owner
+from glidepath.sessions.recover import open_calls
+from glidepath.sessions.session import checked_id
+from glidepath.spi.sessions import Commit, Entry, SessionStore
+from glidepath.texts import Texts
+
+__all__ = ["Fork", "fork", "rewind", "turns"]
+
+_LONGEST_BASE = 160
+REWINDING = "rewinding"
+
+
+class Fork(Value, frozen=True, kw_only=True):
+    """A session made from a turn of another: `run(..., session=fork.session_id)` or `resume(fork.session_id)`.
+
+    `effects` are the calls that the original made after that turn: the model of the fork is told about them, and no
+    fork undoes them. `pending` waits for a person, as it does in the original.
+    """
+
+    session_id: str
+    origin: str
+    at: int
+    effects: tuple[Effect, ...] = ()
+    pending: tuple[PendingCall, ...] = ()
+
+
+class _Place(Value, frozen=True):
+    """Where a journal is cut: so many commits are kept, and the turn ended there."""
+
+    kept: int
+    at: int
+    whole: bool
+
+
+def turns(folded: Folded) -> int:
+    """How many turns a session has: replies of its model."""
+    return sum(type(message) is AssistantMessage for message in folded.messages)
+
+
+async def fork(
+    store: SessionStore,
+    session_id: str,
+    *,
+    at: int | None = None,
+    name: str | None = None,
+    texts: Texts | None = None,
+    harmless: Collection[str] = (),
+) -> Fork:
+    """Make a new session from this one as it was after turn `at` (the last one by default), with its children.
+
+    The original is only read, also while a run is in flight in it. `name` is the new id. The calls of tools in
+    `harmless` are not listed among the effects. Raises `ConfigurationError` for a turn that is not there, and
+    `StoreError` (`missing`, `damaged`, `conflict`).
+    """
+    journal = await read_journal(store, session_id)
+    place = _find(journal, at)
+    new = checked_id(name) if name is not None else _fresh_name(session_id)
+    if new == session_id:
+        raise ConfigurationError(f"name {new!r} is the session's own: choose another, or rewind it")
+    rename = partial(rebased, old=session_id, new=new)
+    kept = journal.commits[: place.kept]
+    mark, made = _mark(journal, place, new, session_id, texts or Texts(), harmless)
+    commits = renamed(kept, rename, root=True)
+    labels = await _labels(store, session_id)
+    root = Member(
+        session_id=new,
+        commits=commits,
+        mark=link(commits[-1].hash, place.kept + 1, made.sequence + 1, time.time(), mark),
+        summary=_summary(journal.entry, made, mark),
+        title=labels.title,
+        tags=labels.tags,
+    )
+    children = [await _child(store, name, rename) for name in await _started(store, session_id, kept)]
+    await write_family(store, [root, *children])
+    return _fork(new, session_id, place, mark, made)
+
+
+async def rewind(
+    store: SessionStore,
+    session_id: str,
+    *,
+    at: int,
+    texts: Texts | None = None,
+    harmless: Collection[str] = (),
+) -> Fork:
+    """Take a session back to the end of turn `at`, under its own id. All it was is kept as `origin`, a session as well.
+
+    Raises what `fork` raises, and `StoreError` of kind `busy` while a run is in flight in it.
+    """
+    lease = await store.claim(session_id, this_owner(), create=False)
+    try:
+        entry, commits = await store.load(session_id)
+        begun = entry.summary.get(REWINDING)
+        if begun:  # an earlier one did not come to its end
+            old, at = str(begun["origin"]), int(begun["at"])
+            journal = await read_journal(store, old)  # this one may have been cut already
+        else:
+            journal = await read_journal(store, session_id)
+        place = _find(journal, at)
+        if not begun:
+            old = (await fork(store, session_id, texts=texts)).session_id
+            note = link(journal.entry.hash, lease.head + 1, journal.folded.sequence + 1, time.time(), [])
+            later = store.append(lease, note, summary={**entry.summary, REWINDING: {"origin": old, "at": at}})
+            if later is not None:
+                await later
+        mark, made = _mark(journal, place, session_id, old, texts or Texts(), harmless)
+        kept = tuple(verified(commits))[: place.kept]
+        keep = set(await _started(store, session_id, kept))
+        later_children = [one.session_id for one in await family_of(store, session_id) if one.session_id not in keep]
+        await remove_sessions(store, later_children)
+        await store.cut(lease, place.kept, kept[-1].hash)
+    except BaseException:
+        await store.release(lease)
+        raise
+    lease = await store.claim(session_id, this_owner(), create=False)
+    try:
+        commit = link(kept[-1].hash, place.kept + 1, made.sequence + 1, time.time(), mark)
+        written = store.append(lease, commit, summary=_summary(entry, made, mark))
+        if written is not None:
+            await written
+    finally:
+        await store.release(lease)
+    return _fork(session_id, old, place, mark, made)
+
+
+def _fork(new: str, old: str, place: _Place, mark: Sequence[tuple[str, Any]], made: Folded) -> Fork:
+    forked = next(item for kind, item in mark if kind == "forked")
+    pending = made.result.pending if made.result is not None else ()
+    return Fork(session_id=new, origin=old, at=place.at, effects=forked.effects, pending=pending)
+
+
+def _fresh_name(session_id: str) -> str:
+    return f"{session_id.replace('/', '-')[:_LONGEST_BASE]}.fork-{os.urandom(3).hex()}"
+
+
+async def _labels(store: SessionStore, session_id: str) -> Entry:
+    if getattr(store, "find", None) is None:
+        return Entry(session_id=session_id, head=0)
+    page = await find_sessions(store, prefix=session_id, roots=False, limit=100)
+    found = [entry for entry in page.sessions if entry.session_id == session_id]
+    return found[0] if found else Entry(session_id=session_id, head=0)
+
+
+# --- where to cut --------------------------------------------------------------------------------------------------
+
+
+def _find(journal: Journal, at: Any) -> _Place:
+    """The place after turn `at`; raises `ConfigurationError` when there is no such turn."""
+    name, most = journal.entry.session_id, turns(journal.folded)
+    if journal.folded.began is None:
+        raise ConfigurationError(f"session {name!r} has no run yet: there is nothing to fork")
+    if at is None:
+        at = most
+        if journal.folded.result is None and open_calls(journal.folded) and at:
+            at = most - 1 if journal.entry.owner is not None else most  # a turn in flight is not over
+    if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= most:
+        turns_there = f"it has {most} {'turn' if most == 1 else 'turns'}: choose 0 to {most}"
+        raise ConfigurationError(f"at={at!r:.40}: there is no such turn in session {name!r:.80}; {turns_there}")
+    folded, kept, count = Folded(name), 0, 0
+    for commit in journal.commits:
+        records = read(commit)
+        kinds = {record.kind for record in records}
+        replies = sum(record.kind == "message" and _is_reply(record) for record in records)
+        if kept and ("began" in kinds or replies):
+            break
+        folded.take(records)
+        count = turns(folded) if "transcript" in kinds else count + replies
+        if not kept and count == at and folded.began is not None and not open_calls(folded):
+            kept = commit.number
+        if kept and "ended" in kinds:
+            return _Place(commit.number, at, whole=True)
+    return _Place(kept, at, whole=True) if kept else _Place(len(journal.commits), at, whole=False)
+
+
+def _is_reply(record: Any) -> bool:
+    return type(codec.decode(bytes(record.payload))) is AssistantMessage
+
+
+# --- what the copy says about itself -------------------------------------------------------------------------------
+
+
+def _mark(
+    journal: Journal, place: _Place, new: str, old: str, texts: Texts, harmless: Collection[str]
+) -> tuple[list[tuple[str, Any]], Folded]:
+    """The records that end the copy, and the state before them."""
+    made = fold(journal.commits[: place.kept], journal.entry.session_id)
+    effects = tuple(one for one in effects_in(journal.commits[place.kept :], place.at) if one.name not in harmless)
+    run_id = f"run_{os.urandom(8).hex()}"
+    items: list[tuple[str, Any]] = [
+        ("forked", Forked(session_id=new, origin=old, at=place.at, run_id=run_id, effects=effects))
+    ]
+    if not place.whole:
+        return items, made
+    if effects:
+        text = texts.fill("forked", turn=place.at, calls=told_effects(effects))
+        items.append(("message", UserMessage(text, internal=True)))
+    if made.result is None and made.snapshot is not None:
+        items.append(("ended", _stopped(made, run_id, new, old, place.at)))
+    return items, made
+
+
+def _stopped(folded: Folded, run_id: str, new: str, old: str, at: int) -> RunResult:
+    """The run of the copy, which stands still between two turns: resume goes on with it, a new prompt leaves it."""
+    snapshot: Any = folded.snapshot
+    cause = StopCause(source="fork", action="cancel", reason=f"copied from session {old} after turn {at}")
+    usage, money = snapshot.spent.usage, snapshot.spent.picodollars
+    for charge in (*snapshot.fallbacks_spent.values(), *snapshot.children_spent.values()):
+        usage, money = usage + charge.usage, money + charge.picodollars
+    usage = usage if isinstance(usage, Usage) else Usage()
+    ended: dict[str, Any] = {
+        "state": AgentState.CANCELLED,
+        "outcome": LoopOutcome.CANCELLED,
+        "cause": cause,
+        "partial": True,
+    }
+    return RunResult(
+        run_id=run_id,
+        session_id=new,
+        text=snapshot.text,
+        usage=usage,
+        cost=dollars(money) if money else None,
+        iterations=snapshot.iterations,
+        tool_calls=snapshot.tool_calls,
+        landing_calls=snapshot.landing_calls,
+        elapsed=snapshot.elapsed,
+        validations=snapshot.violations,
+        children=snapshot.children,
+        pending=snapshot.pending,
+        abandoned=snapshot.abandoned,
+        unknown_effects=snapshot.unknown_effects,
+        snapshot=replace(snapshot, run_id=run_id, **ended),
+        **ended,
+    )
+
+
+def _summary(entry: Entry, made: Folded, mark: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    forked = mark[0][1]
+    ended = next((item for kind, item in mark if kind == "ended"), made.result)
+    snapshot = made.snapshot
+    task = next(
+        (message.text for message in reversed(made.messages) if message.role == "user" and not _internal(message)), ""
+    )
+    cost = None if ended is None else ended.cost
+    return {
+        **{key: value for key, value in entry.summary.items() if key not in (REWINDING, "base")},
+        "state": AgentState.RUNNING.value if ended is None else ended.state.value,
+        "outcome": None if ended is None else ended.outcome.value,
+        "run_id": forked.run_id,
+        "task": task[:200],
+        "iterations": 0 if snapshot is None else snapshot.iterations,
+        "messages": len(made.messages),
+        "tokens": 0 if snapshot is None else snapshot.tokens,
+        "cost": None if cost is None else str(cost),
+        "parent": None,
+        "forked": {"origin": forked.origin, "at": forked.at},
+    }
+
+
+def _internal(message: Any) -> bool:
+    return bool(getattr(message, "internal", False))
+
+
+# --- children ------------------------------------------------------------------------------------------------------
+
+
+async def _started(store: SessionStore, session_id: str, commits: Iterable[Commit]) -> list[str]:
+    """The children that were started in these commits, and theirs, as far as they are kept beside their parent."""
+    mine = f"{session_id}/"
+    named = [
+        str(_wire.decode(bytes(record.payload), dict[str, Any]).get("session_id"))
+        for commit in commits
+        for record in read(commit)
+        if record.kind == "child"
+    ]
+    roots = tuple(one for one in named if one.startswith(mine))
+    below = tuple(f"{one}/" for one in roots)
+    found = [entry.session_id for entry in await family_of(store, session_id)]
+    return [one for one in found if one in roots or one.startswith(below)]
+
+
+async def _child(store: SessionStore, session_id: str, rename: Any) -> Member:
+    """A child as it stands, for the family of the copy."""
+    entry, commits = await store.load(session_id)
+    whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
+    folded = fold(whole, session_id)
+    made, new = renamed(whole, rename), rename(session_id)
+    forked = Forked(session_id=new, origin=session_id, at=turns(folded), run_id=f"run_{os.urandom(8).hex()}")
+    last = made[-1].hash if made else b""
+    return Member(
+        session_id=new,
+        commits=made,
+        mark=link(last, len(made) + 1, folded.sequence + 1, time.time(), [("forked", forked)]),
+        summary=renamed_summary(entry.summary, rename),
+    )

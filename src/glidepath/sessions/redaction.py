@@ -1,0 +1,193 @@
+"""Redaction: a hook that rewrites text before it is written, and the store that makes everybody use it.
+
+What a person, a model or a tool said goes through the hook: texts, arguments, results, reasons. Names, ids and kinds,
+which the journal is read by, do not. When the hook fails nothing is written, and the run comes down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.sessions.chain import link, plain_payload, read
+from glidepath.spi.sessions import Commit
+
+__all__ = ["Hook", "RedactingStore", "Redactor", "redacted_commits", "redactor_of"]
+
+Hook = Callable[[str], str]
+Items = list[tuple[str, Any]]
+
+_WHOLE = frozenset(  # records without anything that somebody said
+    {
+        *("opened", "config", "queued", "placed", "tick", "reserved", "child", "charged"),
+        *("imported", "redacted", "quarantine"),
+    }
+)
+_DEEP = frozenset({"arguments", "details", "payload", "output", "metadata", "extras", "metrics"})
+_NAMES = frozenset(  # what a journal is read by
+    {
+        *("role", "type", "kind", "id", "call_id", "name", "tool_name", "tool_choice", "key", "run_id", "session_id"),
+        *("agent", "model", "state", "outcome", "source", "action", "checkpoint", "constraint", "stop_reason", "cut"),
+        *("media_type", "vendor", "data", "opaque", "response_id", "request_id", "service_tier", "cost", "origin"),
+        *("withdrawn", "allowed", "pinned", "votes", "notices_told"),
+        *("step_id", "member", "members", "team", "status", "to", "depends_on"),
+        *("coordinator", "evaluator", "parent_id", "member_run_id", "required_capability", "resource_constraint"),
+    }
+)
+_GUARDS = "guards"
+_GUARD_KEYS = 2  # levels of names in what guards keep: the guard, and what it calls a figure
+
+
+class Redactor:
+    """Puts records through a hook, and notes the calls whose arguments it changed."""
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+        self._calls: dict[str, None] = {}
+
+    def text(self, text: str) -> str:
+        """What is written instead; raises `StoreError` when the hook cannot say."""
+        if not text:
+            return text
+        try:
+            found = self._hook(text)
+        except Exception as error:
+            raise StoreError(f"the redaction hook failed, so nothing was written: {told(error)}") from error
+        if type(found) is not str:
+            got = type(found).__name__
+            raise StoreError(f"the redaction hook must return a str, not {got}: nothing was written")
+        return found
+
+    def items(self, items: Items) -> Items:
+        """These records as they are written; one more names the calls that may not run from them."""
+        self._calls = {}
+        found = [(kind, payload if kind in _WHOLE else self.record(kind, payload)) for kind, payload in items]
+        if self._calls:
+            found.append(("redacted", list(self._calls)))
+        return found
+
+    def record(self, kind: str, payload: Any) -> Any:
+        """The payload of one record, as plain data."""
+        data = plain_payload(payload)
+        if kind == "state" and isinstance(data, dict):
+            return {name: self._patch(name, patch) for name, patch in data.items()}
+        return self._walk(data)
+
+    def summary(self, summary: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """A summary, whose task is what somebody said."""
+        if summary is None or not isinstance(summary.get("task"), str):
+            return summary
+        return {**summary, "task": self.text(summary["task"])}
+
+    # --- all the way down -------------------------------------------------------------------------------------
+
+    def _walk(self, data: Any, name: str = "") -> Any:
+        if isinstance(data, str):
+            return data if name in _NAMES else self.text(data)
+        if isinstance(data, list):
+            return data if name in _NAMES else [self._walk(one, name) for one in data]
+        if not isinstance(data, dict):
+            return data
+        if name == _GUARDS:
+            return self._deep(data, _GUARD_KEYS)
+        found = {key: self._deep(one) if key in _DEEP else self._walk(one, key) for key, one in data.items()}
+        if found.get("arguments") != data.get("arguments"):
+            call_id = data.get("call_id") or data.get("id")
+            if isinstance(call_id, str):
+                self._calls[call_id] = None
+        return found
+
+    def _deep(self, data: Any, names: int = 0) -> Any:
+        """Content, keys and all; the first levels of keys may be names."""
+        if isinstance(data, str):
+            return self.text(data)
+        if isinstance(data, list):
+            return [self._deep(one, names - 1) for one in data]
+        if isinstance(data, dict):
+            return {key if names > 0 else self.text(key): self._deep(one, names - 1) for key, one in data.items()}
+        return data
+
+    def _patch(self, name: str, patch: Any, names: int = _GUARD_KEYS) -> Any:
+        """A change of one field of the state."""
+        if not isinstance(patch, list) or not patch:
+            return patch
+        sign, *rest = patch
+        inside = name == _GUARDS
+        if sign == "{":
+            changed = {
+                key if names > 0 or not inside else self.text(key): self._patch(name, one, names - 1)
+                for key, one in rest[0].items()
+            }
+            removed = [key if names > 0 or not inside else self.text(key) for key in rest[1]]
+            return [sign, changed, removed]
+        value = rest[-1]
+        kept = self._deep(value, names) if inside else self._walk(value, name)
+        return [sign, *rest[:-1], kept]
+
+
+def redactor_of(store: Any) -> Redactor | None:
+    """The redactor of a store that has one."""
+    hook = getattr(store, "redact", None)
+    return None if hook is None else Redactor(hook)
+
+
+def redacted_commits(redactor: Redactor, commits: Sequence[Commit]) -> tuple[tuple[Commit, ...], list[str]]:
+    """Commits that were written elsewhere, put through the hook and chained anew, and the calls it changed."""
+    made: list[Commit] = []
+    calls: dict[str, None] = {}
+    before = b""
+    for commit in commits:
+        records = read(commit)
+        items = redactor.items([(record.kind, record.payload) for record in records])
+        if len(items) > len(records):
+            calls |= dict.fromkeys(items.pop()[1])
+        first, time = (records[0].sequence, records[0].time) if records else (0, 0.0)
+        made.append(link(before, commit.number, first, time, items))
+        before = made[-1].hash
+    return tuple(made), list(calls)
+
+
+class RedactingStore:
+    """A store whose content goes through `hook` before it is written: `RedactingStore(SqliteStore(path), hide)`.
+
+    `hook` gets every text that a person, a model or a tool said, and returns what is kept of it. It must be a plain
+    function, and the same for the same text. When it raises, or returns something else than a str, nothing is written
+    and the run ends FAILED. A call whose stored arguments it changed is never run from the journal: after a crash its
+    outcome is unknown, and an approval must bring the arguments.
+    """
+
+    def __init__(self, store: Any, hook: Hook) -> None:
+        if not callable(getattr(store, "append", None)):
+            raise ConfigurationError(f"RedactingStore takes a session store, not {store!r:.80}")
+        if not callable(hook):
+            raise ConfigurationError(f"RedactingStore takes a function of a str, not {hook!r:.80}")
+        self.store = store
+        self.redact = hook
+
+    async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
+        """Set the title, put through the hook, the tags, or both."""
+        kept = None if title is None else Redactor(self.redact).text(title)
+        await self.store.annotate(session_id, title=kept, tags=tags)
+
+    async def fork(self, session: str, *, at: int | None = None, name: str | None = None) -> Any:
+        """A new session from a turn of this one, as `fork` of the store inside."""
+        from glidepath.sessions.forking import fork
+
+        store: Any = self
+        return await fork(store, session, at=at, name=name)
+
+    async def rewind(self, session: str, *, at: int) -> Any:
+        """Take a session back to a turn, as `rewind` of the store inside."""
+        from glidepath.sessions.forking import rewind
+
+        store: Any = self
+        return await rewind(store, session, at=at)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "store":  # not there yet: a copy is being made
+            raise AttributeError(name)
+        return getattr(self.store, name)
+
+    def __repr__(self) -> str:
+        return f"<RedactingStore of {self.store!r}>"

@@ -1,0 +1,190 @@
+"""Repairing a damaged journal: what is whole stays, what verifies behind the damage is kept as evidence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from glidepath import _wire
+from glidepath._wire import Raw, Value
+from glidepath.errors import StoreError
+from glidepath.messages import ToolCall, ToolResultMessage, UserMessage, codec
+from glidepath.sessions.chain import SCHEMA, chained, link, read
+from glidepath.sessions.effects import effects_in, told_effects
+from glidepath.sessions.families import TEAM
+from glidepath.sessions.fold import Effect, Folded, Opened, Quarantine, Quarantined
+from glidepath.sessions.owner import this_owner
+from glidepath.sessions.recover import open_calls
+from glidepath.spi.sessions import Commit, Entry, SessionStore
+from glidepath.texts import Texts
+
+__all__ = ["Repaired", "repair", "repair_notice", "unknown_calls"]
+
+
+class Repaired(Value, frozen=True, kw_only=True):
+    """What a repair kept and what it had to drop, and why. `quarantined` commits are kept, and not believed.
+
+    `effects` are calls that may have taken effect in what was dropped.
+    """
+
+    session_id: str
+    kept: int
+    dropped: int
+    reason: str = ""
+    quarantined: int = 0
+    effects: tuple[Effect, ...] = ()
+
+
+async def repair(store: SessionStore, session_id: str, *, texts: Texts | None = None) -> Repaired:
+    """Keep the commits that are whole and drop the rest. Nothing happens to a journal that is whole.
+
+    A commit is dropped when it, or one before it, does not fit the chain or cannot be read. Dropped commits that
+    verify against the stored hash of the one before them go into a quarantine record, and the session is marked:
+    `resume` asks for `accept_repair=True` before it goes on. From then on every call that was open, and every call
+    that the quarantined commits name, is known by its result or reported as unknown; none of them runs again. A call
+    of which nothing is left but the damage itself cannot be reported: that is why a person is asked.
+
+    The journal of a team is only cut back to what is whole.
+    """
+    entry, commits = await store.load(session_id)
+    whole, folded, reason = _whole(session_id, commits)
+    last = whole[-1] if whole else Commit(0, b"", b"")
+    dropped = max(len(commits) - len(whole), entry.head - last.number)
+    if not reason and (entry.head, entry.hash) != (last.number, last.hash):
+        reason = f"the journal ends with commit {last.number}, and its head said {entry.head}"
+    if not reason:
+        return Repaired(session_id=session_id, kept=len(whole), dropped=dropped)
+    lease = await store.claim(session_id, this_owner(), create=False)
+    await store.cut(lease, last.number, last.hash)
+    if session_id.startswith(TEAM):
+        return Repaired(session_id=session_id, kept=len(whole), dropped=dropped, reason=reason)
+    behind = _verified(commits, len(whole))
+    items, effects = _closing(folded, last, entry, reason, behind, texts or Texts())
+    lease = await store.claim(session_id, this_owner(), create=False)
+    try:
+        commit = link(last.hash, last.number + 1, folded.sequence + 1, time.time(), items)
+        later = store.append(lease, commit, summary={**entry.summary, "outcome": None, "repaired": True, "base": None})
+        if later is not None:
+            await later
+    finally:
+        await store.release(lease)
+    return Repaired(
+        session_id=session_id,
+        kept=len(whole),
+        dropped=dropped,
+        reason=reason,
+        quarantined=len(behind),
+        effects=effects,
+    )
+
+
+def _whole(session_id: str, commits: Sequence[Commit]) -> tuple[list[Commit], Folded, str]:
+    """The commits up to the first that is not whole, the state at their end, and what is wrong with the next."""
+    whole: list[Commit] = []
+    folded, before = Folded(session_id), b""
+    for commit in commits:
+        try:
+            if commit.number != len(whole) + 1:
+                raise StoreError(f"commit {len(whole) + 1} is missing", kind="damaged")
+            if chained(before, commit.number, commit.body) != commit.hash:
+                raise StoreError(f"commit {commit.number} was changed", kind="damaged")
+            folded.take(read(commit))
+        except StoreError as error:
+            if error.kind != "damaged":
+                raise
+            return whole, _again(session_id, whole), str(error)
+        whole.append(commit)
+        before = commit.hash
+    return whole, folded, ""
+
+
+def _again(session_id: str, commits: Sequence[Commit]) -> Folded:
+    """The state at the end of these; half a commit may have been taken in before the damage was met."""
+    folded = Folded(session_id)
+    for commit in commits:
+        folded.take(read(commit))
+    return folded
+
+
+def _verified(commits: Sequence[Commit], whole: int) -> list[Commit]:
+    """What is behind the damage and fits the stored hash of the commit before it."""
+    hashes = {commit.number: commit.hash for commit in commits}
+    found = []
+    for commit in commits[whole:]:
+        before = hashes.get(commit.number - 1, b"")
+        if len(before) != 0 and chained(before, commit.number, commit.body) == commit.hash:
+            try:
+                read(commit)
+            except StoreError:
+                continue
+            found.append(commit)
+    return found
+
+
+def _closing(
+    folded: Folded, last: Commit, entry: Entry, reason: str, behind: Sequence[Commit], texts: Texts
+) -> tuple[list[tuple[str, Any]], tuple[Effect, ...]]:
+    """The records of the repair: what was open gets its result, or is unknown."""
+    results = {**_results(behind), **folded.results}
+    answers, effects = [], []
+    for call in open_calls(folded):
+        known = results.pop(call.id, None)
+        if known is None:
+            known = ToolResultMessage(
+                call.id, call.name, texts.fill("unknown_effect"), is_error=True, kind="unknown_effect"
+            )
+            effects.append(Effect(call_id=call.id, name=call.name, arguments=call.arguments))
+        answers.append(known)
+    answered = {one.call_id for one in answers}
+    effects += [one for one in effects_in(behind, 0, whole=False) if one.call_id not in answered]
+    quarantine = Quarantine(
+        reason=reason,
+        first=last.number + 1,
+        lost=tuple(sorted(set(range(last.number + 1, entry.head + 1)) - {commit.number for commit in behind})),
+        kept=tuple(Quarantined(commit=one.number, hash=one.hash.hex(), records=Raw(one.body)) for one in behind),
+        effects=tuple(effects),
+    )
+    items: list[tuple[str, Any]] = []
+    if folded.opened is None:
+        items.append(("opened", Opened(schema=SCHEMA, session_id=folded.session.id)))
+    items += [("message", answer) for answer in answers]
+    calls = told_effects(effects) if effects else "which ones is not known."
+    items += [
+        ("quarantine", quarantine),
+        ("message", UserMessage(texts.fill("repaired", calls=calls), internal=True)),
+    ]
+    return items, quarantine.effects
+
+
+def _results(commits: Sequence[Commit]) -> dict[str, ToolResultMessage]:
+    found = {}
+    for commit in commits:
+        for record in read(commit):
+            if record.kind in ("message", "result"):
+                try:
+                    message = codec.decode(bytes(record.payload))
+                except (_wire.WireError, ValueError):
+                    continue
+                if type(message) is ToolResultMessage:
+                    found[message.call_id] = message
+    return found
+
+
+# --- before going on -----------------------------------------------------------------------------------------------
+
+
+def repair_notice(session_id: str, quarantine: Quarantine) -> StoreError:
+    """The error that asks before a repaired session is resumed."""
+    calls = ", ".join(f"{one.name or 'a call'} ({one.call_id})" for one in quarantine.effects[:10])
+    what = f"these calls may have taken effect: {calls}" if calls else "calls may have been made in it"
+    return StoreError(
+        f"the journal of session {session_id!r} was repaired ({quarantine.reason}), and a part of it is lost; {what}. "
+        "Look at the session, then resume it with accept_repair=True (--accept-repair): those calls stay unknown",
+        kind="repaired",
+    )
+
+
+def unknown_calls(quarantine: Quarantine) -> tuple[ToolCall, ...]:
+    """The calls in what was lost, as calls whose effect is unknown."""
+    return tuple(ToolCall(one.call_id, one.name, one.arguments or {}) for one in quarantine.effects)

@@ -1,0 +1,334 @@
+"""What if: stored runs under other limits, prices and guards. Figures come from the journals; no model is called.
+
+Every run is walked turn by turn. A run trips after the turn at which the next one would no longer have fit: the room
+for a landing (the input of the next call, and `landing_tokens` of output) is kept free, as a real run keeps it. What a
+model would have said in that landing, nobody knows; so an answer counts as lost when the turn that gave it is not
+reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from glidepath import _wire
+from glidepath._wire import Value, replace
+from glidepath.agent import Limits
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.guards import ErrorStreakGuard, RepetitionGuard
+from glidepath.ledger import Price, pico
+from glidepath.messages import AssistantMessage, ToolResultMessage, Usage
+from glidepath.outcome import LoopOutcome, Snapshot, dollars
+from glidepath.sessions.archive import read_journal
+from glidepath.sessions.chain import read
+from glidepath.sessions.finding import each_session
+from glidepath.sessions.fold import Folded
+from glidepath.spi import SessionStore, Step
+from glidepath.spi.sessions import Commit, SessionQuery
+
+__all__ = ["DIMENSIONS", "GUARDS", "Flown", "Forecast", "Moment", "Trip", "flown_runs", "kept_at", "spread", "what_if"]
+
+DIMENSIONS = ("max_iterations", "max_tokens", "max_cost", "timeout", "max_tool_calls")
+GUARDS: Mapping[str, Any] = {"max_repeated_tool_steps": RepetitionGuard, "max_error_streak": ErrorStreakGuard}
+_ANSWERED = (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP)
+
+
+class Moment(Value, frozen=True, kw_only=True):
+    """A run right after one of its replies: what it had used by then, its children included."""
+
+    turns: int
+    tokens: int
+    money: int
+    tool_calls: int
+    elapsed: float
+    next_input: int = 0
+    """Tokens of input that the next call had; of the last one, what this call had."""
+    charges: tuple[tuple[str, Usage, int], ...] = ()
+    """What each model had used, and what was paid for it."""
+
+
+class Flown(Value, frozen=True, kw_only=True):
+    """One run of a journal, reply by reply."""
+
+    session_id: str
+    run_id: str
+    agent: str
+    outcome: str
+    answered: bool
+    moments: tuple[Moment, ...]
+    steps: tuple[Any, ...] = ()
+
+    @property
+    def last(self) -> Moment:
+        """The run at its end."""
+        return self.moments[-1]
+
+
+class Trip(Value, frozen=True, kw_only=True):
+    """Where a run would have been stopped: by which limit or guard, after which of its replies."""
+
+    by: str
+    reply: int
+    tokens: int
+    cost: Decimal
+
+
+class Forecast(Value, frozen=True, kw_only=True):
+    """What would have become of one run."""
+
+    run: Flown
+    cost: Decimal
+    """What it cost, by the prices that were asked for."""
+    trip: Trip | None = None
+
+    @property
+    def lost(self) -> bool:
+        """True when the run gave an answer and would not have come so far."""
+        return self.trip is not None and self.run.answered
+
+
+# --- what was flown ------------------------------------------------------------------------------------------------
+
+
+async def flown_runs(store: SessionStore, query: SessionQuery | None = None) -> tuple[list[Flown], list[str]]:
+    """Every run in the sessions that match, children inside their parents; and the sessions that cannot be read."""
+    found: list[Flown] = []
+    unreadable: list[str] = []
+    models: dict[str, str] = {}
+    async for entry in each_session(store, query or SessionQuery(), roots=False):
+        agent, model = entry.summary.get("agent"), entry.summary.get("model")
+        if isinstance(agent, str) and isinstance(model, str):
+            models.setdefault(agent, model)
+    async for entry in each_session(store, query or SessionQuery()):
+        if entry.session_id.startswith("team:"):
+            continue
+        try:
+            journal = await read_journal(store, entry.session_id)
+            found += _runs(entry.session_id, journal.commits, models)
+        except StoreError as error:
+            unreadable.append(f"{entry.session_id}: {error}")
+    return found, unreadable
+
+
+def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str]) -> Iterator[Flown]:
+    folded = Folded(session_id)
+    moments: list[Moment] = []
+    began, first = None, 0
+    for commit in commits:
+        records = read(commit)
+        if began is not None and _new_run(records):
+            yield from _flown(folded, began, moments, first)
+            moments, began = [], None
+        count = len(folded.messages)
+        folded.take(records)
+        if began is None and folded.began is not None:
+            began, first = folded.began, folded.fields.get("first_new", 0)
+        replied = any(type(message) is AssistantMessage for message in folded.messages[count:])
+        snapshot = folded.snapshot
+        if replied and snapshot is not None:
+            moments.append(_moment(snapshot, folded.began.model if folded.began else "", models))
+        elif moments and snapshot is not None:
+            latest = _moment(snapshot, folded.began.model if folded.began else "", models)
+            asked = folded.reserved  # the next call is counted as a turn already
+            turns = latest.turns - (asked is not None)
+            moments[-1] = replace(latest, turns=turns, next_input=asked.input if asked else moments[-1].next_input)
+    if began is not None:
+        yield from _flown(folded, began, moments, first)
+
+
+def _new_run(records: Sequence[Any]) -> bool:
+    return any(record.kind == "began" and not _wire.loads(record.payload).get("resumed", False) for record in records)
+
+
+def _moment(snapshot: Snapshot, model: str, models: Mapping[str, str]) -> Moment:
+    charges = [(model, snapshot.spent.usage, snapshot.spent.picodollars)]
+    charges += [(name, one.usage, one.picodollars) for name, one in snapshot.fallbacks_spent.items()]
+    charges += [(models.get(name, ""), one.usage, one.picodollars) for name, one in snapshot.children_spent.items()]
+    return Moment(
+        turns=snapshot.turns,
+        tokens=snapshot.tokens,
+        money=snapshot.picodollars,
+        tool_calls=snapshot.metered_tool_calls,
+        elapsed=snapshot.elapsed,
+        charges=tuple(charges),
+    )
+
+
+def _flown(folded: Folded, began: Any, moments: Sequence[Moment], first: int) -> Iterator[Flown]:
+    if not moments:
+        return
+    result = folded.result
+    yield Flown(
+        session_id=folded.session.id,
+        run_id=began.run_id,
+        agent=began.agent,
+        outcome="interrupted" if result is None else result.outcome.value,
+        answered=result is not None and result.outcome in _ANSWERED and bool(result.text.strip()),
+        moments=tuple(moments),
+        steps=tuple(_steps(folded.messages[first:])),
+    )
+
+
+def _steps(messages: Sequence[Any]) -> Iterator[tuple[int, tuple[Any, ...], tuple[Any, ...]]]:
+    """The batches of calls with all their results, each with the number of its reply."""
+    reply = 0
+    for place, message in enumerate(messages):
+        if type(message) is not AssistantMessage:
+            continue
+        reply += 1
+        calls = message.tool_calls
+        behind = messages[place + 1 : place + 1 + len(calls)]
+        results = tuple(one for one in behind if type(one) is ToolResultMessage)
+        if calls and len(results) == len(calls):
+            yield reply, calls, results
+
+
+# --- what would have been ------------------------------------------------------------------------------------------
+
+
+def what_if(
+    runs: Iterable[Flown],
+    limits: Limits,
+    *,
+    prices: Mapping[str, Price] | None = None,
+    guards: Mapping[str, int] | None = None,
+) -> list[Forecast]:
+    """What would have become of these runs; raises `ConfigurationError` when a cost limit meets runs without a price.
+
+    `prices` are used for the models they name, and what was paid then for all others.
+    """
+    for name in guards or {}:
+        if name not in GUARDS:
+            raise ConfigurationError(f"guards: {name!r:.40} cannot be tried here; use one of {', '.join(GUARDS)}")
+    found = [_forecast(run, limits, prices or {}, guards or {}) for run in runs]
+    if limits.max_cost is not None and found and not any(one.cost for one in found):
+        raise ConfigurationError("max_cost: no run in this store has a price: pass prices for the models it used")
+    return found
+
+
+def _forecast(run: Flown, limits: Limits, prices: Mapping[str, Price], guards: Mapping[str, int]) -> Forecast:
+    costs = [_cost(moment, prices) for moment in run.moments]
+    trips = [
+        *[_tripped(run, costs, name, value, limits) for name, value in _asked(limits)],
+        *[_guarded(run, name, value) for name, value in guards.items()],
+    ]
+    first = min((trip for trip in trips if trip is not None), key=lambda trip: trip[1], default=None)
+    whole = dollars(costs[-1])
+    if first is None:
+        return Forecast(run=run, cost=whole)
+    by, reply = first
+    if not reply:  # not even its first call would have been made
+        return Forecast(run=run, cost=whole, trip=Trip(by=by, reply=0, tokens=0, cost=Decimal(0)))
+    moment = run.moments[reply - 1]
+    landing = moment.next_input + limits.landing_tokens
+    rate = costs[reply - 1] // moment.tokens if moment.tokens else 0
+    tokens, cost = moment.tokens + landing, dollars(costs[reply - 1] + rate * landing)
+    return Forecast(run=run, cost=whole, trip=Trip(by=by, reply=reply, tokens=tokens, cost=cost))
+
+
+def _asked(limits: Limits) -> list[tuple[str, float]]:
+    found = [(name, getattr(limits, name)) for name in DIMENSIONS]
+    return [(name, _figure(name, value)) for name, value in found if value is not None]
+
+
+def _figure(name: str, value: Any) -> float:
+    return pico(value, field="max_cost") if name == "max_cost" else value
+
+
+def _cost(moment: Moment, prices: Mapping[str, Price]) -> int:
+    """Pico-dollars: by the prices that are asked for, where they name the model, else what was paid."""
+    if not prices:
+        return moment.money
+    return sum(prices[model].cost(usage) if model in prices else paid for model, usage, paid in moment.charges)
+
+
+def _tripped(run: Flown, costs: Sequence[int], name: str, limit: float, limits: Limits) -> tuple[str, int] | None:
+    """After which reply this limit stops the run; None when it leaves it alone."""
+    last = len(run.moments)
+    for reply, (moment, cost) in enumerate(zip(run.moments, costs, strict=True), 1):
+        if _used(moment, cost, name) > limit:
+            return name, reply - 1
+        if reply < last and _used(moment, cost, name) + _landing(moment, cost, name, limits) > limit:
+            return name, reply
+    return None
+
+
+def _used(moment: Moment, cost: int, name: str) -> float:
+    figures = {
+        "max_iterations": moment.turns,
+        "max_tokens": moment.tokens,
+        "max_cost": cost,
+        "timeout": moment.elapsed,
+        "max_tool_calls": moment.tool_calls,
+    }
+    return figures[name]
+
+
+def _landing(moment: Moment, cost: int, name: str, limits: Limits) -> float:
+    """What is kept free for the landing while there is more to do."""
+    tokens = moment.next_input + limits.landing_tokens
+    if name == "max_tokens":
+        return tokens
+    if name == "max_cost":
+        return cost // moment.tokens * tokens if moment.tokens else 0
+    if name == "max_iterations":
+        return 1
+    return limits.landing_time if name == "timeout" else 0
+
+
+def _guarded(run: Flown, name: str, value: int) -> tuple[str, int] | None:
+    guard = GUARDS[name](value, {})
+    for reply, calls, results in run.steps:
+        step = Step(calls, {call.name: _UNMARKED for call in calls})
+        verdict = guard.before(step) if guard.before is not None else None
+        verdict = verdict or guard.after(step, results)
+        if verdict is not None and str(verdict.action) in ("withdraw", "land"):
+            return name, min(reply, len(run.moments))
+    return None
+
+
+class _Unmarked:
+    polling = False
+    read_only = False
+
+
+_UNMARKED = _Unmarked()
+
+
+# --- every value of a limit ----------------------------------------------------------------------------------------
+
+
+def kept_at(
+    runs: Sequence[Flown], name: str, values: Sequence[Any], prices: Mapping[str, Price] | None = None
+) -> list[tuple[Any, int]]:
+    """For each value of one limit: how many of the answers these runs gave would have been reached."""
+    answered = [run for run in runs if run.answered]
+    found = []
+    for value in values:
+        given: dict[str, Any] = {name: str(value) if name == "max_cost" else value}
+        fates = what_if(answered, Limits(**given), prices=prices)
+        found.append((value, sum(one.trip is None for one in fates)))
+    return found
+
+
+def spread(runs: Sequence[Flown], name: str, prices: Mapping[str, Price] | None = None, steps: int = 12) -> list[Any]:
+    """Values of a limit worth a look: from less than the smallest run used to a little more than the largest."""
+    used = [_needed(run, name, prices or {}) for run in runs if run.answered]
+    if not used or max(used) <= 0:
+        return []
+    low, high = max(min(used) / 2, max(used) / 1e4), max(used) * 1.25
+    values = [low * (high / low) ** (number / (steps - 1)) for number in range(steps)]
+    if name == "max_cost":
+        return [round(dollars(int(value)), 6) for value in values if dollars(int(value)) > 0]
+    if name == "timeout":
+        return [round(value, 3) for value in values]
+    return sorted({max(1, round(value)) for value in values})
+
+
+def _needed(run: Flown, name: str, prices: Mapping[str, Price]) -> float:
+    """The least value of a limit that leaves a run alone."""
+    costs = [_cost(moment, prices) for moment in run.moments]
+    pairs = list(zip(run.moments, costs, strict=True))
+    room = [_used(moment, cost, name) + _landing(moment, cost, name, Limits()) for moment, cost in pairs[:-1]]
+    return max([_used(*pairs[-1], name), *room])

@@ -1,0 +1,146 @@
+"""`glidepath sessions` and `glidepath fork`: find, label, fork, carry and delete sessions in a shell."""
+
+import asyncio
+import json
+
+import pytest
+
+from glidepath import Agent, Limits, tool
+from glidepath.sessions import SqliteStore
+from glidepath.testing import ScriptedModel, call, say
+
+from .shell_user import glidepath
+
+
+@tool
+async def pay(to: str) -> str:
+    """Pay."""
+    return f"paid {to}"
+
+
+async def fill(folder, *names):
+    store = SqliteStore(folder / "s.db")
+    for name in names:
+        model = ScriptedModel([call("pay", to="ann"), call("pay", to="bob"), say(f"end of {name}")])
+        agent = Agent(model=model, tools=[pay], store=store, limits=Limits(max_iterations=9), agent_name=f"a-{name}")
+        await agent.run(f"Task of {name}", session=name)
+    await store.close()
+
+
+@pytest.fixture
+def shell(tmp_path):
+    asyncio.run(fill(tmp_path, "one", "two", "three"))
+
+    def run(*words, store="s.db"):
+        return glidepath(*words, "--store", store, folder=tmp_path)
+
+    return run
+
+
+def ids(ran):
+    return [line.split()[0] for line in ran.out.splitlines()[1:]]
+
+
+def test_sessions_are_listed_by_page_and_searched(shell):
+    page = shell("sessions", "list", "--limit", "2")
+    assert ids(page) == ["three", "two"]
+    cursor = page.err.partition("--cursor '")[2].partition("'")[0]
+    assert ids(shell("sessions", "list", "--limit", "2", "--cursor", cursor)) == ["one"]
+    assert ids(shell("sessions", "search", "TASK OF t")) == ["three", "two"]
+    assert ids(shell("sessions", "list", "--agent", "a-one")) == ["one"]
+    assert ids(shell("sessions", "list", "--outcome", "DONE", "--newer-than", "1h")) == ["three", "two", "one"]
+    nothing = shell("sessions", "search", "zebra")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "no session matches\n")
+    (line,) = shell("sessions", "search", "one", "--json").out.splitlines()
+    told = json.loads(line)
+    assert (told["session_id"], told["outcome"], told["turns"], told["tags"]) == ("one", "done", 3, [])
+
+
+def test_a_session_gets_a_title_and_tags(shell):
+    assert shell("sessions", "tag", "one", "--add", "june", "--add", "vip", "--title", "First of all").code == 0
+    assert shell("sessions", "tag", "one", "--remove", "vip").err == "one: #june\n"
+    assert ids(shell("sessions", "list", "--tag", "june")) == ["one"]
+    shown = shell("sessions", "show", "one").out
+    assert "title     First of all\ntags      june\n" in shown
+    assert '[assistant, turn 2] calls pay(to="bob")' in shown
+    for words, said in (
+        (("tag", "one", "--add", "a b"), "tag 'a b' contains ' '"),
+        (("tag", "one", "--add", ""), "tag must be a word"),
+        (("tag", "nobody", "--add", "x"), "there is no session 'nobody'"),
+        (("list", "--tag", "a,b"), "tag 'a,b' contains ','"),
+        (("list", "--limit", "0"), "limit must be a whole number"),
+        (("list", "--cursor", "x"), "cursor 'x' is not one that a page gave"),
+        (("list", "--older-than", "soon"), "--older-than: expected a time such as 12h"),
+        (("list", "--min-cost", "lots"), "--min-cost: expected an amount in dollars"),
+        (("show", "nobody"), "there is no session 'nobody'"),
+        (("export", "nobody"), "there is no session 'nobody'"),
+        (("export", "one", "--out", "no/such/folder"), "--out: no/such/folder cannot be written"),
+        (("import", "nothing.jsonl"), "nothing.jsonl cannot be read"),
+    ):
+        ran = shell("sessions", *words)
+        assert (ran.code, said in ran.err) == (2, True), (words, ran)
+
+
+@pytest.mark.parametrize("words", [("fork",), ("sessions", "fork")], ids=" ".join)
+def test_a_session_is_forked_at_a_turn(shell, words):
+    made = shell(*words, "one", "--at", "1", "--as", "copy")
+    assert (made.code, made.out) == (0, "copy\n")
+    assert 'made after turn 1, and not undone: turn 2 pay(to="bob"): done' in made.err
+    shown = shell("sessions", "show", "copy").out
+    assert "fork      of one after turn 1" in shown
+    assert "[assistant, turn 2]" not in shown
+    again = shell(*words, "copy", "--at", "1")
+    assert again.out.startswith("copy.fork-")
+    wrong = shell(*words, "one", "--at", "7")
+    assert (wrong.code, "at=7: there is no such turn in session 'one'; it has 3 turns: choose 0 to 3" in wrong.err) == (
+        2,
+        True,
+    )
+    assert "there is no session 'nobody'" in shell(*words, "nobody").err
+    assert "--rewind needs --at TURN" in shell(*words, "one", "--rewind").err
+    back = shell(*words, "one", "--at", "1", "--rewind")
+    assert (back.code, back.out) == (0, "one\n")
+    assert "one is back at turn 1; what it was is one.fork-" in back.err
+
+
+def test_a_session_is_carried_to_another_store(shell, tmp_path):
+    assert shell("sessions", "export", "one", "--out", "one.jsonl").code == 0
+    assert shell("sessions", "import", "one.jsonl", "--as", "uno", store="t.db").code == 0
+    assert ids(shell("sessions", "list", store="t.db")) == ["uno"]
+    assert "imported from a file" in shell("sessions", "show", "uno", store="t.db").out
+    (tmp_path / "bad.jsonl").write_bytes((tmp_path / "one.jsonl").read_bytes()[:-9])
+    bad = shell("sessions", "import", "bad.jsonl", "--as", "x", store="t.db")
+    assert (bad.code, "not an exported journal, or not a whole one" in bad.err) == (2, True)
+
+
+def test_sessions_are_deleted_by_name_or_by_age(shell, tmp_path):
+    assert shell("sessions", "delete", "one").err == "deleted 1 session\n"
+    assert ids(shell("sessions", "list")) == ["three", "two"]
+    assert "there is no session 'one'" in shell("sessions", "delete", "one").err
+    assert "one of the two" in shell("sessions", "delete").err
+    assert "one of the two" in shell("sessions", "delete", "two", "--older-than", "1d").err
+    assert "--tag goes with --older-than" in shell("sessions", "delete", "two", "--tag", "x").err
+    shell("sessions", "tag", "two", "--add", "scratch")
+    dry = shell("sessions", "delete", "--older-than", "0s", "--tag", "scratch", "--dry-run")
+    assert (dry.out, dry.err) == ("two\n", "1 session would be deleted, with their children\n")
+    assert shell("sessions", "delete", "--older-than", "1h").err == "deleted 0 sessions\n"
+    assert shell("sessions", "delete", "--older-than", "0s", "--tag", "scratch").err == "deleted 1 session\n"
+    assert shell("sessions", "delete", "--older-than", "0s", "--state", "error").err == "deleted 0 sessions\n"
+    assert shell("sessions", "delete", "--older-than", "0s", "--state", "any").err == "deleted 1 session\n"
+
+
+def test_what_is_said_is_redacted_before_it_is_stored(tmp_path):
+    (tmp_path / "vault.py").write_text(
+        "import re\ndef hide(text):\n    return re.sub('hunter2', '[hidden]', text)\n", encoding="utf-8"
+    )
+    flags = ("--store", "s.db", "--redact", "python:vault:hide")
+    ran = glidepath("run", "my password is hunter2", "--model", "python:flights:hello", *flags, folder=tmp_path)
+    assert ran.code == 0, ran
+    listed = glidepath("sessions", "list", "--store", "s.db", folder=tmp_path)
+    assert "my password is [hidden]" in listed.out
+    assert not any(b"hunter2" in file.read_bytes() for file in tmp_path.glob("s.db*"))
+    for name, said in (("vault:hide", "redact: expected python:module:function"), ("python:vault:nothing", "nothing")):
+        bad = glidepath(
+            "run", "x", "--model", "python:flights:hello", "--store", "s.db", "--redact", name, folder=tmp_path
+        )
+        assert (bad.code, said in bad.err) == (2, True), bad

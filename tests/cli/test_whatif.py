@@ -1,0 +1,87 @@
+"""`glidepath whatif`: other limits, prices and guards over the runs in a store."""
+
+import asyncio
+import json
+
+import pytest
+
+from glidepath import Agent, Limits, tool
+from glidepath.sessions import SqliteStore
+from glidepath.testing import ScriptedModel, call, say
+
+from .shell_user import glidepath
+
+
+@tool
+async def look(n: int) -> str:
+    """Look."""
+    return f"saw {n}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    async def fill():
+        store = SqliteStore(tmp_path / "s.db")
+        for count in (1, 3, 6):
+            model = ScriptedModel([*[call("look", n=n) for n in range(count)], say("the answer")])
+            limits = Limits(max_iterations=20)
+            agent = Agent(model=model, tools=[look], limits=limits, store=store, prices={"scripted": ("3", "15")})
+            await agent.run("go", session=f"s{count}")
+        await store.close()
+
+    asyncio.run(fill())
+    return tmp_path
+
+
+def test_a_table_says_where_each_run_would_have_been_stopped(folder):
+    ran = glidepath("whatif", "s.db", "--limits", "max_turns=4,max_tool_calls=5", folder=folder)
+    assert ran.code == 0, ran
+    lines = ran.out.splitlines()
+    assert lines[1].split()[:2] == ["s6", "done"]
+    assert lines[1].split()[5:7] == ["max_iterations", "4"]
+    assert lines[1].endswith("LOST")
+    assert lines[2].startswith("3 runs: 1 would have been stopped; 1 of 3 answers lost; cost $")
+    assert len(glidepath("whatif", "s.db", "--limits", "max_turns=4", "--all", folder=folder).out.splitlines()) == 5
+
+
+def test_a_plot_is_printed_and_written(folder):
+    ran = glidepath("whatif", "s.db", "--plot", "max_cost", "--svg", "p.svg", folder=folder)
+    assert ran.code == 0, ran
+    assert "answers kept by max_cost" in ran.out
+    assert ran.out.rstrip().endswith("100 % 3/3")
+    assert (folder / "p.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_runs_are_told_as_json(folder):
+    words = ("--prices", "scripted=1/1", "--guards", "max_repeated_tool_steps=2", "--json")
+    ran = glidepath("whatif", "s.db", *words, folder=folder)
+    told = [json.loads(line) for line in ran.out.splitlines()]
+    assert [one["answer"] for one in told] == ["kept", "kept", "kept"]
+    assert all(one["stopped_by"] is None for one in told)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "say what to try"),
+        (("--limits", "max_luck=3"), "there is no limit 'max_luck' to try"),
+        (("--limits", "max_tokens"), "--limits: expected NAME=VALUE"),
+        (("--limits", "max_tokens=many"), "--limits max_tokens"),
+        (("--prices", "gpt=1"), "--prices gpt: expected IN/OUT"),
+        (("--prices", "gpt=a/b"), "--prices gpt: expected IN/OUT"),
+        (("--guards", "max_luck=3"), "'max_luck' cannot be tried here"),
+        (("--guards", "max_error_streak=0"), "--guards max_error_streak: expected a whole number"),
+        (("--plot", "luck"), "there is no limit 'luck' to try"),
+        (("--svg", "x.svg", "--limits", "max_tokens=1"), "--svg needs --plot"),
+        (("--plot", "max_tokens", "--svg", "no/such/x.svg"), "--svg: no/such/x.svg cannot be written"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_what_cannot_be_tried_is_said(folder, words, said):
+    ran = glidepath("whatif", "s.db", *words, folder=folder)
+    assert (ran.code, said in ran.err) == (2, True), ran
+
+
+def test_a_store_that_is_not_there_is_said(tmp_path):
+    ran = glidepath("whatif", "nothing.db", "--limits", "max_tokens=5", folder=tmp_path)
+    assert (ran.code, "there is no session store" in ran.err) == (2, True), ran

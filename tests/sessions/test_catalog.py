@@ -1,0 +1,194 @@
+"""Catalogs: what was written before there was one, what an older version writes, and what cannot be written."""
+
+import asyncio
+import sqlite3
+
+import asyncpg
+import pytest
+from tests.crash.postgres import fresh_schema
+
+from glidepath import Agent, ConfigurationError, Limits
+from glidepath.errors import StoreError
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
+from glidepath.sessions.finding import annotate, each_session, find_sessions, prune, remove_sessions
+from glidepath.sessions.owner import this_owner
+from glidepath.spi import SessionQuery
+from glidepath.testing import ScriptedModel, say
+
+
+def agent(store, **fields):
+    return Agent(model=ScriptedModel().forever(say("hi")), limits=Limits(max_iterations=3), store=store, **fields)
+
+
+async def flown(store, *names, **fields):
+    for name in names:
+        await agent(store, **fields).run(f"task of {name}", session=name)
+
+
+def names(page):
+    return [entry.session_id for entry in page.sessions]
+
+
+def stripped(path):
+    """The file as a version without a catalog would have left it."""
+    with sqlite3.connect(path) as file:
+        for kind, name in file.execute(
+            "SELECT type, name FROM sqlite_master WHERE name LIKE 'catalog%' AND type IN ('trigger', 'table')"
+        ).fetchall():
+            file.execute(f"DROP {kind} IF EXISTS {name}")
+
+
+def test_sessions_of_an_older_file_are_found(tmp_path):
+    async def whole():
+        store = SqliteStore(tmp_path / "s.db")
+        await flown(store, *[f"s{number}" for number in range(250)])
+        await store.close()
+        stripped(tmp_path / "s.db")
+        page = await find_sessions(store, outcome="done", limit=1000)
+        assert sorted(names(page)) == sorted(f"s{number}" for number in range(250))
+        assert names(await find_sessions(store, text="TASK OF s249")) == ["s249"]
+        await store.close()
+
+    asyncio.run(whole())
+
+
+def test_what_an_older_version_writes_beside_a_newer_one_is_found(tmp_path):
+    async def whole():
+        store = SqliteStore(tmp_path / "s.db")
+        await flown(store, "mine")
+        with sqlite3.connect(tmp_path / "s.db") as file:
+            file.execute(
+                "INSERT INTO sessions(id, head, hash, token, expires, updated, summary) "
+                """VALUES('theirs', 0, x'', 0, 0, 1, '{}')"""
+            )
+            file.execute("UPDATE sessions SET head = 1, summary = ? WHERE id = 'theirs'", (b'{"outcome": "failed"}',))
+            file.execute("UPDATE sessions SET head = 9, summary = ? WHERE id = 'mine'", (b'{"outcome": "paused"}',))
+        file.close()
+        assert names(await find_sessions(store, outcome="failed")) == ["theirs"]
+        assert names(await find_sessions(store, outcome="paused")) == ["mine"]
+        await store.close()
+
+    asyncio.run(whole())
+
+
+def test_a_file_that_cannot_be_written_is_searched_all_the_same(tmp_path):
+    async def whole():
+        store = SqliteStore(tmp_path / "s.db")
+        await flown(store, "s")
+        await store.close()
+        stripped(tmp_path / "s.db")
+        store._address = lambda: f"file:{tmp_path}/s.db?immutable=1"  # as in a folder that is read-only
+        assert names(await find_sessions(store, outcome="done")) == ["s"]
+        await store.close()
+
+    asyncio.run(whole())
+
+
+def test_sessions_of_an_older_database_are_found():
+    async def whole():
+        dsn = fresh_schema()
+        store = PostgresStore(dsn)
+        await flown(store, "s", "t")
+        connection = await asyncpg.connect(dsn)
+        await connection.execute(
+            "DROP TRIGGER glidepath_catalog_new ON glidepath_sessions; "
+            "DROP TRIGGER glidepath_catalog_told ON glidepath_sessions; DROP TABLE glidepath_catalog"
+        )
+        await connection.close()
+        again = PostgresStore(dsn)
+        assert names(await find_sessions(again, outcome="done")) == ["t", "s"]
+        assert await again.remove_many(["s"]) == ["s"]
+
+    asyncio.run(whole())
+
+
+def test_any_summary_is_taken_by_every_catalog(tmp_path):
+    odd = [
+        {"task": "nul \0 here", "cost": "NaN", "agent": 7},
+        {"task": ["a"], "cost": "1e400", "state": "", "parent": ""},
+        {"cost": [], "outcome": {"a": 1}, "task": "back \\u0000 slash"},
+    ]
+
+    async def whole():
+        for store in (MemoryStore(), SqliteStore(tmp_path / "s.db"), PostgresStore(fresh_schema())):
+            for number, summary in enumerate(odd):
+                lease = await store.claim(f"s{number}", this_owner())
+                from glidepath.sessions.chain import link
+
+                later = store.append(lease, link(b"", 1, 1, 1.0, []), summary=summary)
+                if later is not None:
+                    await later
+                await store.release(lease)
+            assert len((await find_sessions(store)).sessions) == 3
+            assert (await find_sessions(store, min_cost=0)).sessions == ()
+            await store.close()
+
+    asyncio.run(whole())
+
+
+class Plain:
+    """A store of somebody else's, which has no catalog."""
+
+    def __init__(self):
+        self._store = MemoryStore()
+
+    def __getattr__(self, name):
+        if name in ("find", "remove_many", "annotate"):
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+
+def test_a_store_without_a_catalog_is_searched_and_pruned():
+    async def whole():
+        store = Plain()
+        await flown(store, "s", "t", "s/mine")
+        assert names(await find_sessions(store, text="task OF s")) == ["s/mine", "s"]
+        assert [entry.session_id async for entry in each_session(store, limit=1)] == ["s/mine", "t", "s"]
+        assert await remove_sessions(store, ["s", "nobody"]) == ["s"]
+        with pytest.raises(StoreError, match="Plain has no catalog"):
+            await annotate(store, "t", tags=["a"])
+        assert sorted(await prune(store, older_than=-1)) == ["s/mine", "t"]
+
+    asyncio.run(whole())
+
+
+def test_a_session_with_a_tag_is_kept_longer():
+    async def whole():
+        store = MemoryStore()
+        await flown(store, "a", "b")
+        await annotate(store, "a", tags=["scratch"])
+        assert await prune(store, older_than=-1, tag="scratch") == ["a"]
+        assert await prune(store, older_than=60) == []
+        assert await prune(store, older_than=-1, states=("error",)) == []
+        assert await prune(store, older_than=-1, states=None) == ["b"]
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"flavor": 1}, "flavor is not something to find sessions by"),
+        ({"limit": "many"}, "limit must be a whole number"),
+        ({"before": "yesterday"}, "before must be a"),
+        ({"text": 7}, "text must be a str"),
+        ({"tag": "nul\0"}, "tag must be text without NUL"),
+        ({"min_cost": float("nan")}, "min_cost must be a number"),
+        ({"cursor": "1.5"}, "is not one that a page gave"),
+    ],
+)
+def test_what_sessions_cannot_be_found_by_is_named(fields, said):
+    with pytest.raises(ConfigurationError, match=said):
+        asyncio.run(find_sessions(MemoryStore(), **fields))
+
+
+@pytest.mark.parametrize("older_than", ["1", None, float("nan"), True])
+def test_an_age_that_is_no_number_is_refused(older_than):
+    with pytest.raises(ConfigurationError, match="older_than must be a number of seconds"):
+        asyncio.run(prune(MemoryStore(), older_than=older_than))
+
+
+def test_a_query_is_passed_on_with_its_fields():
+    with pytest.raises(ConfigurationError, match="SessionQuery"):
+        asyncio.run(MemoryStore().find("s"))
+    assert asyncio.run(find_sessions(MemoryStore(), SessionQuery(tag="a"), limit=3)).sessions == ()

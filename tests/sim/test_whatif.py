@@ -1,0 +1,183 @@
+"""What if: stored runs under other limits, prices and guards, without a model."""
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+
+from glidepath import Agent, ConfigurationError, GuardrailsConfig, Limits, tool
+from glidepath.errors import TransientError
+from glidepath.ledger import Price
+from glidepath.sessions import MemoryStore
+from glidepath.sim.plots import svg_plot, text_plot
+from glidepath.sim.whatif import flown_runs, kept_at, spread, what_if
+from glidepath.testing import ScriptedModel, VirtualClock, call, fail, say
+
+PRICES = {"scripted": ("1", "10")}
+
+
+@tool
+async def look(n: int = 0) -> str:
+    """Look."""
+    await asyncio.sleep(10)
+    return f"saw {n}"
+
+
+@tool
+async def same() -> str:
+    """Always the same."""
+    return "same"
+
+
+def fly(*turns, store, session, prices=PRICES, **fields):
+    agent = Agent(
+        model=ScriptedModel(list(turns)),
+        tools=[look, same, *fields.pop("tools", ())],
+        limits=Limits(max_iterations=50, timeout=10_000),
+        store=store,
+        prices=prices,
+        guardrails=GuardrailsConfig(max_repeated_tool_steps=0, max_error_streak=0),
+        **fields,
+    )
+    return agent.run("go", session=session)
+
+
+def stored(*flights):
+    """A store with these runs, and what is known about them."""
+
+    async def scene():
+        store = MemoryStore()
+        results = [await fly(*turns, store=store, session=f"s{number}") for number, turns in enumerate(flights)]
+        runs, unreadable = await flown_runs(store)
+        assert unreadable == []
+        return results, sorted(runs, key=lambda run: run.session_id)
+
+    return VirtualClock().run(scene())
+
+
+def steps(count):
+    return (*[call("look", n=n) for n in range(count)], say("the answer"))
+
+
+def test_a_run_is_seen_as_its_result_tells_it():
+    (result,), (run,) = stored(steps(3))
+    assert (run.outcome, run.answered, len(run.moments)) == ("done", True, 4)
+    last = run.last
+    assert (last.turns, last.tool_calls, last.tokens) == (4, 3, result.usage.total)
+    assert Decimal(last.money) / 10**12 == result.cost
+    (fate,) = what_if([run], Limits())
+    assert (fate.trip, fate.cost, fate.lost) == (None, result.cost, False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "by", "after"),
+    [
+        ({"max_iterations": 3}, "max_iterations", 3),
+        ({"max_iterations": 6}, None, None),
+        ({"max_tool_calls": 2}, "max_tool_calls", 2),
+        ({"max_tool_calls": 5}, None, None),
+        ({"timeout": 35}, "timeout", 3),
+        ({"timeout": 300}, None, None),
+        ({"max_tokens": 10}, "max_tokens", 0),
+        ({"max_iterations": 3, "max_tool_calls": 1}, "max_tool_calls", 1),
+    ],
+    ids=str,
+)
+def test_a_run_trips_where_its_figures_pass_the_limit(limits, by, after):
+    _, (run,) = stored(steps(5))
+    (fate,) = what_if([run], Limits(**limits))
+    assert (None if fate.trip is None else (fate.trip.by, fate.trip.reply)) == (None if by is None else (by, after))
+    assert fate.lost == (by is not None)
+
+
+def test_tokens_and_money_keep_room_for_the_landing():
+    _, (run,) = stored(steps(5))
+    whole = run.last.tokens
+    (fits,) = what_if([run], Limits(max_tokens=whole + 5000))
+    assert fits.trip is None
+    (tight,) = what_if([run], Limits(max_tokens=whole, landing_tokens=whole))
+    assert tight.trip.reply == 1
+    cost = fits.cost
+    (dear,) = what_if([run], Limits(max_cost=str(cost / 2), landing_tokens=1))
+    assert (dear.trip.by, dear.trip.cost < cost) == ("max_cost", True)
+
+
+def test_other_prices_are_used_for_the_models_they_name():
+    _, (run,) = stored(steps(2))
+    usage = run.last.charges[0][1]
+    (fate,) = what_if([run], Limits(), prices={"scripted": Price.per_million(("2", "20"), field="x")})
+    assert fate.cost == Decimal(usage.input * 2 + usage.output * 20) / 10**6
+    (same_price,) = what_if([run], Limits(), prices={"another": Price.per_million(("9", "9"), field="x")})
+    assert same_price.cost == what_if([run], Limits())[0].cost
+
+
+def test_what_children_cost_is_priced_by_their_own_model():
+    async def scene():
+        store = MemoryStore()
+        cheap = ScriptedModel([say("kid done")])
+        cheap.name = "cheap"
+        kid = Agent(model=cheap, limits=Limits(max_iterations=3), agent_name="kid", prices={"cheap": ("1", "1")})
+        await fly(call("kid", task="x"), say("done"), store=store, session="s", tools=[kid.as_tool("kid", "x")])
+        (run,), _ = await flown_runs(store)
+        return run
+
+    run = VirtualClock().run(scene())
+    assert sorted(model for model, _, _ in run.last.charges) == ["cheap", "scripted"]
+    free = {name: Price.per_million(("0", "0"), field="x") for name in ("cheap", "scripted")}
+    assert what_if([run], Limits(), prices=free)[0].cost == 0
+    assert 0 < what_if([run], Limits(), prices={"scripted": free["cheap"]})[0].cost < what_if([run], Limits())[0].cost
+
+
+def test_guards_are_asked_about_the_recorded_calls():
+    _, (stuck, fine) = stored((*[call("same")] * 8, say("at last")), steps(8))
+    fates = what_if([stuck, fine], Limits(), guards={"max_repeated_tool_steps": 2})
+    assert [None if one.trip is None else one.trip.by for one in fates] == ["max_repeated_tool_steps", None]
+    assert fates[0].lost
+
+
+def test_runs_without_an_answer_lose_none():
+    _, (run,) = stored((call("look"), *[fail(TransientError("503"))] * 20))
+    assert (run.outcome, run.answered) == ("failed", False)
+    (fate,) = what_if([run], Limits(max_iterations=1, max_tool_calls=1))
+    assert not fate.lost
+
+
+def test_several_runs_of_a_session_are_runs_of_their_own():
+    async def scene():
+        store = MemoryStore()
+        await fly(*steps(2), store=store, session="s")
+        await fly(*steps(4), store=store, session="s")
+        return (await flown_runs(store))[0]
+
+    runs = VirtualClock().run(scene())
+    assert [len(run.moments) for run in runs] == [3, 5]
+    assert len({run.run_id for run in runs}) == 2
+
+
+def test_every_value_of_a_limit_is_plotted():
+    _, runs = stored(*[steps(count) for count in (1, 2, 4, 8)])
+    points = kept_at(runs, "max_iterations", spread(runs, "max_iterations"))
+    assert [count for _, count in points] == sorted(count for _, count in points)
+    assert points[-1][1] == 4
+    lines = text_plot("answers", points, 4)
+    assert lines[-1].endswith("100 % 4/4")
+    assert svg_plot("a <b> & c", points, 4).startswith("<svg")
+    assert "&lt;b&gt;" in svg_plot("a <b> & c", points, 4)
+    for name in ("max_tokens", "max_cost", "timeout", "max_tool_calls"):
+        assert kept_at(runs, name, spread(runs, name))[-1][1] == 4, name
+    assert spread([], "max_tokens") == []
+    assert text_plot("x", [], 0) == ["x: nothing to plot"]
+
+
+def test_what_cannot_be_tried_is_named():
+    _, (run,) = stored(steps(1))
+    with pytest.raises(ConfigurationError, match="'max_luck' cannot be tried here"):
+        what_if([run], Limits(), guards={"max_luck": 1})
+
+    async def unpriced():
+        store = MemoryStore()
+        await fly(*steps(1), store=store, session="s", prices={})
+        return (await flown_runs(store))[0]
+
+    with pytest.raises(ConfigurationError, match="max_cost: no run in this store has a price"):
+        what_if(VirtualClock().run(unpriced()), Limits(max_cost="1"))

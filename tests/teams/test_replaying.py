@@ -1,0 +1,30 @@
+"""The runs of a team can be flown again."""
+
+import pytest
+
+from glidepath import ConfigurationError
+from glidepath.errors import StoreError
+from glidepath.sessions import MemoryStore
+from glidepath.teams.replaying import replay_team
+from glidepath.testing import virtual
+
+from .kit import agent, request, step, team
+
+
+@virtual
+async def test_the_members_of_a_team_are_replayed():
+    store = MemoryStore()
+    crew = team(agent("a is done", name="one"), agent("b is done", name="two"), store=store)
+    asked = request(step("a", member="one"), step("b", "a", member="two"))
+    await crew.run(asked)
+    found = await replay_team(crew, asked.id)
+    assert len(found) == 2
+    assert all((one.difference, one.whole) == ("", True) for one in found.values()), found
+
+
+@virtual
+async def test_there_must_be_a_store_and_something_in_it():
+    with pytest.raises(ConfigurationError, match="needs a team with a store"):
+        await replay_team(team(agent("a", name="one")), "r")
+    with pytest.raises(StoreError, match="no run for request 'r'"):
+        await replay_team(team(agent("a", name="one"), store=MemoryStore()), "r")
