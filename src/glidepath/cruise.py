@@ -11,11 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from glidepath.ask import answered_well, ask, gave_up, noted, request_for, unsent
-from glidepath.ask.attempt import Attempt, Reply, pump
+from glidepath.ask import answered_well, ask, gave_up, noted, request_for, spoiled, unsent
+from glidepath.ask.attempt import Attempt, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
 from glidepath.ask.usage import fees, settled
-from glidepath.events import BudgetReserved, BudgetSettled, MessageAdded, StreamChunk, StreamStarted, TurnEnded, TurnStarted
+from glidepath.errors import ModelError
+from glidepath.events import (
+    BudgetReserved,
+    BudgetSettled,
+    MessageAdded,
+    StreamChunk,
+    StreamStarted,
+    TurnEnded,
+    TurnStarted,
+)
 from glidepath.execute import alone
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge
 from glidepath.ledger import Reservation
@@ -111,7 +120,11 @@ async def cruise(run: Run) -> Any:
             await tether(pump(run, plan.model, request, attempt, booking), watch)
         except BaseException as error:
             failed = gave_up(run, attempt, booking, view, error)
-            tell, outbox, number = run.tell_all, run.outbox, run.next_number  # a stream that was let go has the old ones
+            tell, outbox, number = (
+                run.tell_all,
+                run.outbox,
+                run.next_number,
+            )  # a stream that was let go has the old ones
         if failed is not None:
             return await ask(run, begun=failed)
         # --- settle (_Call.settle)
@@ -143,13 +156,20 @@ async def cruise(run: Run) -> Any:
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        reply = attempt.reply(run, usage)
+        try:
+            reply = attempt.reply(run, usage)
+        except ModelError as error:
+            failed = spoiled(run, usage, error)
+        if failed is not None:
+            return await ask(run, begun=failed)
         calls = reply.calls
         if len(calls) != 1 or reply.truncated or reply.refused or reply.cut or run.parts:
             return reply
         call = calls[0]
         tool = tools.get(call.name)
         if tool is None or tool.isolation != "inline" or call.malformed is not None or tool.breaker is not None:
+            return reply
+        if tool.name in terminal:
             return reply
         # --- it joins the transcript (land.take, Run.add)
         text, message, tokens = reply.text, reply.message, reply.size

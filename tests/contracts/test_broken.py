@@ -4,7 +4,7 @@ import pytest
 
 from glidepath.conformance import CONTRACTS, clauses_of
 
-from .broken import catalogs, coordinators, evaluators, hooks, kernel, reviews, shaping, stores, wallets
+from .broken import catalogs, coordinators, evaluators, excerpts, hooks, kernel, reviews, shaping, stores, wallets
 from .examine import BROKEN, failures
 
 WHOLE = (
@@ -12,6 +12,7 @@ WHOLE = (
     coordinators.Trial,
     coordinators.OtherPlan,
     evaluators.Trial,
+    excerpts.Trial,
     hooks.After,
     hooks.Before,
     hooks.Follows,

@@ -3,7 +3,7 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import CatalogContract, SessionStoreContract, WalletStoreContract
+from glidepath.conformance import CatalogContract, ExcerptsContract, SessionStoreContract, WalletStoreContract
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
 
@@ -119,3 +119,18 @@ class TestRedactingStore(SessionStoreContract):
 class TestRedactingCatalog(CatalogContract):
     subject = RedactingStore
     make_store = TestRedactingStore.make_store
+
+
+class TestMemoryExcerpts(ExcerptsContract):
+    subject = MemoryStore
+    make_store = TestMemoryStore.make_store
+
+
+class TestSqliteExcerpts(ExcerptsContract):
+    subject = SqliteStore
+    place, make_store = TestSqliteStore.place, TestSqliteStore.make_store
+
+
+class TestPostgresExcerpts(ExcerptsContract):
+    subject = PostgresStore
+    make_store = TestPostgresStore.make_store

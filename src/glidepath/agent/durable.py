@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Record, replace
-from glidepath.agent.kin import Family, family, journal_of, with_accounts, with_spend
+from glidepath.agent.kin import Family, family, with_accounts, with_spend
 from glidepath.agent.resuming import check_decisions, nothing_to_decide
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ToolCall, UnknownMessage
@@ -17,6 +17,7 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, Stop
 from glidepath.run import Decision, Ending, Offspring, Resumption, restore_meter, snapshot_of
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
+from glidepath.sessions.bases import folded_state, next_base
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, unredacted, verdicts
@@ -140,7 +141,7 @@ async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callabl
     scribe = make(store, lease, durability=config.durability)
     try:
         if lease.head:
-            folded = await journal_of(store, home.id)
+            folded = await heard(folded_state(store, home.id, lease.head))
             found = await family(store, folded) if _crashed(folded) else None
             _move_in(home, folded, scribe, opening, config.texts, found)
     except BaseException:
@@ -158,6 +159,7 @@ def _lease(lease: Any) -> Lease:
 def _recall(scribe: Scribe, folded: Folded) -> None:
     """Who wrote the last leg: which release, and what its agent was like."""
     scribe.config = folded.config
+    scribe.base = folded.bases[-1][0] if folded.bases else 0
     scribe.writer = "" if folded.began is None else folded.began.version
 
 
@@ -172,6 +174,10 @@ def _move_in(
     """The session as the journal has it; a run that crashed there is closed, and so are its children (`found`)."""
     scribe.sequence = folded.sequence
     _recall(scribe, folded)
+    base = next_base(folded, scribe.number, scribe.hash)
+    if base is not None:
+        scribe.ahead.append(("base", base))
+        scribe.base = scribe.number + 1
     opening.written = len(folded.messages)
     if folded.repaired is not None:
         opening.unknown = unknown_calls(folded.repaired)
@@ -238,7 +244,7 @@ async def _reopen(
     lease = _lease(await heard(called(store.claim, session_id, this_owner(), create=False), undo=store.release))
     scribe = make(store, lease, durability=config.durability)
     try:
-        folded = await journal_of(store, session_id)
+        folded = await heard(folded_state(store, session_id, lease.head))
         if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
             raise ConfigurationError(
                 f"session {session_id!r} has had another run since {run_id!r}; resume that one, by the session's id"

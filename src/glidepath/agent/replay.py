@@ -128,10 +128,10 @@ class _Checking(MemoryStore):
                 super().append(lease, commit)
             await self.release(lease)
 
-    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The journal so far; another session's is where it always was."""
         if session_id == self.leg.session_id:
-            return await super().load(session_id)
+            return await super().load(session_id, since=since)
         return await self.source.load(session_id)
 
     def append(self, lease: Any, commit: Commit, **keywords: Any) -> None:

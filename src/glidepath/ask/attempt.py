@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -209,7 +209,7 @@ class Attempt(Record, gc=False):
             stop is StopReason.REFUSAL,
         )
 
-    def _tool_calls(self, seen: set[str]) -> tuple[tuple[ToolCall, ...], int]:
+    def _tool_calls(self, seen: dict[str, None]) -> tuple[tuple[ToolCall, ...], int]:
         """The calls in the order of their indices, and their size; call ids are unique in the transcript."""
         made, size, streamed = [], 0, self.calls
         try:
@@ -222,7 +222,7 @@ class Attempt(Record, gc=False):
                 fresh = call_id
                 if call_id in seen or not call_id or not call_id.isascii():
                     fresh = _fresh(call_id, seen)
-                seen.add(fresh)
+                seen[fresh] = None
                 made.append(_tool_call(fresh, name, arguments))
         except (AttributeError, TypeError) as error:
             raise ModelError(f"the model streamed a tool call that is none: {told(error)}") from error
@@ -237,7 +237,7 @@ class Attempt(Record, gc=False):
         return (*self.reasoning, *([ThinkingBlock(clean(thinking))] if self.thinking else ())), size
 
 
-def _fresh(call_id: str, seen: set[str]) -> str:
+def _fresh(call_id: str, seen: Collection[str]) -> str:
     """A call id nobody has used in this transcript."""
     base = fresh = clean(call_id) or f"call_{len(seen) + 1}"
     count = 1

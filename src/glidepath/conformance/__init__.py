@@ -29,6 +29,7 @@ pytest.register_assert_rewrite(
             "coordinators",
             "estimators",
             "evaluators",
+            "excerpts",
             "guards",
             "hooks",
             "models",
@@ -53,6 +54,7 @@ from glidepath.conformance.coordinators import (  # noqa: E402
 )
 from glidepath.conformance.estimators import TokenEstimatorContract  # noqa: E402
 from glidepath.conformance.evaluators import EvaluationStrategyContract  # noqa: E402
+from glidepath.conformance.excerpts import ExcerptsContract  # noqa: E402
 from glidepath.conformance.guards import CallGuardContract, StopGuardContract  # noqa: E402
 from glidepath.conformance.hooks import (  # noqa: E402
     AfterToolCallContract,
@@ -80,6 +82,7 @@ __all__ = [
     "Contract",
     "EvaluationStrategyContract",
     "EventObserverContract",
+    "ExcerptsContract",
     "FollowUpContract",
     "ModelContract",
     "PlanningCoordinatorContract",
@@ -105,7 +108,7 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (SessionStoreContract, WalletStoreContract, CatalogContract),
+        "session_store": (SessionStoreContract, WalletStoreContract, CatalogContract, ExcerptsContract),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract,),

@@ -72,12 +72,18 @@ def read(commit: Commit) -> tuple[Record, ...]:
         raise StoreError(f"commit {commit.number} cannot be read: {error}", kind="damaged") from None
 
 
-def verified(commits: Iterable[Commit], *, head: int | None = None, hash_: bytes | None = None) -> Iterator[Commit]:
+def verified(
+    commits: Iterable[Commit],
+    *,
+    head: int | None = None,
+    hash_: bytes | None = None,
+    after: tuple[int, bytes] = (0, b""),
+) -> Iterator[Commit]:
     """The commits, each checked against the chain; raises `StoreError` (damaged) at the first that is not whole.
 
-    `head` and `hash_`: where the chain must end.
+    `head` and `hash_`: where the chain must end; `after`: the number and hash of the commit before the first.
     """
-    before, number = b"", 0
+    number, before = after
     for commit in commits:
         if commit.number != number + 1:
             raise StoreError(f"commit {number + 1} is missing: the next one is {commit.number}", kind="damaged")

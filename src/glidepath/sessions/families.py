@@ -79,9 +79,12 @@ def renamed(commits: Iterable[Commit], rename: _Rename, *, root: bool = False) -
     made: list[Commit] = []
     before = b""
     for commit in commits:
-        records = []
+        records: list[tuple[int, float, str, Raw]] = []
         for record in read(commit):
             change = _CHANGES.get(record.kind)
+            if record.kind == "base":  # its hashes do not fit any more
+                records.append((record.sequence, record.time, record.kind, Raw(b"null")))
+                continue
             payload = record.payload if change is None else _changed(record.payload, change, rename, root=root)
             records.append((record.sequence, record.time, record.kind, payload))
         body = _wire.encode(records)
@@ -238,7 +241,7 @@ async def _begun(store: SessionStore, member: Member) -> _Copy:
 
 async def _finished(store: SessionStore, copy: _Copy) -> None:
     member = copy.member
-    kept = {key: value for key, value in member.summary.items() if key not in (IMPORTING, "rewinding")}
+    kept = {key: value for key, value in member.summary.items() if key not in (IMPORTING, "rewinding", "base")}
     await _written(store, copy.lease, member.mark, kept)
 
 

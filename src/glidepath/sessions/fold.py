@@ -204,6 +204,10 @@ class Folded:
         """Where it was copied from, when it was."""
         self.repaired: Quarantine | None = None
         """What was lost, until a run begins that knows of it."""
+        self.bases: list[tuple[int, str]] = []
+        """The bases in it: the number and the hash of each commit that has one."""
+        self.based = 0
+        """How many messages they hold."""
         self.unread: list[str] = []
         """Kinds of records that this version does not know."""
 
@@ -229,13 +233,15 @@ class Folded:
         """The transcript."""
         return self.session.messages
 
-    def take(self, records: Iterable[Record]) -> None:
-        """One more commit."""
+    def take(self, records: Iterable[Record], commit: Commit | None = None) -> None:
+        """The records of one more commit; without it, whatever is a base among them is not remembered as one."""
         self.reserved = None
         records = list(records)
         if self.children and any(record.kind not in _BESIDE for record in records):
             self.children = [child for child in self.children if not child.of_hook]  # the run has gone on: all is told
         for record in records:
+            if record.kind == "base":
+                self._on_base(bytes(record.payload), commit)
             reader = _READERS.get(record.kind)
             self.sequence, self.time = record.sequence, record.time
             if reader is None:
@@ -296,8 +302,21 @@ class Folded:
             self._new_batch()
         messages.append(message)
 
+    def _on_base(self, data: bytes, commit: Commit | None) -> None:
+        """What is known so far was written down once more: nothing new, but a place to read from."""
+        told = _wire.loads(data)
+        if commit is None or not isinstance(told, dict):
+            self.bases, self.based = [], 0
+            return
+        self.bases.append((commit.number, commit.hash.hex()))
+        self.based = int(told["count"])
+
+    def on_base(self, data: bytes) -> None:
+        """Read already."""
+
     def on_rewrite(self, data: bytes) -> None:
         """The transcript was repaired."""
+        self.bases, self.based = [], 0
         self.messages[:] = [message_of(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
 
     def on_intend(self, data: bytes) -> None:
@@ -349,6 +368,7 @@ class Folded:
         """Nothing before this may act: decisions are void, and what had begun is not repeated, idempotent or not."""
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
         self.imported = self.foreign = True
+        self.bases, self.based = [], 0  # a stranger's
         if self.result is not None:
             self.result = self.session.last = _wire.replace(self.result, session_id=self.session.id)
         self.decisions = {}
@@ -422,6 +442,7 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "forked": Folded.on_fork,
     "quarantine": Folded.on_quarantine,
     "redacted": Folded.on_redact,
+    "base": Folded.on_base,
 }
 
 
@@ -445,5 +466,5 @@ def fold(commits: Iterable[Commit], session_id: str = "") -> Folded:
     """The state at the end of these commits, which are verified already; raises `StoreError`."""
     folded = Folded(session_id)
     for commit in commits:
-        folded.take(read(commit))
+        folded.take(read(commit), commit)
     return folded

@@ -107,11 +107,17 @@ class MemoryStore(CanFork, MemoryWallets):
             if shelf is not None and shelf.entry.token == lease.token:
                 shelf.entry = replace(shelf.entry, owner=None, expires=GONE)
 
-    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
-        """The whole journal."""
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+        """The journal, from commit `since` on."""
         with self._lock:
             shelf = self._shelf(session_id)
-            return shelf.entry, tuple(shelf.commits)
+            return shelf.entry, tuple(shelf.commits[max(0, since - 1) :])
+
+    async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
+        """These commits of a journal, as far as they are there."""
+        with self._lock:
+            commits = self._shelf(session_id).commits
+            return tuple(commits[number - 1] for number in numbers if 0 < number <= len(commits))
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions, the last written first."""

@@ -299,14 +299,16 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     # --- reading and housekeeping -----------------------------------------------------------------------------
 
-    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
-        """The whole journal."""
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+        """The journal, from commit `since` on."""
         async with self._connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
             row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1", session_id)
             if row is None:
                 raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
             rows = await connection.fetch(
-                "SELECT number, body, hash FROM glidepath_commits WHERE session = $1 ORDER BY number", row["key"]
+                "SELECT number, body, hash FROM glidepath_commits WHERE session = $1 AND number >= $2 ORDER BY number",
+                row["key"],
+                since,
             )
         return _entry(row), tuple([Commit(one["number"], one["body"], one["hash"]) for one in rows])
 

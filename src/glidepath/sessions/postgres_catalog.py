@@ -10,7 +10,7 @@ from glidepath._wire import replace
 from glidepath.errors import StoreError
 from glidepath.sessions.cards import LAST, UNFINISHED, checked_query, checked_tags, checked_title, page_of, paged
 from glidepath.sessions.owner import alive
-from glidepath.spi.sessions import Entry, SessionPage, SessionQuery
+from glidepath.spi.sessions import Commit, Entry, SessionPage, SessionQuery
 
 __all__ = ["PostgresCatalog", "prepare"]
 
@@ -121,6 +121,17 @@ class PostgresCatalog:
                     )
                 gone += await _remove(connection, names[first : first + _BATCH])
         return gone
+
+    async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
+        """These commits of a journal, as far as they are there."""
+        async with self._connection() as connection:
+            rows = await connection.fetch(
+                "SELECT number, body, hash FROM glidepath_commits WHERE number = ANY($2) AND session = "
+                "(SELECT key FROM glidepath_sessions WHERE id = $1) ORDER BY number",
+                session_id,
+                list(numbers),
+            )
+        return tuple(Commit(row["number"], row["body"], row["hash"]) for row in rows)
 
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
         """Set the title, the tags, or both."""

@@ -21,7 +21,7 @@ Items = list[tuple[str, Any]]
 _WHOLE = frozenset(  # records without anything that somebody said
     {
         *("opened", "config", "queued", "placed", "tick", "reserved", "child", "charged"),
-        *("imported", "redacted", "quarantine"),
+        *("imported", "redacted", "quarantine", "base"),
     }
 )
 _DEEP = frozenset({"arguments", "details", "payload", "output", "metadata", "extras", "metrics"})

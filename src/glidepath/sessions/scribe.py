@@ -62,6 +62,8 @@ class Scribe:
         self.config: Fingerprint | None = None
         """What the agent was like when the journal was last written."""
         self.parent = parent
+        self.base = 0
+        """The commit with the newest base."""
         self.imported = False
         """Some of the journal was taken in from a file."""
         self.writer = ""
@@ -379,6 +381,7 @@ class Scribe:
             "tokens": run.meter.tokens - run.carried.tokens,
             "cost": None if cost is None else str(cost),
             "parent": self.parent,
+            **({"base": self.base} if self.base else {}),
         }
 
     # --- the heartbeat ----------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
-from glidepath.sessions.sqlite_catalog import SqliteCatalog, note_summary, prepare
+from glidepath.sessions.sqlite_catalog import SHIFT, SqliteCatalog, note_summary, prepare
+from glidepath.sessions.sqlite_rows import blob, entry_in
 from glidepath.sessions.sqlite_says import explained
 from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.sessions.writer import Writer
@@ -50,7 +51,7 @@ _APPEND = (  # a commit's place is its session and its number; it needs the leas
 )
 _ADVANCE = "UPDATE sessions SET head = ?, hash = ?, updated = ?, expires = ?, owner = ? WHERE key = ?"
 _LAST = "SELECT place, hash FROM commits WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1"
-SHIFT = 32  # bits of a place that are the number
+MOST = (1 << SHIFT) - 1
 
 
 def default_file() -> Path:
@@ -320,7 +321,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
 
     def _current(self, connection: Any, row: Any) -> Entry:
         """The entry with its head as of now; one that is behind what was noted before means that commits are lost."""
-        entry = _entry(row)
+        entry = entry_in(row)
         number, digest = self._last(connection, row[9])
         return entry if number <= entry.head else _wire.replace(entry, head=number, hash=digest)
 
@@ -472,12 +473,12 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
     def _last(self, connection: Any, key: int) -> tuple[int, bytes]:
         """The number and hash of the last commit."""
         row = connection.execute(_LAST, (key << SHIFT, (key + 1 << SHIFT) - 1)).fetchone()
-        return (0, b"") if row is None else (row[0] - (key << SHIFT), _blob(row[1]))
+        return (0, b"") if row is None else (row[0] - (key << SHIFT), blob(row[1]))
 
     # --- reading and housekeeping -----------------------------------------------------------------------------
 
-    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
-        """The whole journal."""
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+        """The journal, from commit `since` on."""
 
         def work(connection: Any) -> tuple[Entry, Sequence[Commit]]:
             connection.execute("BEGIN")  # one snapshot for both
@@ -485,11 +486,11 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
                 entry, key = self._entry(connection, session_id)
                 rows = connection.execute(
                     "SELECT place - ?, body, hash FROM commits WHERE place BETWEEN ? AND ? ORDER BY place",
-                    (key << SHIFT, key << SHIFT, (key + 1 << SHIFT) - 1),
+                    (key << SHIFT, (key << SHIFT) + min(since, MOST), (key + 1 << SHIFT) - 1),
                 ).fetchall()
             finally:
                 connection.execute("COMMIT")
-            return entry, tuple([Commit(number, _blob(body), _blob(digest)) for number, body, digest in rows])
+            return entry, tuple([Commit(number, blob(body), blob(digest)) for number, body, digest in rows])
 
         self._must_exist(session_id)
         return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
@@ -580,26 +581,3 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
 
     def __repr__(self) -> str:
         return f"<SqliteStore {self.path}>"
-
-
-def _blob(value: Any) -> bytes:
-    """The bytes in a row; whatever else is there was not written by us, and does not fit the chain."""
-    return value if type(value) is bytes else str(value).encode()
-
-
-def _entry(row: Any) -> Entry:
-    try:
-        summary = _wire.loads(row[8])
-    except (_wire.WireError, ValueError):
-        summary = {}
-    return Entry(
-        session_id=row[0],
-        head=row[1],
-        hash=_blob(row[2]),
-        token=row[3],
-        owner=row[4],
-        expires=row[5],
-        updated=row[6],
-        flag=row[7],
-        summary=summary,
-    )

@@ -15,7 +15,8 @@ from glidepath import _wire
 from glidepath.errors import StoreError
 from glidepath.sessions.cards import LAST, UNFINISHED, card, checked_query, checked_tags, checked_title, page_of, paged
 from glidepath.sessions.owner import free
-from glidepath.spi.sessions import Entry, SessionPage, SessionQuery
+from glidepath.sessions.sqlite_rows import blob
+from glidepath.spi.sessions import Commit, Entry, SessionPage, SessionQuery
 
 __all__ = ["SqliteCatalog", "conditions", "note_summary"]
 
@@ -67,6 +68,7 @@ _FAMILY = (
     "WHERE s.id = ?1 OR (s.id > ?1 || '/' AND s.id < ?1 || '0' AND (s.head = 0 OR NOT c.root))"
 )
 _BATCH = 200
+SHIFT = 32  # bits of a commit's place that are its number
 _READ_ONLY = 8
 
 
@@ -174,6 +176,18 @@ class SqliteCatalog:
                 self._forget(connection, key)
                 gone.append(session_id)
         return gone
+
+    async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
+        """These commits of a journal, as far as they are there."""
+
+        def work(connection: Any) -> list[Commit]:
+            _, key = self._entry(connection, session_id)
+            wanted = "SELECT hash, body FROM commits WHERE place = ?"
+            rows = [(one, connection.execute(wanted, ((key << SHIFT) + one,)).fetchone()) for one in numbers]
+            return [Commit(number, blob(row[1]), blob(row[0])) for number, row in rows if row is not None]
+
+        self._must_exist(session_id)
+        return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
 
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
         """Set the title, the tags, or both."""

@@ -19,6 +19,7 @@ __all__ = [
     "Catalog",
     "Commit",
     "Entry",
+    "Excerpts",
     "Grant",
     "Hold",
     "Lease",
@@ -311,6 +312,25 @@ class SessionPage(Value, frozen=True):
 
     sessions: tuple[Entry, ...]
     cursor: str | None = None
+
+
+@experimental(reason=UNPROVEN)
+@runtime_checkable
+class Excerpts(Protocol):
+    """What a store can do so that long sessions are not read from their start: read a part of a journal.
+
+    Optional: where a store has no `pick`, the whole journal is read.
+
+    What happens when it crashes: as with `SessionStore.load`.
+    """
+
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+        """The entry, and the commits from number `since` on; none when there are not so many."""
+        ...
+
+    async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
+        """The commits with these numbers, in this order; those that are not there are left out."""
+        ...
 
 
 @experimental(reason=UNPROVEN)

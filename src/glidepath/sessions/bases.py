@@ -1,0 +1,188 @@
+"""Bases: a record now and then that holds what a journal says so far, so that a long one is not read from its start.
+
+A base has the state between two runs, and the messages since the base before it; the newest one names all others. To
+read a session is then to read its bases and what was written after the last: the messages, each once, and a few
+commits. Whatever does not fit is no base: the whole journal is read instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from glidepath import _wire
+from glidepath._wire import Raw, Value, WireError
+from glidepath.errors import StoreError
+from glidepath.messages import UnknownMessage
+from glidepath.outcome import RunResult
+from glidepath.run.decisions import Decision
+from glidepath.run.fingerprint import Fingerprint
+from glidepath.sessions.archive import read_journal
+from glidepath.sessions.chain import chained, read, verified
+from glidepath.sessions.families import refuse_unfinished
+from glidepath.sessions.fold import Began, Child, Folded, Forked, Opened, Used
+from glidepath.sessions.lenient import message_of
+from glidepath.sessions.recover import open_calls
+from glidepath.sessions.session import Totals
+from glidepath.spi.sessions import Commit, SessionStore
+
+__all__ = ["SPAN", "Base", "folded_state", "next_base"]
+
+SPAN = 400
+"""Commits after which the next run writes a base."""
+_NOTHING = 1 << 62  # a number that no commit has: only the entry is asked for
+
+
+class Base(Value, frozen=True, kw_only=True):
+    """The state after commit `at`, whose hash is `hash`, and the messages from place `first` on.
+
+    `before` are the bases whose messages come first, each with the hash of its commit.
+    """
+
+    at: int
+    hash: str
+    sequence: int
+    time: float
+    first: int
+    count: int
+    messages: tuple[Raw, ...]
+    before: tuple[tuple[int, str], ...] = ()
+    opened: Opened | None = None
+    began: Began | None = None
+    fields: Mapping[str, Any] = {}
+    result: RunResult
+    told: int
+    """How many messages there were when the run ended."""
+    decisions: Mapping[str, Decision] = {}
+    children: tuple[Child, ...] = ()
+    charged: Mapping[str, Used] = {}
+    config: Fingerprint | None = None
+    imported: bool = False
+    foreign: bool = False
+    redacted: tuple[str, ...] = ()
+    forked: Forked | None = None
+    unread: tuple[str, ...] = ()
+    totals: Totals
+    version: int = 0
+
+
+def next_base(folded: Folded, head: int, hash_: bytes) -> Base | None:
+    """The base to write after commit `head`; None when it is not due, or something is still open."""
+    result = folded.result
+    last = folded.bases[-1][0] if folded.bases else 0
+    if head - last < SPAN or result is None or folded.repaired is not None or open_calls(folded):
+        return None
+    first = folded.based
+    return Base(
+        at=head,
+        hash=hash_.hex(),
+        sequence=folded.sequence,
+        time=folded.time,
+        first=first,
+        count=len(folded.messages),
+        messages=tuple(Raw(_written(message)) for message in folded.messages[first:]),
+        before=tuple((number, digest) for number, digest in folded.bases),
+        opened=folded.opened,
+        began=folded.began,
+        fields=folded.fields,
+        result=_wire.replace(result, messages=(), new_messages=()),
+        told=len(result.messages),
+        decisions=folded.decisions,
+        children=tuple(folded.children),
+        charged=folded.charged,
+        config=folded.config,
+        imported=folded.imported,
+        foreign=folded.foreign,
+        redacted=tuple(sorted(folded.redacted)),
+        forked=folded.forked,
+        unread=tuple(folded.unread),
+        totals=folded.session.totals,
+        version=folded.session.version,
+    )
+
+
+def _written(message: Any) -> bytes:
+    return message.raw if type(message) is UnknownMessage else _wire.encode(message)
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+async def folded_state(store: SessionStore, session_id: str, head: int) -> Folded:
+    """The state at the end of a journal with so many commits, read from its last base where there is one."""
+    pick: Any = getattr(store, "pick", None)
+    if pick is not None and head >= SPAN:
+        try:
+            found = await _from_base(store, session_id)
+        except StoreError as error:
+            if error.kind != "damaged":
+                raise
+            found = None  # the whole journal says what is wrong
+        if found is not None:
+            return found
+    return (await read_journal(store, session_id)).folded
+
+
+async def _from_base(store: Any, session_id: str) -> Folded | None:
+    entry, _ = await store.load(session_id, since=_NOTHING)
+    refuse_unfinished(entry)
+    number = entry.summary.get("base")
+    if type(number) is not int or not 0 < number <= entry.head:
+        return None
+    entry, commits = await store.load(session_id, since=number)
+    if not commits or commits[0].number != number:
+        return None
+    base = _base_in(commits[0])
+    if base is None or base.at != number - 1:
+        return None
+    tail = tuple(verified(commits, head=entry.head, hash_=entry.hash, after=(base.at, bytes.fromhex(base.hash))))
+    older = await store.pick(session_id, [place for place, _ in base.before]) if base.before else ()
+    folded = _restored(session_id, base, older)
+    if folded is not None:
+        for commit in tail:
+            folded.take(read(commit), commit)
+    return folded
+
+
+def _base_in(commit: Commit) -> Base | None:
+    for record in read(commit):
+        if record.kind == "base":
+            try:
+                return _wire.decode(bytes(record.payload), Base)  # type: ignore[no-any-return]
+            except (WireError, ValueError):
+                return None
+    return None
+
+
+def _restored(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | None:
+    """The state that a base holds; None when one of those before it does not fit."""
+    chunks: list[tuple[int, Sequence[Raw]]] = []
+    for commit, (number, digest) in zip(older, base.before, strict=False):
+        one = _base_in(commit)
+        if one is None or (commit.number, commit.hash.hex()) != (number, digest):
+            return None
+        if chained(bytes.fromhex(one.hash), commit.number, commit.body) != commit.hash:
+            return None
+        chunks.append((one.first, one.messages))
+    chunks.append((base.first, base.messages))
+    folded = Folded(session_id)
+    messages = folded.messages
+    for first, chunk in chunks:
+        if first != len(messages):
+            return None
+        messages += [message_of(bytes(raw)) for raw in chunk]
+    if len(messages) != base.count or len(older) != len(base.before):
+        return None
+    whole = tuple(messages[: base.told])
+    session = folded.session
+    session.totals, session.version, session.state = base.totals, base.version, base.result.state
+    new = whole[base.fields.get("first_new", 0) :]
+    folded.result = session.last = _wire.replace(base.result, messages=whole, new_messages=new)
+    folded.opened, folded.began, folded.fields = base.opened, base.began, dict(base.fields)
+    folded.children, folded.charged = list(base.children), dict(base.charged)
+    folded.foreign, folded.redacted = base.foreign, frozenset(base.redacted)
+    folded.sequence, folded.time = base.sequence, base.time
+    folded.decisions, folded.config = dict(base.decisions), base.config
+    folded.imported, folded.forked, folded.unread = base.imported, base.forked, list(base.unread)
+    folded.bases, folded.based = list(base.before), base.first
+    return folded

@@ -1,0 +1,34 @@
+"""A row of an SQLite store as what it stands for, whatever is in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glidepath import _wire
+from glidepath.spi.sessions import Entry
+
+__all__ = ["blob", "entry_in"]
+
+
+def blob(value: Any) -> bytes:
+    """The bytes in a row; whatever else is there was not written by us, and does not fit the chain."""
+    return value if type(value) is bytes else str(value).encode()
+
+
+def entry_in(row: Any) -> Entry:
+    """The entry of a row of `sessions`."""
+    try:
+        summary = _wire.loads(row[8])
+    except (_wire.WireError, ValueError):
+        summary = {}
+    return Entry(
+        session_id=row[0],
+        head=row[1],
+        hash=blob(row[2]),
+        token=row[3],
+        owner=row[4],
+        expires=row[5],
+        updated=row[6],
+        flag=row[7],
+        summary=summary,
+    )
