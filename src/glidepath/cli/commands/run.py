@@ -127,13 +127,11 @@ async def fly(
     ended = False
     with catching(token, screen.say) as caught:
         try:
-            above = await wallet_of(settings, agent)
+            given: Any = {"cancel": token, "parent": await wallet_of(settings, agent)}
             if resume is None:
-                stream = agent.stream(task, session=session, cancel=token, parent=above)
+                stream = agent.stream(task, session=session, **given)
             else:
-                stream = agent.stream(
-                    resume=resume, limits=limits, cancel=token, parent=above, accept_repair=accept_repair
-                )
+                stream = agent.stream(resume=resume, limits=limits, accept_repair=accept_repair, **given)
             result = await _fly_on(agent, stream, screen, settings, world, token, caught)
             screen.finish(result)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
