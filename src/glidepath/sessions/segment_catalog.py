@@ -124,7 +124,7 @@ class SegmentWallets:
 
     async def take_wallets(self, wallets: Sequence[WalletRow], periods: Sequence[PeriodRow]) -> None:
         """Take in wallets of another store."""
-        await self._opened().take_wallets(wallets, periods)
+        await self.opened_accounts().take_wallets(wallets, periods)
 
     async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
         """The run is over with its meter at these totals."""
