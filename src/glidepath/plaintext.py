@@ -99,7 +99,7 @@ def _fresh_id(run: Run) -> str:
     call_id = f"plain_text_{run.iterations}"
     while call_id in run.call_ids:
         call_id += "_"
-    run.call_ids.add(call_id)
+    run.call_ids[call_id] = None
     return call_id
 
 

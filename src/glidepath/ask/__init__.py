@@ -31,7 +31,7 @@ from glidepath.events import (
     StreamStarted,
 )
 from glidepath.ledger import Refusal
-from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, Usage
+from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AbandonedWork, AgentState
 from glidepath.resilience import MARK_EVERY, BreakerState
 from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, cleared, report, tether, tethered
@@ -40,7 +40,7 @@ from glidepath.spi import ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["Reply", "answered_well", "ask", "board", "gave_up", "noted", "request_for", "unsent"]
+__all__ = ["Reply", "answered_well", "ask", "board", "gave_up", "noted", "request_for", "spoiled", "unsent"]
 
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
@@ -54,7 +54,7 @@ async def ask(run: Run, *, landing: bool = False, begun: _Call | None = None) ->
 
     `begun`: a call whose first attempt has failed already. `cruise` is the same for ordinary calls.
     """
-    watch, recovering = run.watch, begun is not None
+    watch, recovering = run.watch, begun is not None and begun.error is not None
     call = begun or await _called(run, landing)
     try:
         if begun is None and (run.plan.health.alert or not run.plan.health.calls % MARK_EVERY):
@@ -63,6 +63,8 @@ async def ask(run: Run, *, landing: bool = False, begun: _Call | None = None) ->
             try:
                 if recovering:
                     await call.recover()
+                elif call.spoiled is not None:
+                    raise call.spoiled
                 booking, view = await call.book()
                 plan = run.plan  # another one when a fallback has taken over
                 request, attempt = call.begin(booking, view), Attempt()
@@ -83,14 +85,14 @@ async def ask(run: Run, *, landing: bool = False, begun: _Call | None = None) ->
                         answered(call)
                     return attempt.reply(run, call.usage)
             except ModelError as error:
-                recovering = False
+                recovering, call.spoiled = False, None
                 take_over(call, error)
             except BaseException:
                 if call.probing:
                     let_go(call)
                 raise
     finally:
-        call.error = call.run = None
+        call.error = call.spoiled = call.run = None
 
 
 async def _called(run: Run, landing: bool) -> _Call:
@@ -141,6 +143,11 @@ async def noted(run: Run, booking: Booking) -> None:
     except BaseException:
         booking.reservation.cancel()
         raise
+
+
+def spoiled(run: Run, usage: Usage, error: ModelError) -> _Call:
+    """The reply to a first attempt has come to its end and is settled, but cannot be read."""
+    return _Call(run, run.plan.specs, False, run.plan.max_output_tokens, usage=usage, number=1, spoiled=error)
 
 
 def answered_well(run: Run) -> None:
@@ -197,6 +204,8 @@ class _Call(Record, eq=False, gc=False):
     stalled: bool = False
     probing: bool = False
     """It finds out for everybody whether the model works again."""
+    spoiled: ModelError | None = None
+    """What was wrong with a reply that had come to its end."""
     denied: bool = False
     """The retry budget had nothing left for it, not even for one more try."""
     longest: str = ""
@@ -375,7 +384,7 @@ class _Call(Record, eq=False, gc=False):
     # --- settling ---------------------------------------------------------------------------------------------
 
     def settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
-        """The attempt is over, well or not: say so, and charge what it used; what failed before its first delta is free.
+        """The attempt is over, well or not: say so, and charge what it used. What failed before any delta is free.
 
         What the account, the health of the model and the anchor of the view learn from a call, they learn here.
         """
@@ -394,8 +403,7 @@ class _Call(Record, eq=False, gc=False):
         else:
             self.usage = usage = settled(run, None if end is None else end.usage, booking, view, attempt)
             given, written = usage.input, usage.output
-            if given > plan.health.sent:
-                plan.health.sent = given
+            plan.health.sent = max(plan.health.sent, given)
             if plan.price is not None:
                 paid = plan.price.cost(usage)
                 if plan.price.web_search:

@@ -29,6 +29,7 @@ _OWN = frozenset(
 )
 _SETTINGS = ("for_run", "for_child", "runs_before", "runs_after", "inheritable_to_child")
 _GUARDING = frozenset({"before_tool_call", "tool_gate"})
+_SHAPES_TURNS = frozenset({"before_tool_call", "after_tool_call", "context_transform", "tool_gate", "steering"})
 Hook: TypeAlias = tuple[str, Callable[..., Any]]
 
 
@@ -157,7 +158,7 @@ def _close(name: str, known: Sequence[str], cutoff: float) -> str | None:
 class Lineup:
     """The plugins of a configuration, checked and in order; behind them those a child inherits from its parent."""
 
-    __slots__ = ("__weakref__", "_capabilities", "_names", "_shared", "plugins")
+    __slots__ = ("__weakref__", "_capabilities", "_names", "_shared", "plugins", "shapes_turns")
 
     def __init__(self, plugins: Iterable[Plugin], inherited: Iterable[Plugin] = ()) -> None:
         own = tuple(plugins)
@@ -171,6 +172,8 @@ class Lineup:
         self.plugins = tuple(plugin for plugin, _ in arranged)
         self._names = tuple(name for _, name in arranged)
         self._capabilities = tuple(capabilities[id(plugin)] for plugin in self.plugins)
+        self.shapes_turns = not _SHAPES_TURNS.isdisjoint([hook for found in self._capabilities for hook in found])
+        """Some plugin has a say in ordinary turns."""
         own_state = any(type(plugin).for_run is not Plugin.for_run for plugin in self.plugins)
         self._shared = None if own_state else self._bind(self.plugins)
 

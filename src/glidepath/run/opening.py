@@ -58,7 +58,7 @@ def open_state(
         sizes=[plan.size_of(message) for message in messages],
         view=messages,
         first_new=len(messages),
-        call_ids=set(),
+        call_ids={},
         account=Account(),
         next_number=count(1).__next__,
         stream=stream,
@@ -128,7 +128,7 @@ def _start_transcript(run: Run, first_new: int) -> None:
         ]
     )
     run.anchor = run.plan.fixed_tokens
-    run.call_ids = {call.id for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
+    run.call_ids = {call.id: None for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
     for index, message in enumerate(messages):
         if type(message) is UserMessage and not message.internal:
             run.pinned = (index,)
@@ -149,4 +149,3 @@ def _start_listeners(run: Run, outbox: list[Event] | None) -> None:
         run.outbox = outbox
     if run.tell_all is not None:
         run.listening = True
-        run.emit = run.emitter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from glidepath._wire import Value
+from glidepath._wire import Value, settle_field
 from glidepath.errors import GlidepathError
 from glidepath.ledger import Caps, Price
 from glidepath.outcome import AgentState, LoopOutcome, StopCause, Verdict
@@ -98,6 +98,8 @@ class Plan(Value, frozen=True, kw_only=True):
     system_prompt: str
     tools: Mapping[str, Tool]
     tool_names: frozenset[str]
+    behind: frozenset[str]
+    """Those of the tools that are not shown: the model finds them, and calls them by another."""
     specs: tuple[ToolSpec, ...]
     terminal_tools: frozenset[str]
     approvals: bool
@@ -172,6 +174,18 @@ class Plan(Value, frozen=True, kw_only=True):
     thinking_tags: bool
     conversation_id: str | None
     sink: Callable[[Any], Any] | None
+    cruises: bool = False
+    """Nobody but the model, the ledger and the guards has a say in a turn, as far as the settings go: see `cruise`.
+
+    It is worked out here: with any of these a turn is not ordinary.
+    """
+
+    def __post_init__(self) -> None:
+        tiered = self.price is not None and self.price.tier is not None
+        model = self.position or self.escalation is not None or self.thinking_tags or not self.measures_replies
+        tools = self.approvals or self.max_calls_per_turn is not None or not self.plain_policy
+        others = self.custom or self.fallback is not None or self.lineup.shapes_turns
+        settle_field(self, "cruises", not (tiered or model or tools or others))
 
 
 class Touchdown(GlidepathError):  # noqa: N818 - not an error: what happens now

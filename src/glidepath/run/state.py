@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from itertools import count
@@ -13,7 +12,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
-from glidepath._wire import replace
+from glidepath._wire import Record, replace
 from glidepath.events import (
     Event,
     HookFailed,
@@ -68,29 +67,15 @@ _log = logging.getLogger("glidepath")
 CALLED_OFF = "cancelled by the caller"
 
 
-def _emit(tell: Any, run_id: str, parent_id: str | None, number: Any, now: Any, kind: Any, *fields: Any) -> None:
-    tell(kind(run_id, parent_id, number(), now(), *fields))
-
-
-def _unheard(*_: Any) -> None:
-    """Nobody listens."""
-
-
 def _tell_while_alive(attempt: Any, tell: Callable[[Event], Any], event: Event) -> None:
     if not attempt.dead:
         tell(event)
 
 
-_NOTHING: Any = MappingProxyType({})
+_NOTHING: Any = MappingProxyType({})  # for all, until there is something to be kept
 
 
-def _nothing() -> Any:
-    """An empty mapping for all, until there is something to be kept."""
-    return _NOTHING
-
-
-@dataclass(slots=True, eq=False, repr=False, kw_only=True)
-class Run:
+class Run(Record, eq=False, kw_only=True):
     """Everything one run knows about itself. Slots: twenty of them change in every turn of a thousand runs."""
 
     # what it is
@@ -103,9 +88,9 @@ class Run:
     hooks: Hooks
     landing_reserve: Amount
     state: AgentState = AgentState.IDLE
-    spawned: Mapping[str, tuple[Any, ...]] = field(default_factory=_nothing)
+    spawned: Mapping[str, tuple[Any, ...]] = _NOTHING
     """The children of each tool call or hook that is running."""
-    named: Mapping[str, int] = field(default_factory=_nothing)
+    named: Mapping[str, int] = _NOTHING
     """How many children of the same name hooks have had, where there is a journal."""
     per_run: PerRun | None = None
     """What it was given beside its agent's settings."""
@@ -129,7 +114,7 @@ class Run:
     after_guards: tuple[Any, ...] = ()
     stop_guards: tuple[StopGuard, ...] | None = None
     """None: no end of this run has looked bad so far."""
-    guard_home: Mapping[str, Any] = field(default_factory=_nothing)
+    guard_home: Mapping[str, Any] = _NOTHING
     """The session's metadata, where guards keep what they count."""
     # time
     time: Callable[[], float]
@@ -159,7 +144,8 @@ class Run:
     first_new: int = 0
     stale: frozenset[int] = frozenset()
     """Where the transcript has notices of earlier runs: they were for those runs, and the model does not see them."""
-    call_ids: set[str]
+    call_ids: dict[str, None]
+    """The ids of all calls in the transcript: a dict, which takes half the room of a set."""
     pinned: tuple[int, ...] = ()
     gist: Any = None  # the checkpoint that stands for the beginning of the transcript in the view
     futile: int = 0  # checkpoints in a row that did not help
@@ -167,8 +153,8 @@ class Run:
     return_at: float = 0.0  # when the configured model is tried again, while a fallback is in use
     # spend
     account: Account
-    other_accounts: Mapping[str, Account] = field(default_factory=_nothing)  # of models other than the one in use
-    child_accounts: Mapping[str, Account] = field(default_factory=_nothing)
+    other_accounts: Mapping[str, Account] = _NOTHING  # of models other than the one in use
+    child_accounts: Mapping[str, Account] = _NOTHING
     money: int = 0
     first_call: Reservation | None = None
     boarded: bool = False
@@ -192,7 +178,7 @@ class Run:
     results: tuple[ToolResultMessage, ...] = ()
     stop_reason: StopReason | None = None
     allowed: frozenset[str] | None = None
-    denials: MutableMapping[str, str] = field(default_factory=_nothing)
+    denials: MutableMapping[str, str] = _NOTHING
     request: ModelRequest | None = None
     """The last one: reused while nothing about it changes but the transcript, which it does not copy."""
     sent_view: Sequence[Message] = ()
@@ -214,8 +200,6 @@ class Run:
     """Steering that waits for the next turn."""
     # who listens
     next_number: Callable[[], int]
-    emit: Callable[..., None] = _unheard
-    """Say what happened, to whoever listens: the kind of event, then its own fields in their order."""
     audience: Audience | None = None
     outbox: list[Event] | None = None
     tell_all: Callable[[Event], Any] | None = None
@@ -227,7 +211,7 @@ class Run:
     parts: tuple[str, ...] = ()
     abandoned: tuple[AbandonedWork, ...] = ()
     violations: list[ValidationRecord] | tuple[()] = ()
-    warned: Mapping[str, Any] = field(default_factory=_nothing)
+    warned: Mapping[str, Any] = _NOTHING
     """The constraints whose warning lasts, and what they said when it was last noted."""
     warnings: int = 0
     """Warnings noted so far."""
@@ -244,6 +228,9 @@ class Run:
     changes: tuple[ConfigurationChange, ...] = ()
     """What about its agent was different when it went on."""
     result: RunResult | None = None
+
+    def __repr__(self) -> str:
+        return f"<Run {self.run_id}: {self.state.name}, {self.iterations} turns>"
 
     # --- beginning --------------------------------------------------------------------------------------------
 
@@ -299,14 +286,8 @@ class Run:
 
         With none of these a turn is straightforward, and `cruise` may fly it.
         """
-        plan, hooks, price = self.plan, self.hooks, self.plan.price
-        asked = hooks.tool_gate or hooks.context_transform or hooks.before_tool_call or hooks.after_tool_call
-        others = hooks.steering or self.watch.sentry is not None or plan.custom
-        counts = (plan.counter is not None and self.meter.limited) or not plan.measures_replies
-        odd = plan.position or plan.escalation is not None or plan.fallback is not None or not plan.plain_policy
-        more = plan.thinking_tags or plan.max_calls_per_turn is not None or plan.approvals
-        tiered = price is not None and price.tier is not None
-        self.cruises = not (asked or others or counts or odd or more or tiered)
+        counts = self.plan.counter is not None and self.meter.limited
+        self.cruises = self.plan.cruises and self.watch.sentry is None and not counts
 
     @property
     def user(self) -> str | None:
@@ -346,8 +327,6 @@ class Run:
     def count_from(self, number: int) -> None:
         """Give the next event this number."""
         self.next_number = count(number).__next__
-        if self.listening:
-            self.emit = self.emitter()
 
     def leave_outbox(self) -> None:
         """Something that was let go may still count and write: go on with another counter and another outbox."""
@@ -359,9 +338,13 @@ class Run:
                 self.audience.outbox = self.outbox
         self.count_from(self.next_number())
 
-    def emitter(self) -> Callable[..., None]:
-        """What `emit` does in this run; made once, because it is called a dozen times a turn."""
-        return partial(_emit, self.tell_all, self.run_id, self.parent_id, self.next_number, self.now)
+    def emit(self, kind: Callable[..., Event], *fields: Any) -> None:
+        """Say what happened, to whoever listens: the kind of event, then its own fields in their order.
+
+        What happens in every turn is said on the spot instead: `tell_all` gets the same event, a call earlier.
+        """
+        if self.tell_all is not None:
+            self.tell_all(kind(self.run_id, self.parent_id, self.next_number(), self.now(), *fields))
 
     def hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
         """Say that a plugin failed and what comes of it; after the last event, nothing is said."""

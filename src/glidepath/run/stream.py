@@ -117,6 +117,22 @@ class RunStream(Generic[OutputT]):
                     raise StopAsyncIteration
                 await self._ring_for_me()
 
+    async def batches(self) -> AsyncIterator[list[Event]]:
+        """The events as lists: all that came together, never empty, in order; cheaper than one by one.
+
+        Use it as `async for events in stream.batches()`. The last list ends with the last event.
+        """
+        task = self._take_off()
+        while True:
+            events = [*self._batch] or self._taken()
+            if events:
+                yield events
+            elif task.done():
+                self._raise_failure(task)
+                return
+            else:
+                await self._ring_for_me()
+
     def _take_off(self) -> asyncio.Task[RunResult]:
         if not self._entered:
             raise RuntimeError("enter the stream first: async with agent.stream(...) as stream")
@@ -142,11 +158,16 @@ class RunStream(Generic[OutputT]):
     def _next_batch(self) -> bool:
         if not self.outbox:
             return False
-        self._batch = iter(self.outbox[:])
+        self._batch = iter(self._taken())
+        return True
+
+    def _taken(self) -> list[Event]:
+        """Take what has come; the run may go on if it waited for that."""
+        events = self.outbox[:]
         self.outbox.clear()
         if self._room is not None:
             self._make_room()
-        return True
+        return events
 
     def _ring_for_me(self) -> asyncio.Future[None]:
         if self._bell is not None and not self._bell.done():

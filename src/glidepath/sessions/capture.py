@@ -174,7 +174,7 @@ def configured_account(run: Run) -> Any:
 
 _GROWING = ("violations", "children", "pinned")
 _OTHERWISE = ("run_id", "text", "state", "guards", *_GROWING)
-_RARE = attrgetter(*[name for name in _SLOW if name in Run.__slots__ and name not in _OTHERWISE])
+_RARE = attrgetter(*[name for name in _SLOW if name in Run.__struct_fields__ and name not in _OTHERWISE])
 
 
 def _fingerprint(run: Run) -> tuple[Any, ...]:

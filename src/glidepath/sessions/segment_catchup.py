@@ -173,7 +173,7 @@ class Catching:
 
     def _words(self, row: Row, frame: Frame, said: dict[str, Any]) -> None:
         """What a person said about a session: the last word counts, whichever segment has it."""
-        if frame.kind != Kind.LABEL and frame.time > row.flagged and frame.token >= row.token:
+        if frame.kind != Kind.LABEL and frame.time > row.flagged:
             row.flag, row.flagged = said.get("reason"), frame.time
         when = said.get("annotated", frame.time if frame.kind == Kind.LABEL else 0.0)
         if when > row.annotated:

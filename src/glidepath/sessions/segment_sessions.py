@@ -89,7 +89,7 @@ def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -
     else:
         raise _missing(desk, asked.session_id)
     row.token += 1
-    row.owner, row.writer, row.released, row.flag = asked.owner, desk.me, 0, None
+    row.owner, row.writer, row.released = asked.owner, desk.me, 0
     row.expires = now + seconds
     desk.index.put(row)
     desk.leases.reserve(row.key)
