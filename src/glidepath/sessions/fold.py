@@ -55,7 +55,10 @@ class Opened(Value, frozen=True, kw_only=True):
 
 
 class Began(Value, frozen=True, kw_only=True):
-    """A run began, or went on (`resumed`) with what a person had decided."""
+    """A run began, or went on (`resumed`) with what a person had decided.
+
+    `pins`: the digest of every tool that a server has offered it, by server and name.
+    """
 
     run_id: str
     agent: str = ""
@@ -63,6 +66,7 @@ class Began(Value, frozen=True, kw_only=True):
     resumed: bool = False
     first_new: int = 0
     decisions: Mapping[str, Decision] = {}
+    pins: Mapping[str, Mapping[str, str]] = {}
     schema: int = 1
     version: str = ""
     """The release that writes from here on."""
@@ -80,6 +84,8 @@ class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
     key: str
     arguments: dict[str, Any] | None = None
     idempotent: bool = False
+    tool: str = ""
+    """Its tool, where the model has called it by another (`call_found_tool`)."""
 
 
 class Imported(Value, frozen=True, kw_only=True):
