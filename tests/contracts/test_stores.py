@@ -6,9 +6,6 @@ from tests.crash.postgres import fresh_schema
 from glidepath.conformance import (
     CatalogContract,
     ExcerptsContract,
-    SessionStoreContract,
-    WalletStoreContract,
-    InboxContract,
     InboxContract,
     SessionStoreContract,
     WalletStoreContract,

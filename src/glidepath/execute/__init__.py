@@ -120,6 +120,8 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         votes = _end_plainly(run, job, result, step)
     if watch.interrupt is not None:
         raise run.interrupted()
+    if run.pending:  # it asks back
+        return _put_off(run, [job])
     return votes and _count_votes([job], run.plan.terminal_tools)
 
 

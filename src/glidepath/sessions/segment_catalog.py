@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from glidepath.errors import StoreError
+from glidepath.sessions.books import PeriodRow, WalletRow
 from glidepath.sessions.cards import checked_query, checked_tags, checked_title
 from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_folder import SegmentFolder
@@ -115,6 +116,15 @@ class SegmentWallets:
     async def open_wallets(self, line: Sequence[WalletTerms]) -> None:
         """Make the wallets that are new, and give the others these limits."""
         await self.opened_accounts().open_wallets(line)
+
+    async def wallet_rows(self) -> tuple[list[WalletRow], list[PeriodRow]]:
+        """Every wallet with its history, to be carried to another store."""
+        accounts = self._there()
+        return ([], []) if accounts is None else await accounts.wallet_rows()
+
+    async def take_wallets(self, wallets: Sequence[WalletRow], periods: Sequence[PeriodRow]) -> None:
+        """Take in wallets of another store."""
+        await self.opened_accounts().take_wallets(wallets, periods)
 
     async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
         """The run is over with its meter at these totals."""
