@@ -128,11 +128,8 @@ async def fly(
     ended = False
     with catching(token, screen.say) as caught:
         try:
-            given: Any = {"cancel": token, "parent": await wallet_of(settings, agent)}
-            if resume is None:
-                stream = agent.stream(task, session=session, **given)
-            else:
-                stream = agent.stream(resume=resume, **given, **going_on)
+            given: Any = {"session": session} if resume is None else {"resume": resume, **going_on}
+            stream = agent.stream(task, cancel=token, parent=await wallet_of(settings, agent), **given)
             async with agent:  # servers of tools stay while a person decides
                 result = await _fly_on(agent, stream, screen, settings, world, token, caught)
             screen.finish(result)
