@@ -91,7 +91,7 @@ class FolderStore:
             entry = self.entry(session_id)
             self.unheld(session_id, entry)
             expires = time.time() + self.lease
-            entry |= {"token": entry["token"] + 1, "owner": owner, "expires": expires, "flag": None}
+            entry |= {"token": entry["token"] + 1, "owner": owner, "expires": expires}
             self.save(session_id, entry)
         return Lease(session_id, entry["token"], owner, expires, entry["head"], bytes.fromhex(entry["hash"]))
 

@@ -141,7 +141,7 @@ async def close_out(run: Run, reply: Reply) -> Ending | None:
     elif _ask_again(run):
         run.parts = ()
         return None
-    elif not await poll(run, "follow_up"):
+    elif not await poll(run, "follow_up") and not run.waiting:
         return delivered(run)
     run.empty_outcomes += 1
     run.rescued = True

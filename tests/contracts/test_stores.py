@@ -3,19 +3,25 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import CatalogContract, ExcerptsContract, SessionStoreContract, WalletStoreContract
+from glidepath.conformance import (
+    CatalogContract,
+    ExcerptsContract,
+    InboxContract,
+    SessionStoreContract,
+    WalletStoreContract,
+)
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
 
 
-class TestMemoryStore(SessionStoreContract):
+class TestMemoryStore(SessionStoreContract, InboxContract):
     subject = MemoryStore
 
     def make_store(self, *, lease=10.0):
         return MemoryStore(lease=lease)
 
 
-class TestSqliteStore(SessionStoreContract):
+class TestSqliteStore(SessionStoreContract, InboxContract):
     subject = SqliteStore
 
     @pytest.fixture(autouse=True)
@@ -45,7 +51,7 @@ class TestSegmentStore(SessionStoreContract):
         return SegmentStore(self.path, lease=self.lease)
 
 
-class TestPostgresStore(SessionStoreContract):
+class TestPostgresStore(SessionStoreContract, InboxContract):
     subject = PostgresStore
 
     def make_store(self, *, lease=10.0):
@@ -134,3 +140,8 @@ class TestSqliteExcerpts(ExcerptsContract):
 class TestPostgresExcerpts(ExcerptsContract):
     subject = PostgresStore
     make_store = TestPostgresStore.make_store
+
+
+class TestSegmentExcerpts(ExcerptsContract):
+    subject = SegmentStore
+    place, make_store = TestSegmentStore.place, TestSegmentStore.make_store

@@ -92,3 +92,36 @@ def fresh_schema() -> str:
     thread.start()
     thread.join()
     return f"{dsn()}&options=-csearch_path%3D{name}"
+
+
+class Server:
+    """A server of one's own, which can be restarted in the middle of things."""
+
+    def __init__(self) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="gp-pg-", dir="/tmp"))
+        user = demote()
+        self.keywords = {"env": {**os.environ, "HOME": str(self.home), "LC_ALL": "C.UTF-8"}, "cwd": self.home}
+        if user is not None:
+            os.chown(self.home, user.pw_uid, user.pw_gid)
+            self.keywords |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        self.home.chmod(0o755)
+        self.tools = binaries()
+        make = [self.tools / "initdb", "-D", self.home / "data", "-U", "postgres", "-A", "trust", "-N"]
+        subprocess.run(make, check=True, capture_output=True, **self.keywords)
+        self._control("start")
+        self.dsn = f"postgresql://postgres@/postgres?host={self.home}"
+
+    def _control(self, what: str, *more: str) -> None:
+        options = " ".join(f"-c {setting}" for setting in SETTINGS)
+        command = [self.tools / "pg_ctl", "-D", self.home / "data", "-l", self.home / "log", "-w", *more]
+        command += ["-o", f"-k {self.home} {options}", what]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.keywords)
+
+    def restart(self, mode: str) -> None:
+        """`fast` ends every session and is done; `immediate` is as good as a crash."""
+        self._control("restart", "-m", mode)
+
+    def close(self) -> None:
+        """Stop it, and leave nothing behind."""
+        self._control("stop", "-m", "immediate")
+        shutil.rmtree(self.home, ignore_errors=True)

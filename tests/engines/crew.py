@@ -76,6 +76,18 @@ def small():
     return make(limits=Limits(max_iterations=20, landing_tokens=256), min_output_tokens=64)
 
 
+@tool(name="send", requires_approval=True)
+async def send_if_allowed(number: int, context: ToolContext) -> str:
+    """Something that a person allows."""
+    note("send", f"{context.idempotency_key} {number} {os.getpid()}")
+    return f"sent {number}"
+
+
+def careful():
+    """One that asks before its only step."""
+    return make(model=Pilot(1), tools=[send_if_allowed])
+
+
 CONFIG = LoopConfig(model=Pilot(0), limits=Limits(max_iterations=3))
 NOT_AN_AGENT = 7
 

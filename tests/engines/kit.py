@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import io
 import os
 import signal
@@ -103,10 +104,10 @@ class Crew:
         self.close()
 
 
-async def until(true, seconds=30.0):
+async def until(true, seconds=90.0):
     """Wait until something is so."""
     limit = time.monotonic() + seconds
-    while not (await true() if asyncio.iscoroutinefunction(true) else true()):
+    while not (await answer if inspect.isawaitable(answer := true()) else answer):
         assert time.monotonic() < limit, "it never came to that"
         await asyncio.sleep(0.05)
 

@@ -118,7 +118,7 @@ class Seat:
     def __init__(self, ledger, session, look):
         self.budget = FleetBudget(ledger, session, "here", look, frozenset)
         self.meter = Meter(Caps(), self.budget.meter)
-        self.journal = SimpleNamespace(lease=SimpleNamespace(token=1))
+        self.journal = SimpleNamespace(lease=SimpleNamespace(token=1), durability="sync")
 
     async def board(self, landing, first):
         whole = Amount(landing + first)
@@ -454,12 +454,12 @@ def test_g4_in_any_order_the_budget_holds_and_its_sum_is_right(address, steps, m
 
     async def go():
         ledger = FleetLedger(address)
-        async with ledger._connection() as connection:
-            await connection.execute("DELETE FROM glidepath_budgets; DELETE FROM glidepath_fleet_runs")
-            await connection.execute(
-                "INSERT INTO glidepath_fleet_runs(session, agent, digest, submitted) "
-                "SELECT 'run ' || n, 'small', '', 0 FROM generate_series(0, 3) n"
-            )
+        await ledger._execute("DELETE FROM glidepath_budgets")
+        await ledger._execute("DELETE FROM glidepath_fleet_runs")
+        await ledger._execute(
+            "INSERT INTO glidepath_fleet_runs(session, agent, digest, submitted) "
+            "SELECT 'run ' || n, 'small', '', 0 FROM generate_series(0, 3) n"
+        )
         await ledger.set_budget(Quota(tokens=most))
         runs = {number: {"leg": 0, "spent": 0, "held": 0} for number in range(4)}
         for what, number, asked, least in steps:

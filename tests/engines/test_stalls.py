@@ -8,7 +8,6 @@ import pytest
 from glidepath import deny, tool
 from glidepath.engines.dbos import Fleet, Quota
 from glidepath.engines.dbos.flight import Flight
-from glidepath.errors import StoreError
 from glidepath.ledger import Amount
 from glidepath.messages import StreamEnd, TextDelta
 from glidepath.sessions import PostgresStore
@@ -319,24 +318,3 @@ def test_a_rate_that_was_far_too_low_holds_nobody_up_once_it_is_changed(address)
         return seconds
 
     assert asyncio.run(go()) <= 0.2
-
-
-def test_one_that_stands_still_in_a_claim_does_not_hold_the_session_for_ever(address):
-    async def go():
-        one = await worker(address)
-        one.store._timeout = 0.3
-        await admit(one, "locked")
-
-        async def stand_still():
-            async with one.store._transaction() as connection:
-                await connection.fetch("SELECT * FROM glidepath_sessions WHERE id = 'locked' FOR UPDATE")
-                await asyncio.sleep(0.8)  # real time
-                await connection.fetch("SELECT 1")
-
-        with pytest.raises(StoreError):
-            await stand_still()
-        outcome = await Flight(one, "locked", "small", "go").fly()
-        await leave(one)
-        return outcome
-
-    assert asyncio.run(go()) == "done"

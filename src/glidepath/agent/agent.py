@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any, Generic, Unpack, overload
@@ -16,6 +16,7 @@ from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
 from glidepath.agent.durable import Opening, claimed, reopened, session_of
+from glidepath.agent.equipment import Fitted, Outfit
 from glidepath.agent.flight import (
     announce_child,
     finish_run,
@@ -32,6 +33,7 @@ from glidepath.agent.forks import forked, rewound
 from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.many_tools import CALL, FIND, doors, too_many
 from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.per_run import checked_per_run, inherited, replaced
 from glidepath.agent.prompts import as_messages, as_session
@@ -76,7 +78,7 @@ class Agent(Generic[OutputT]):
     many runs at a time as you like.
     """
 
-    __slots__ = ("_heirs", "_plan", "_told_of_store", "config")
+    __slots__ = ("_began", "_behind", "_fitted", "_heirs", "_outfit", "_plan", "_told_of_store", "config")
 
     @overload
     def __init__(self: Agent[Any], config: LoopConfig, /) -> None: ...
@@ -94,6 +96,23 @@ class Agent(Generic[OutputT]):
         warn_about_lonely(self.config)
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
         self._told_of_store = False
+        sources = self.config.tool_sources
+        taken = frozenset({FIND, CALL, *[one.name for one in self.config.tools]}) if sources else frozenset()
+        self._outfit = Outfit(sources, taken) if sources else None
+        self._fitted: Fitted | None = None
+        self._began: float | None = None
+        self._behind: tuple[Tool, ...] = ()
+
+    async def __aenter__(self) -> Agent[OutputT]:
+        """Keep the servers of its tools open between runs, until the end of the `async with`."""
+        if self._outfit is not None:
+            self._outfit.enter(keep=True)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        outfit = self._outfit
+        if outfit is not None and (slow := await outfit.leave_kept()):
+            _log.warning("%s: %s", ", ".join(work.tool_name for work in slow), slow[0].reason)
 
     def replace(self, **changes: Unpack[AgentChanges]) -> Agent[OutputT]:
         """The same agent with other settings: `agent.replace(limits=Limits(max_cost="1"))`. This one stays as it is."""
@@ -126,7 +145,7 @@ class Agent(Generic[OutputT]):
         For this run alone: `extras` on top of the agent's (None takes one out), `tool_choice` instead of the agent's,
         `metadata` and `user` for hooks, events and providers that have a field for them. Children have the last two.
         """
-        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
+        per_run = self._per_run(extras, tool_choice, metadata, user)
         if isinstance(parent, ToolContext):
             if session is not None or cancel is not None:
                 raise ConfigurationError("a child run has its parent's cancel and a session of its own: leave both out")
@@ -162,7 +181,7 @@ class Agent(Generic[OutputT]):
         those that the run was started with, unless they are given here. A session whose journal was repaired goes on
         only with `accept_repair`: what was lost may have had effects.
         """
-        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
+        per_run = self._per_run(extras, tool_choice, metadata, user)
         return await self._fly_on(target, decisions, limits, cancel, parent, per_run, None, accept_repair=accept_repair)
 
     async def fork(self, target: Target, *, at: int | None = None, name: str | None = None) -> Fork:
@@ -211,7 +230,7 @@ class Agent(Generic[OutputT]):
         Inside a tool or a guarding hook it is a child, as with `run()`. `resume=` instead of a prompt, with `decisions`
         and `limits`, is `resume()` with its events. `extras` to `user` are as with `run()` and `resume()`.
         """
-        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
+        per_run = self._per_run(extras, tool_choice, metadata, user)
         if resume is None:
             if decisions is not None or limits is not None:
                 raise ConfigurationError("decisions and limits belong to resume=...; a new run has those of its agent")
@@ -262,11 +281,20 @@ class Agent(Generic[OutputT]):
     ) -> RunResult:
         messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
         self._check_root(cancel, parent)
+        if self._outfit is not None:
+            return await self._with_sources(
+                cancel,
+                lambda agent: agent._fly(messages, session, cancel, parent, per_run, stream),  # noqa: SLF001
+            )
         home = as_session(session)
         if self.config.store is None and isinstance(session, str):
             self._tell_of_store(home.id)
         if parent is None or not parent.line:
-            return await self._flown(messages, home, parent, cancel, per_run, stream)
+            if self.config.store is not None:
+                return await self._flown(messages, home, parent, cancel, per_run, stream)
+            with outside():  # as `_flown`, with one coroutine less to wake in each of a thousand runs
+                run = self._open(messages, home, parent, cancel, per_run, stream)
+                return await finish_run(run, home, messages, cancel)
         purse = Purse(parent.store, parent.line, parent.meter)
         try:
             return await self._flown(messages, home, purse, cancel, per_run, stream)
@@ -285,10 +313,42 @@ class Agent(Generic[OutputT]):
         with outside():
             if self.config.store is None:
                 run = self._open(messages, home, parent, cancel, per_run, stream)
-                return await finish_run(run, home, messages, cancel)
+                return await finish_run(run, home, messages, cancel, fitted=self._fitted)
             async with claimed(self.config, home) as opening:
                 run = self._open(messages, home, parent, cancel, per_run, stream)
-                return await finish_run(run, home, messages, cancel, opening=opening)
+                return await finish_run(run, home, messages, cancel, opening=opening, fitted=self._fitted)
+
+    async def _with_sources(
+        self, cancel: CancelToken | None, fly: Callable[[Agent], Coroutine[Any, Any, RunResult]]
+    ) -> RunResult:
+        """Fly as the agent that has the tools of its sources, and let go of the sources afterwards."""
+        outfit: Any = self._outfit
+        began = asyncio.get_running_loop().time()
+        equipment = outfit.enter()
+        try:
+            timeout = self._plan.timeout
+            fitted = await equipment.fit(cancel, None if timeout is None else timeout / 2)
+            agent = object.__new__(Agent)
+            agent.config, agent._plan, agent._heirs, agent._behind = outfit.equipped(fitted.tools, self._equipped)
+            agent._told_of_store, agent._outfit, agent._fitted, agent._began = True, None, fitted, began
+            result = await fly(agent)
+        except BaseException:
+            await outfit.leave(equipment)
+            raise
+        slow = await outfit.leave(equipment)
+        return replace(result, abandoned=(*result.abandoned, *slow)) if slow else result
+
+    def _equipped(self, tools: tuple[Tool, ...]) -> tuple[Any, ...]:
+        """This agent's configuration with the tools of its sources among its own, or behind two of them; its plan."""
+        behind: tuple[Tool, ...] = ()
+        if too_many(tools, self._plan.context_window, self._plan.estimator.estimate):
+            behind, tools = tools, doors(tools)
+        config = replace(self.config, tools=(*self.config.tools, *tools), tool_sources=())
+        return config, assemble(config, told=self._plan.told, behind=behind), WeakKeyDictionary(), behind
+
+    def _per_run(self, extras: Any, tool_choice: Any, metadata: Any, user: Any) -> PerRun | None:
+        more = self._outfit is not None
+        return checked_per_run(self.config.tools, extras, tool_choice, metadata, user, more_tools=more)
 
     async def fly_alone(
         self,
@@ -312,7 +372,7 @@ class Agent(Generic[OutputT]):
     ) -> Run:
         """A run that is ready to fly, in the task that will fly it."""
         plan = self._plan if parent is None else priced_under(self._plan, self.config, parent.meter)
-        now = asyncio.get_running_loop().time()
+        now = self._began or asyncio.get_running_loop().time()
         shared = parent.deadline(now) if parent is not None else inf
         above = parent.meter if parent is not None else None
         carried = NOT_CARRIED
@@ -339,6 +399,13 @@ class Agent(Generic[OutputT]):
         *,
         accept_repair: bool,
     ) -> RunResult:
+        if self._outfit is not None:
+            return await self._with_sources(
+                cancel,
+                lambda agent: agent._fly_on(  # noqa: SLF001
+                    target, decisions, limits, cancel, parent, per_run, stream, accept_repair=accept_repair
+                ),
+            )
         if self.config.store is not None:
             fly = partial(self._fly_on_durably, accept_repair=accept_repair)
             return await fly(target, decisions, limits, cancel, parent, per_run, stream)
@@ -375,7 +442,7 @@ class Agent(Generic[OutputT]):
             if opening.snapshot is None:
                 run = self._open((), opening.home, parent, cancel, per_run, stream)
                 with outside():
-                    return await finish_run(run, opening.home, (), cancel, opening=opening)
+                    return await finish_run(run, opening.home, (), cancel, opening=opening, fitted=self._fitted)
             return await self.carry_on(
                 replace(opening.snapshot, per_run=replaced(opening.snapshot.per_run, per_run)),
                 opening.home,
@@ -400,12 +467,19 @@ class Agent(Generic[OutputT]):
         opening: Opening | None = None,
     ) -> RunResult:
         """Go on with a run from its snapshot, in a session that has its messages and the state of its guards."""
+        if self._outfit is not None:
+            return await self._with_sources(
+                cancel,
+                lambda agent: agent.carry_on(
+                    snapshot, home, decisions, limits, cancel=cancel, parent=parent, stream=stream, opening=opening
+                ),
+            )
         config, plan = self.config, self._plan
         if limits is not None:
             if not isinstance(limits, Limits):
                 raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
             config = replace(config, limits=limits)
-            plan = assemble(config, told=plan.told)
+            plan = assemble(config, told=plan.told, behind=self._behind)
             snapshot = replace(snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False)
         self._check_root(cancel, parent, config.limits)
         if snapshot.on_budget and parent is None and limits is None:
@@ -417,7 +491,7 @@ class Agent(Generic[OutputT]):
         above = purse or parent
         if above is not None:
             plan = priced_under(plan, config, above.meter)
-        now = asyncio.get_running_loop().time()
+        now = self._began or asyncio.get_running_loop().time()
         meter, carried = Meter(plan.caps, above.meter if above is not None else None), NOT_CARRIED
         if is_conversation(config.limits, home) or snapshot.carried != NOT_CARRIED:
             plan, meter, carried = bounded_conversation(plan, config, home, meter.parent, snapshot)
@@ -431,7 +505,7 @@ class Agent(Generic[OutputT]):
         run.token = cancel
         try:
             with outside():
-                return await finish_run(run, home, (), cancel, opening=opening)
+                return await finish_run(run, home, (), cancel, opening=opening, fitted=self._fitted)
         finally:
             if purse is not None:
                 await purse.close()
@@ -468,6 +542,22 @@ class Agent(Generic[OutputT]):
         `post` tells the parent what happened, when that lives on another loop.
         """
         messages = as_messages(prompt, self.config)
+        if self._outfit is not None:
+            return await self._with_sources(
+                cancel,
+                lambda agent: agent.fly_child(
+                    messages,
+                    parent=parent,
+                    cancel=cancel,
+                    limits=limits,
+                    place=place,
+                    home=home,
+                    stream=stream,
+                    budget=budget,
+                    per_run=per_run,
+                    post=post,
+                ),
+            )
         if limits is None:
             plan = self._heir(parent.plan)
         else:
@@ -516,7 +606,7 @@ class Agent(Generic[OutputT]):
         resumed = None if opening is None else opening.resumption(meter)
         begun(meter, carried, NOT_CARRIED if then is None else then.carried)
         elapsed = 0.0 if resumed is None else resumed.snapshot.elapsed
-        now, until = loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
+        now, until = self._began or loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
         if loop is not parent.watch.loop:
             until += now - parent.time()
         if budget is not None:
@@ -533,7 +623,9 @@ class Agent(Generic[OutputT]):
         post(partial(announce_child, parent, run))
         try:
             with outside():
-                return await finish_run(run, home, messages, cancel, refusal=refusal, opening=opening)
+                return await finish_run(
+                    run, home, messages, cancel, refusal=refusal, opening=opening, fitted=self._fitted
+                )
         finally:
             if run.result is not None:
                 post(partial(report_child, parent, run))
@@ -551,7 +643,7 @@ class Agent(Generic[OutputT]):
         own = {id(constraint) for constraint in config.constraints}  # whatever they think about being equal
         constraints = [constraint for constraint in parent.custom if id(constraint) not in own]
         config = replace(config, constraints=(*config.constraints, *constraints))
-        return assemble(config, parent.lineup.inheritable(), self._plan.told)
+        return assemble(config, parent.lineup.inheritable(), self._plan.told, self._behind)
 
     def _tell_of_store(self, name: str) -> None:
         """A session that has a name and no store is forgotten with its run: say so, once for this agent."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,12 @@ from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.bases import folded_state, next_base
 from glidepath.sessions.fold import Folded
+from glidepath.sessions.inbox import posted_decisions
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, unredacted, verdicts
 from glidepath.sessions.repairing import repair_notice, unknown_calls
 from glidepath.sessions.scribe import Scribe
-from glidepath.spi.sessions import Lease
+from glidepath.spi.sessions import Lease, Note
 from glidepath.texts import Texts
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class Opening(Record, kw_only=True):
     decisions: Mapping[str, Decision] = {}
     decided: Mapping[str, Decision] = {}
     """Those of a person, which the journal keeps."""
+    notes: Sequence[Note] = ()
+    """What waits in the session's inbox."""
+    stop: str | None = None
+    """Why the run must stop, asked for while nobody flew it."""
     counted: frozenset[str] = frozenset()
     """Calls that had not begun and are counted already."""
     offspring: Mapping[str, tuple[Offspring, ...]] = {}
@@ -94,6 +99,9 @@ class Opening(Record, kw_only=True):
                 self.written = len(run.messages)
         scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
         scribe.decisions = dict(self.decided)
+        scribe.mailbox.take(run, self.notes)
+        if self.stop is not None:
+            scribe.stop(self.stop)
         run.journal = scribe
         return None
 
@@ -144,6 +152,9 @@ async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callabl
             folded = await heard(folded_state(store, home.id, lease.head))
             found = await family(store, folded) if _crashed(folded) else None
             _move_in(home, folded, scribe, opening, config.texts, found)
+            if folded.flag is not None:  # it was meant for a run before
+                await scribe.forget_stop()
+        await _open_inbox(store, lease, scribe, opening)
     except BaseException:
         await scribe.release()
         raise
@@ -154,6 +165,12 @@ def _lease(lease: Any) -> Lease:
     if not isinstance(lease, Lease):
         raise StoreError(f"the session store failed: claim answered with {type(lease).__name__}, not with a Lease")
     return lease
+
+
+async def _open_inbox(store: Any, lease: Lease, scribe: Scribe, opening: Opening) -> None:
+    """What was sent to the session and is in no journal yet."""
+    if lease.mail > scribe.mailbox.taken:
+        opening.notes = await heard(called(store.notes, lease.session_id, scribe.mailbox.taken))
 
 
 def _recall(scribe: Scribe, folded: Folded) -> None:
@@ -173,6 +190,7 @@ def _move_in(
 ) -> None:
     """The session as the journal has it; a run that crashed there is closed, and so are its children (`found`)."""
     scribe.sequence = folded.sequence
+    scribe.mailbox.goes_on_from(folded.taken)
     _recall(scribe, folded)
     base = next_base(folded, scribe.number, scribe.hash)
     if base is not None:
@@ -253,13 +271,36 @@ async def _reopen(
             if not accept_repair:
                 raise repair_notice(session_id, folded.repaired)
             opening.unknown = unknown_calls(folded.repaired)
+        scribe.mailbox.goes_on_from(folded.taken)
+        await _open_inbox(store, lease, scribe, opening)
         _go_on(folded, scribe, opening, decisions, tools)
+        if folded.flag is not None and opening.result is None:
+            if _obeyed(folded.result, folded.flag):
+                await scribe.forget_stop()
+            else:
+                opening.stop = folded.flag
         if opening.snapshot is not None and opening.ended is None:
             await _with_children(store, folded, scribe, opening)
     except BaseException:
         await scribe.release()
         raise
     opening.scribe = scribe
+
+
+def _obeyed(result: RunResult | None, flag: str) -> bool:
+    """The journal says that the run was stopped by this already."""
+    return result is not None and result.outcome is LoopOutcome.CANCELLED and _reason(result) == flag
+
+
+def _reason(result: RunResult) -> str:
+    return "" if result.cause is None else result.cause.reason
+
+
+def _decided(folded: Folded, snapshot: Snapshot, opening: Opening, begun: Container[str] = ()) -> dict[str, Decision]:
+    """What a person decided from elsewhere about calls that still wait."""
+    waiting = {one.call.id for one in snapshot.pending if one.call.id not in begun}
+    posted = {**posted_decisions(opening.notes), **folded.decisions}
+    return {call_id: decision for call_id, decision in posted.items() if call_id in waiting}
 
 
 def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, tools: Mapping[str, Any]) -> None:
@@ -278,7 +319,8 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
         return
     if result is not None:
         snapshot = snapshot_of(result)
-        opening.decided = check_decisions(decisions, snapshot, folded.decisions)
+        checked = check_decisions(decisions, snapshot, folded.decisions)
+        opening.decided = {**_decided(folded, snapshot, opening), **checked}
         opening.decisions = {**strangers(folded, snapshot), **unredacted(folded, opening.decided)}
     else:
         known = known_results(folded)
@@ -286,7 +328,8 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
             scribe.ahead.append(("placed", known))
         snapshot = charged(snapshot, folded.reserved)
         begun = folded.intents.keys() | {*known}
-        opening.decided = check_decisions(decisions, snapshot, folded.decisions, begun)
+        checked = check_decisions(decisions, snapshot, folded.decisions, begun)
+        opening.decided = {**_decided(folded, snapshot, opening, begun), **checked}
         opening.decisions = {**verdicts(folded, snapshot, tools), **unredacted(folded, opening.decided)}
         opening.counted = frozenset(folded.queued)
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent

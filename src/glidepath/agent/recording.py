@@ -143,6 +143,7 @@ class Leg:
         hooks = any(record.kind == "child" and _wire.decode(bytes(record.payload), Child).of_hook for record in records)
         fallback = folded.fields.get("fallbacks_spent") or (folded.reserved is not None and folded.reserved.model)
         for holds, what in (
+            (any(record.kind == "mail" for record in records), "a note was taken from the inbox"),
             (folded.redacted, "the arguments of a call were redacted"),
             (hooks, "a hook started a child"),
             (fallback, "a fallback model was asked"),

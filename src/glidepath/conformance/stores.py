@@ -201,14 +201,17 @@ class SessionStoreContract(Contract):
 
         self._run(clause)
 
-    def test_store_11_a_claim_forgets_the_flag(self) -> None:
-        """STORE-11: whoever claims a session starts without the stop that was meant for the run before."""
+    def test_store_11_a_stop_holds_through_a_claim(self) -> None:
+        """STORE-11: a stop that was asked for while nobody flew is found by whoever claims, until it is taken back."""
 
-        async def clause(store: SessionStore, _other: SessionStore) -> None:
+        async def clause(store: SessionStore, other: SessionStore) -> None:
             lease = await store.claim("s", this_owner())
-            await store.flag("s", "enough")
             await store.release(lease)
+            await other.flag("s", "enough")
             lease = await store.claim("s", this_owner())
+            assert [sign.stop for sign in await store.beat([lease], renew=False)] == ["enough"]
+            assert (await other.load("s"))[0].flag == "enough"
+            await store.flag("s", None)
             assert list(await store.beat([lease], renew=False)) == []
             await store.release(lease)
 

@@ -62,6 +62,8 @@ class Base(Value, frozen=True, kw_only=True):
     redacted: tuple[str, ...] = ()
     forked: Forked | None = None
     unread: tuple[str, ...] = ()
+    taken: int = 0
+    """How many notes of the inbox were taken."""
     totals: Totals
     version: int = 0
 
@@ -96,6 +98,7 @@ def next_base(folded: Folded, head: int, hash_: bytes) -> Base | None:
         redacted=tuple(sorted(folded.redacted)),
         forked=folded.forked,
         unread=tuple(folded.unread),
+        taken=folded.taken,
         totals=folded.session.totals,
         version=folded.session.version,
     )
@@ -120,7 +123,9 @@ async def folded_state(store: SessionStore, session_id: str, head: int) -> Folde
             found = None  # the whole journal says what is wrong
         if found is not None:
             return found
-    return (await read_journal(store, session_id)).folded
+    journal = await read_journal(store, session_id)
+    journal.folded.flag = journal.entry.flag
+    return journal.folded
 
 
 async def _from_base(store: Any, session_id: str) -> Folded | None:
@@ -139,6 +144,7 @@ async def _from_base(store: Any, session_id: str) -> Folded | None:
     older = await store.pick(session_id, [place for place, _ in base.before]) if base.before else ()
     folded = _restored(session_id, base, older)
     if folded is not None:
+        folded.flag = entry.flag
         for commit in tail:
             folded.take(read(commit), commit)
     return folded
@@ -185,4 +191,5 @@ def _restored(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | 
     folded.decisions, folded.config = dict(base.decisions), base.config
     folded.imported, folded.forked, folded.unread = base.imported, base.forked, list(base.unread)
     folded.bases, folded.based = list(base.before), base.first
+    folded.taken = base.taken
     return folded

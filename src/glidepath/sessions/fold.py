@@ -55,7 +55,10 @@ class Opened(Value, frozen=True, kw_only=True):
 
 
 class Began(Value, frozen=True, kw_only=True):
-    """A run began, or went on (`resumed`) with what a person had decided."""
+    """A run began, or went on (`resumed`) with what a person had decided.
+
+    `pins`: the digest of every tool that a server has offered it, by server and name.
+    """
 
     run_id: str
     agent: str = ""
@@ -63,6 +66,7 @@ class Began(Value, frozen=True, kw_only=True):
     resumed: bool = False
     first_new: int = 0
     decisions: Mapping[str, Decision] = {}
+    pins: Mapping[str, Mapping[str, str]] = {}
     schema: int = 1
     version: str = ""
     """The release that writes from here on."""
@@ -80,6 +84,8 @@ class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
     key: str
     arguments: dict[str, Any] | None = None
     idempotent: bool = False
+    tool: str = ""
+    """Its tool, where the model has called it by another (`call_found_tool`)."""
 
 
 class Imported(Value, frozen=True, kw_only=True):
@@ -192,10 +198,14 @@ class Folded:
         """Calls of the last batch whose arguments are not the ones they were made with."""
         self.decisions: dict[str, Decision] = {}
         self.children: list[Child] = []
+        self.taken = 0
+        """Up to which number the notes of the inbox were taken."""
         self.config: Fingerprint | None = None
         """What the agent was like that wrote the last leg."""
         self.charged: dict[str, Used] = {}
         """What of each child of the last batch is in the figures of the run."""
+        self.flag: str | None = None
+        """Why the store asks the run in this session to stop."""
         self.imported = False
         """Some of it was taken in from a file."""
         self.foreign = False
@@ -240,8 +250,6 @@ class Folded:
         if self.children and any(record.kind not in _BESIDE for record in records):
             self.children = [child for child in self.children if not child.of_hook]  # the run has gone on: all is told
         for record in records:
-            if record.kind == "base":
-                self._on_base(bytes(record.payload), commit)
             reader = _READERS.get(record.kind)
             self.sequence, self.time = record.sequence, record.time
             if reader is None:
@@ -249,7 +257,9 @@ class Folded:
                 continue
             try:
                 reader(self, bytes(record.payload))
-            except (WireError, ValueError, TypeError, KeyError, IndexError) as error:
+                if record.kind == "base":
+                    self._remember(bytes(record.payload), commit)
+            except (WireError, ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
                 raise self._unreadable(f"record {record.sequence} ({record.kind})", error) from None
 
     def _unreadable(self, what: str, error: Exception) -> StoreError:
@@ -302,7 +312,7 @@ class Folded:
             self._new_batch()
         messages.append(message)
 
-    def _on_base(self, data: bytes, commit: Commit | None) -> None:
+    def _remember(self, data: bytes, commit: Commit | None) -> None:
         """What is known so far was written down once more: nothing new, but a place to read from."""
         told = _wire.loads(data)
         if commit is None or not isinstance(told, dict):
@@ -312,7 +322,7 @@ class Folded:
         self.based = int(told["count"])
 
     def on_base(self, data: bytes) -> None:
-        """Read already."""
+        """Nothing new is in it."""
 
     def on_rewrite(self, data: bytes) -> None:
         """The transcript was repaired."""
@@ -369,6 +379,7 @@ class Folded:
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
         self.imported = self.foreign = True
         self.bases, self.based = [], 0  # a stranger's
+        self.taken = 0  # its inbox is its own
         if self.result is not None:
             self.result = self.session.last = _wire.replace(self.result, session_id=self.session.id)
         self.decisions = {}
@@ -385,11 +396,19 @@ class Folded:
             if name.startswith(mine)
         }
 
+    def on_mail(self, data: bytes) -> None:
+        """Notes were taken from the inbox, or put back."""
+        self.taken = _wire.decode(data, int)
+
+    def on_decide(self, data: bytes) -> None:
+        """A person decided while nobody waited for it."""
+        self.decisions = {**_wire.decode(data, dict[str, Decision]), **self.decisions}
+
     def on_fork(self, data: bytes) -> None:
         """All before this is a copy: what had begun is not repeated, and the run goes on under an id of its own."""
         self.forked = forked = decoded(data, Forked)
         self.session.id = forked.session_id
-        self.foreign = True
+        self.foreign, self.taken = True, 0  # its inbox is its own
         self.decisions = {}
         self.intents = {key: _wire.replace(intent, idempotent=False) for key, intent in self.intents.items()}
         if self.fields and forked.run_id:
@@ -439,6 +458,8 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "charged": Folded.on_charge,
     "ended": Folded.on_end,
     "imported": Folded.on_import,
+    "mail": Folded.on_mail,
+    "decided": Folded.on_decide,
     "forked": Folded.on_fork,
     "quarantine": Folded.on_quarantine,
     "redacted": Folded.on_redact,

@@ -13,7 +13,7 @@ from glidepath.sessions.cards import checked_tags, checked_title, families, page
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
 from glidepath.sessions.wallet_desk import MemoryWallets
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionPage, SessionQuery, Sign
+from glidepath.spi.sessions import Commit, Entry, Lease, Note, SessionPage, SessionQuery, Sign
 
 __all__ = ["MemoryStore"]
 
@@ -21,6 +21,7 @@ __all__ = ["MemoryStore"]
 class _Shelf(Record):
     entry: Entry
     commits: list[Commit]
+    notes: list[Note]
 
 
 class MemoryStore(CanFork, MemoryWallets):
@@ -50,14 +51,14 @@ class MemoryStore(CanFork, MemoryWallets):
         now = self._clock()
         with self._lock:
             if create and session_id not in self._shelves:
-                self._shelves[session_id] = _Shelf(Entry(session_id=session_id, head=0, updated=now), [])
+                self._shelves[session_id] = _Shelf(Entry(session_id=session_id, head=0, updated=now), [], [])
             shelf = self._shelf(session_id)
             entry = shelf.entry
             if not free(entry.owner, entry.expires, now):
                 raise busy(entry)
             expires = now + self._lease
-            shelf.entry = entry = replace(entry, token=entry.token + 1, owner=owner, expires=expires, flag=None)
-        return Lease(session_id, entry.token, owner, expires, entry.head, entry.hash)
+            shelf.entry = entry = replace(entry, token=entry.token + 1, owner=owner, expires=expires)
+            return Lease(session_id, entry.token, owner, expires, entry.head, entry.hash, None, len(shelf.notes))
 
     def append(
         self,
@@ -96,8 +97,8 @@ class MemoryStore(CanFork, MemoryWallets):
                     continue
                 if renew:
                     shelf.entry = replace(shelf.entry, expires=now + self._lease)
-                if shelf.entry.flag is not None:
-                    signs.append(Sign(session_id=lease.session_id, stop=shelf.entry.flag))
+                if shelf.entry.flag is not None or shelf.notes:
+                    signs.append(Sign(session_id=lease.session_id, stop=shelf.entry.flag, mail=len(shelf.notes)))
         return signs
 
     async def release(self, lease: Lease) -> None:
@@ -130,6 +131,20 @@ class MemoryStore(CanFork, MemoryWallets):
         with self._lock:
             shelf = self._shelf(session_id)
             shelf.entry = replace(shelf.entry, flag=reason)
+
+    async def post(self, session_id: str, note: Note) -> int:
+        """Put a note into a session's inbox."""
+        with self._lock:
+            notes = self._shelf(session_id).notes
+            known = next((one.number for one in notes if one.id == note.id), None)
+            if known is None:
+                notes.append(replace(note, number=len(notes) + 1, posted=self._clock()))
+            return known or len(notes)
+
+    async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
+        """The notes above a number."""
+        with self._lock:
+            return tuple(self._shelf(session_id).notes[after:])
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""

@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "this_owner"]
+__all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "of_this_process", "this_owner"]
 
 LEASE = 10.0  # seconds an owner may be silent
 SHORT = 6.0  # a lease of fewer seconds is written anew with every heartbeat, not with every sixth
@@ -40,6 +40,12 @@ def this_owner() -> str:
     """A name for whoever asks in this process; different at every call."""
     pid = os.getpid()
     return _SEPARATOR.join((_host(), str(pid), _birth(pid), os.urandom(4).hex()))
+
+
+def of_this_process(owner: str | None) -> bool:
+    """True for a name that `this_owner` gave out in this process."""
+    mine, given = this_owner().split(_SEPARATOR), (owner or "").split(_SEPARATOR)
+    return len(given) == len(mine) and given[:3] == mine[:3]
 
 
 def alive(owner: str | None) -> bool:

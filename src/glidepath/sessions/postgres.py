@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from math import inf
+from typing import Any, TypeVar
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
-from glidepath.sessions.owner import GONE, LEASE, SHORT, alive
+from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
 from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
+from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, read_notes
+from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
 from glidepath.sessions.postgres_wallets import PostgresWallets
-from glidepath.spi.sessions import Commit, Entry, Lease, Sign
+from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
-__all__ = ["PostgresStore"]
+__all__ = ["PostgresStore", "make_tables"]
 
+T = TypeVar("T")
 LAYOUT = 1
+GATHER = 0.15  # seconds in which the heartbeats of other runs may join
 _ADVISORY = 0x676C6964
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _TABLES = f"""
@@ -33,7 +38,33 @@ CREATE TABLE IF NOT EXISTS glidepath_commits(
   session bigint NOT NULL REFERENCES glidepath_sessions(key) ON DELETE CASCADE, number bigint NOT NULL,
   hash bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY(session, number));
 """  # noqa: S608 - constants of ours
+_SIDE_TABLES = {"glidepath_notes": NOTES_TABLES}
+"""What came later, by the name of its last table: made where it is missing, so that the layout stays the same."""
 _ENTRY = "SELECT id, head, hash, token, owner, expires, updated, flag, summary, key FROM glidepath_sessions"
+_FREE = f"(s.owner IS NULL OR s.expires <= {_NOW} OR s.owner = $2 OR s.owner = $4)"  # $4: an owner known to be dead
+_TAKEN = f"RETURNING s.key, s.token, s.head, s.hash, s.expires, {MAIL} AS mail"
+_CLAIM = f"""
+UPDATE glidepath_sessions s SET token = s.token + 1, owner = $2, expires = {_NOW} + $3
+WHERE s.id = $1 AND {_FREE} AND s.token = coalesce($5, s.token) {_TAKEN}
+"""  # noqa: S608 - constants of ours
+_MAKE = f"""
+INSERT INTO glidepath_sessions AS s(id, updated, token, owner, expires) VALUES($1, {_NOW}, 1, $2, {_NOW} + $3)
+ON CONFLICT (id) DO UPDATE SET token = s.token + 1, owner = $2, expires = {_NOW} + $3
+WHERE {_FREE} AND s.token = coalesce($5, s.token) {_TAKEN}
+"""
+_BEAT = f"""
+WITH held AS (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS l(key, token)),
+renewed AS (UPDATE glidepath_sessions s SET expires = {_NOW} + $3 FROM held
+  WHERE $4 AND s.key = held.key AND s.token = held.token)
+SELECT s.key, s.token, s.flag, {MAIL} AS mail FROM glidepath_sessions s WHERE s.key = ANY($1)
+"""  # noqa: S608 - constants of ours
+_LOAD = """
+SELECT 0::bigint AS number, s.summary AS body, s.hash, s.id, s.head, s.token, s.owner, s.expires, s.updated, s.flag,
+  s.summary FROM glidepath_sessions s WHERE s.id = $1
+UNION ALL SELECT c.number, c.body, c.hash, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM glidepath_commits c JOIN glidepath_sessions s ON s.key = c.session WHERE s.id = $1 AND c.number >= $2
+ORDER BY 1
+"""
 _APPEND = f"""
 WITH moved AS (
   UPDATE glidepath_sessions SET head = $2, hash = $3, updated = {_NOW}, expires = {_NOW} + $4, owner = $5,
@@ -41,27 +72,41 @@ WITH moved AS (
   WHERE key = $1 AND token = $7 AND head = $2 - 1 RETURNING key)
 INSERT INTO glidepath_commits(session, number, hash, body) SELECT key, $2, $3, $8 FROM moved
 """  # noqa: S608 - constants of ours
-_KINDS = {"53100": "full", "25006": "read_only", "55P03": "locked", "57014": "locked", "XX001": "damaged"}
+_CUT = f"""
+WITH moved AS (UPDATE glidepath_sessions SET head = $3, hash = $4, token = token + 1, owner = NULL, expires = {GONE}
+  WHERE key = $1 AND token = $2 RETURNING key),
+gone AS (DELETE FROM glidepath_commits c USING moved WHERE c.session = moved.key AND c.number > $3)
+SELECT count(*) FROM moved
+"""  # noqa: S608 - constants of ours
+_held: set[str] = set()
+"""The owners of all leases that this process has: any other one of this process is left over, and nobody's."""
 
 
 class _Line:
-    """The connections of one event loop, while somebody there holds a lease."""
+    """The connections of one event loop, while somebody there uses them."""
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self.pool = pool
+        self.users = 0
         self.leases = 0
         self.tail: dict[str, asyncio.Task[None]] = {}  # the last write of each session with durability "async"
+        self.asked: dict[str, Lease] = {}
+        self.answer: asyncio.Task[dict[str, Sign]] | None = None
+        self.renewed = -inf
 
 
 class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     """Keeps journals in a PostgreSQL database; the tables are made when they are first used.
 
-    `timeout` is how many seconds a statement may take. Needs the extra `glidepath[postgres]`.
+    `timeout` is how many seconds a statement may take; `max_connections` how many connections each event loop has at
+    most. A database that restarts is waited for, up to 25 seconds. Needs the extra `glidepath[postgres]`.
     """
 
     def __init__(self, dsn: str, *, lease: float = LEASE, timeout: float = 10.0, max_connections: int = 8) -> None:
         if not isinstance(dsn, str) or not dsn.strip():
             raise ConfigurationError(f"PostgresStore takes a dsn such as 'postgresql://host/db', not {dsn!r:.100}")
+        if isinstance(max_connections, bool) or not isinstance(max_connections, int) or max_connections < 1:
+            raise ConfigurationError(f"max_connections must be a whole number of at least 1, not {max_connections!r}")
         self._dsn = dsn
         self._lease = lease
         self._timeout = timeout
@@ -72,51 +117,49 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     # --- connections ------------------------------------------------------------------------------------------
 
-    def _line(self) -> _Line | None:
-        return self._lines.get((os.getpid(), id(asyncio.get_running_loop())))
+    def _place(self) -> tuple[int, int]:
+        return os.getpid(), id(asyncio.get_running_loop())
+
+    def _enter(self) -> _Line:
+        """The line of this loop, made at once: whoever comes next finds it."""
+        line = self._lines.get(self._place())
+        if line is None or line.pool.loop is not asyncio.get_running_loop():
+            pool = ConnectionPool(self._dsn, size=self._size, timeout=self._timeout, prepare=self._prepare)
+            line = self._lines[self._place()] = _Line(pool)
+        line.users += 1
+        return line
+
+    async def _leave(self, line: _Line) -> None:
+        line.users -= 1
+        if not line.users:
+            if self._lines.get(self._place()) is line:
+                del self._lines[self._place()]
+            await line.pool.close()
+
+    async def _do(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
+        """Do it on a connection; while the database restarts, again: `work` must be safe to do twice."""
+        line = self._enter()
+
+        async def once() -> T:
+            with explained("the session store", self._timeout):
+                async with line.pool.connection() as connection:
+                    return await work(connection)
+
+        try:
+            return await (ridden_out(once, known=lambda: self._ready) if patient else once())
+        finally:
+            await self._leave(line)
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        line = self._line()
-        async with self._errors():
-            if line is not None:
-                async with line.pool.acquire(timeout=self._timeout) as connection:
+        """A connection for what may not be done twice: it is waited for, and what fails on it fails."""
+        line = self._enter()
+        try:
+            with explained("the session store", self._timeout):
+                async with line.pool.connection(known=lambda: self._ready) as connection:
                     yield connection
-                return
-            connection = await self._connect()
-            try:
-                yield connection
-            finally:
-                await connection.close(timeout=self._timeout)
-
-    async def _connect(self) -> Any:
-        asyncpg = _driver()
-        try:
-            connection = await asyncpg.connect(self._dsn, timeout=self._timeout, command_timeout=self._timeout)
-        except ValueError:  # what it says may hold the password
-            raise StoreError(
-                "the address of the session store cannot be read: it must be such as postgresql://user@host:5432/db"
-            ) from None
-        try:
-            await self._prepare(connection)
-        except BaseException:
-            await connection.close(timeout=self._timeout)
-            raise
-        return connection
-
-    async def _prepare(self, connection: Any) -> None:
-        if self._ready:
-            return
-        known = await connection.fetchval("SELECT to_regclass('glidepath_commits') IS NOT NULL")
-        if not known:
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", _ADVISORY)
-                await connection.execute(_TABLES)
-        layout = await connection.fetchval("SELECT version FROM glidepath_layout")
-        if layout != LAYOUT:
-            raise StoreError(f"the database has layout {layout}; this version knows {LAYOUT}", kind="schema")
-        self._catalogued = await prepare(connection)
-        self._ready = True
+        finally:
+            await self._leave(line)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:
@@ -126,132 +169,122 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {most}")
             yield connection
 
-    @asynccontextmanager
-    async def _errors(self) -> AsyncIterator[None]:
-        asyncpg = _driver()
-        try:
-            yield
-        except asyncpg.PostgresError as error:
-            kind = _KINDS.get(error.sqlstate or "", "unavailable")
-            raise StoreError(f"the session store failed: {told(error)}", kind=kind) from error
-        except (TimeoutError, asyncpg.InterfaceError, OSError) as error:
-            what = str(error) or f"no answer within {self._timeout:g} s"
-            raise StoreError(f"the session store cannot be reached: {what}") from error
+    async def _hold(self) -> _Line:
+        """Keep the connections of this loop open until they are let go of."""
+        return self._enter()
+
+    async def _let_go(self, line: _Line) -> None:
+        await self._leave(line)
+
+    async def _prepare(self, connection: Any) -> None:
+        if self._ready:
+            return
+        await make_tables(connection)
+        layout = await connection.fetchval("SELECT version FROM glidepath_layout")
+        if layout != LAYOUT:
+            raise StoreError(f"the database has layout {layout}; this version knows {LAYOUT}", kind="schema")
+        self._catalogued = await prepare(connection)
+        self._ready = True
 
     # --- owning -----------------------------------------------------------------------------------------------
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
         """Become the owner."""
-        line = await self._hold()
-        try:
-            async with self._transaction() as connection:
-                if create:
-                    await connection.execute(
-                        f"INSERT INTO glidepath_sessions(id, updated) VALUES($1, {_NOW}) ON CONFLICT (id) DO NOTHING",
-                        session_id,
-                    )
-                row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1 FOR UPDATE", session_id)
-                if row is None:
-                    raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
-                entry = _entry(row)
-                now = await connection.fetchval(f"SELECT {_NOW}")
-                if entry.owner is not None and now < entry.expires and alive(entry.owner):
-                    raise busy(entry)
-                expires, flag = now + self._lease, self._kept_flag(entry)
-                await connection.execute(
-                    "UPDATE glidepath_sessions SET token = $2, owner = $3, expires = $4, flag = $5 WHERE key = $1",
-                    row["key"],
-                    entry.token + 1,
-                    owner,
-                    expires,
-                    flag,
-                )
-        except BaseException:
-            await self._let_go(line)
-            raise
-        return Lease(session_id, entry.token + 1, owner, expires, entry.head, entry.hash, row["key"])
+        expected = self._expected(session_id)
 
-    def _kept_flag(self, entry: Entry) -> str | None:  # noqa: ARG002 - for the store of a fleet
-        """The stop that still holds for whoever claims this entry; raises `StoreError` when it may not be claimed."""
+        async def work(connection: Any) -> Lease:
+            dead = None
+            while True:
+                query = _MAKE if create else _CLAIM
+                row = await connection.fetchrow(query, session_id, owner, self._lease, dead, expected)
+                if row is not None:
+                    key, token, head, hash_, expires, mail = row
+                    return Lease(session_id, token, owner, expires, head, hash_, key, mail)
+                row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1", session_id)
+                if row is None and not create:
+                    raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
+                if row is not None:
+                    dead = self._to_replace(_entry(row), expected, dead)
+
+        line = self._enter()
+        line.leases += 1
+        _held.add(owner)
+        try:
+            return await self._do(work)
+        except BaseException:
+            _held.discard(owner)
+            line.leases -= 1
+            await self._leave(line)
+            raise
+
+    def _expected(self, session_id: str) -> int | None:  # noqa: ARG002 - for the store of a fleet
+        """The token that the session must still have when it is claimed; None when any will do."""
         return None
 
-    async def _hold(self) -> _Line:
-        line = self._line()
-        if line is None:
-            async with self._errors():
-                connection = await self._connect()
-                await connection.close(timeout=self._timeout)
-                pool = _driver().create_pool(
-                    self._dsn,
-                    min_size=0,
-                    max_size=self._size,
-                    timeout=self._timeout,
-                    command_timeout=self._timeout,
-                    max_inactive_connection_lifetime=0,
-                )
-                await pool
-            line = self._line()  # somebody else may have made one meanwhile
-            if line is None:
-                line = self._lines[os.getpid(), id(asyncio.get_running_loop())] = _Line(pool)
-            else:
-                await pool.close()
-        line.leases += 1
-        return line
+    def _to_replace(self, entry: Entry, expected: int | None, dead: str | None) -> str | None:
+        """The owner of a session that could not be claimed, when it is dead; raises `StoreError` when it is not."""
+        if expected is not None and entry.token != expected:
+            raise StoreError(f"session {entry.session_id!r} was another worker's meanwhile", kind="fenced")
+        if entry.owner is not None and entry.owner != dead and _alive(entry.owner):
+            raise busy(entry)
+        return entry.owner
 
-    async def _let_go(self, line: _Line) -> None:
-        line.leases -= 1
-        if not line.leases:
-            self._lines.pop((os.getpid(), id(asyncio.get_running_loop())), None)
-            await self._shut(line)
-
-    async def _shut(self, line: _Line) -> None:
-        try:
-            await asyncio.wait_for(line.pool.close(), self._timeout)
-        except (TimeoutError, OSError):
-            line.pool.terminate()
+    async def _lease_over(self, lease: Lease) -> None:
+        """A lease is over, given back or not."""
+        _held.discard(lease.owner)
+        line = self._lines.get(self._place())
+        if line is not None and line.leases:
+            line.leases -= 1
+            if not line.leases and line.answer is not None:  # nobody waits for that any more
+                line.answer.cancel()
+                await asyncio.wait([line.answer])
+                line.answer = None
+            await self._leave(line)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
-        """Look after leases."""
+        """Look after leases, together with whatever else asks just now: one statement for all runs of a loop."""
+        line = self._enter()
+        try:
+            line.asked.update((lease.session_id, lease) for lease in leases)
+            if line.answer is None:
+                work = self._beat_all(line, renew=renew)
+                line.answer = asyncio.get_running_loop().create_task(work, name="glidepath-beat")
+                line.answer.add_done_callback(_heard_of)
+            signs = await asyncio.shield(line.answer)
+        finally:
+            await self._leave(line)
+        return [signs[lease.session_id] for lease in leases if lease.session_id in signs]
+
+    async def _beat_all(self, line: _Line, *, renew: bool) -> dict[str, Sign]:
+        if line.leases > 1:
+            await asyncio.sleep(GATHER)
+        line.answer = None
+        leases, line.asked = list(line.asked.values()), {}
+        now = asyncio.get_running_loop().time()
+        if renew or self._lease < SHORT or now - line.renewed >= self._lease / 3:
+            renew, line.renewed = True, now
         keys, tokens = [lease.key for lease in leases], [lease.token for lease in leases]
-        async with self._connection() as connection:
-            if renew or self._lease < SHORT:
-                await connection.execute(
-                    f"UPDATE glidepath_sessions s SET expires = {_NOW} + $3 "  # noqa: S608 - constants of ours
-                    "FROM unnest($1::bigint[], $2::bigint[]) AS l(key, token) "
-                    "WHERE s.key = l.key AND s.token = l.token",
-                    keys,
-                    tokens,
-                    self._lease,
-                )
-            rows = await connection.fetch("SELECT key, token, flag FROM glidepath_sessions WHERE key = ANY($1)", keys)
+        rows = await self._do(
+            lambda connection: connection.fetch(_BEAT, keys, tokens, self._lease, renew), patient=False
+        )
         found = {row["key"]: row for row in rows}
-        signs = []
-        for lease in leases:
-            row = found.get(lease.key)
-            if row is None or row["token"] != lease.token:
-                signs.append(Sign(session_id=lease.session_id, lost=True))
-            elif row["flag"] is not None:
-                signs.append(Sign(session_id=lease.session_id, stop=row["flag"]))
-        return signs
+        signs = [_sign(lease, found.get(lease.key)) for lease in leases]
+        return {sign.session_id: sign for sign in signs if sign.lost or sign.stop is not None or sign.mail}
 
     async def release(self, lease: Lease) -> None:
         """Give the lease back, after everything is written."""
-        line = self._line()
+        line = self._lines.get(self._place())
         if line is None:
+            _held.discard(lease.owner)
             return
+        query = "UPDATE glidepath_sessions SET owner = NULL, expires = $3 WHERE key = $1 AND token = $2"
         try:
             tail = line.tail.pop(lease.session_id, None)
             if tail is not None:
                 await tail
-            async with self._connection() as connection:
-                await connection.execute(
-                    "UPDATE glidepath_sessions SET owner = NULL, expires = $3 WHERE key = $1 AND token = $2",
-                    lease.key,
-                    lease.token,
-                    GONE,
-                )
+            await self._do(lambda connection: connection.execute(query, lease.key, lease.token, GONE))
         finally:
-            await self._let_go(line)
+            await self._lease_over(lease)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -259,7 +292,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
         """Write one commit; always something to await, but for "async"."""
-        line = self._line()
+        line = self._lines.get(self._place())
         before = None if line is None else line.tail.get(lease.session_id)
         if before is not None and before.done() and before.exception() is not None:
             raise before.exception()  # type: ignore[misc]
@@ -274,20 +307,18 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     ) -> None:
         if before is not None:
             await before
-        async with self._connection() as connection:
-            status = await connection.execute(
-                _APPEND,
-                lease.key,
-                commit.number,
-                commit.hash,
-                self._lease,
-                lease.owner,
-                summary,
-                lease.token,
-                commit.body,
-            )
-            if status != "INSERT 0 1":
-                raise await self._refused(connection, lease, commit.number)
+        number, hash_ = commit.number, commit.hash
+        values = (lease.key, number, hash_, self._lease, lease.owner, summary, lease.token, commit.body)
+
+        async def work(connection: Any) -> None:
+            if await connection.execute(_APPEND, *values) == "INSERT 0 1":
+                return
+            query = "SELECT hash FROM glidepath_commits WHERE session = $1 AND number = $2"
+            refused = await self._refused(connection, lease, number)
+            if refused.kind != "conflict" or await connection.fetchval(query, lease.key, number) != hash_:
+                raise refused  # otherwise it was written before the line was cut
+
+        await self._do(work)
 
     async def _refused(self, connection: Any, lease: Lease, number: int) -> StoreError:
         row = await connection.fetchrow("SELECT token, head FROM glidepath_sessions WHERE key = $1", lease.key)
@@ -301,70 +332,62 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The journal, from commit `since` on."""
-        async with self._connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-            row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1", session_id)
-            if row is None:
-                raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
-            rows = await connection.fetch(
-                "SELECT number, body, hash FROM glidepath_commits WHERE session = $1 AND number >= $2 ORDER BY number",
-                row["key"],
-                since,
-            )
-        return _entry(row), tuple([Commit(one["number"], one["body"], one["hash"]) for one in rows])
+        rows = await self._do(lambda connection: connection.fetch(_LOAD, session_id, since))
+        if not rows:
+            raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
+        return _entry(rows[0]), tuple([Commit(one["number"], one["body"], one["hash"]) for one in rows[1:]])
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions, the last written first."""
-        async with self._connection() as connection:
-            rows = await connection.fetch(f"{_ENTRY} WHERE starts_with(id, $1) ORDER BY updated DESC, id", prefix)
-        return [_entry(row) for row in rows]
+        query = f"{_ENTRY} WHERE starts_with(id, $1) ORDER BY updated DESC, id"
+        return [_entry(row) for row in await self._do(lambda connection: connection.fetch(query, prefix))]
 
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
-        async with self._connection() as connection:
-            status = await connection.execute(
-                "UPDATE glidepath_sessions SET flag = $2 WHERE id = $1", session_id, reason
-            )
-        if status != "UPDATE 1":
+        query = "UPDATE glidepath_sessions SET flag = $2 WHERE id = $1"
+        if await self._do(lambda connection: connection.execute(query, session_id, reason)) != "UPDATE 1":
             raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
+
+    async def post(self, session_id: str, note: Note) -> int:
+        """Put a note into a session's inbox."""
+        return await self._do(lambda connection: post_note(connection, session_id, note))
+
+    async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
+        """The notes above a number."""
+        return await self._do(lambda connection: read_notes(connection, session_id, after))
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
-        line = self._line()
-        async with self._transaction() as connection:
-            status = await connection.execute(
-                "UPDATE glidepath_sessions SET head = $3, hash = $4, token = token + 1, owner = NULL, expires = $5 "
-                "WHERE key = $1 AND token = $2",
-                lease.key,
-                lease.token,
-                head,
-                hash_,
-                GONE,
-            )
-            if status != "UPDATE 1":
+
+        async def work(connection: Any) -> None:
+            if not await connection.fetchval(_CUT, lease.key, lease.token, head, hash_):
                 raise await self._refused(connection, lease, head)
-            await connection.execute(
-                "DELETE FROM glidepath_commits WHERE session = $1 AND number > $2", lease.key, head
-            )
-        if line is not None:
-            await self._let_go(line)
+
+        await self._do(work)
+        await self._lease_over(lease)
 
     async def remove(self, session_id: str) -> None:
         """Forget a session."""
-        async with self._transaction() as connection:
-            row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1 FOR UPDATE", session_id)
+
+        async def work(connection: Any) -> None:
+            row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1", session_id)
             if row is None:
                 raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
             entry = _entry(row)
             now = await connection.fetchval(f"SELECT {_NOW}")
-            if entry.owner is not None and now < entry.expires and alive(entry.owner):
+            if entry.owner is not None and now < entry.expires and _alive(entry.owner):
                 raise busy(entry)
-            await connection.execute("DELETE FROM glidepath_sessions WHERE key = $1", row["key"])
+            query = "DELETE FROM glidepath_sessions WHERE key = $1 AND token = $2"
+            if await connection.execute(query, row["key"], entry.token) != "DELETE 1":
+                raise busy(entry)  # it was claimed this very moment
+
+        await self._do(work)
 
     async def close(self) -> None:
         """Close the connections of this loop."""
-        line = self._lines.pop((os.getpid(), id(asyncio.get_running_loop())), None)
+        line = self._lines.pop(self._place(), None)
         if line is not None:
-            await self._shut(line)
+            await line.pool.close()
 
     def _read(self, row: Any) -> Entry:
         return _entry(row)
@@ -373,12 +396,28 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         return "<PostgresStore>"
 
 
-def _driver() -> Any:
-    try:
-        import asyncpg
-    except ImportError:
-        raise ConfigurationError("PostgresStore needs asyncpg: pip install 'glidepath[postgres]'") from None
-    return asyncpg
+async def make_tables(connection: Any) -> None:
+    """Make the tables that are missing."""
+    for name, tables in {"glidepath_commits": _TABLES, **_SIDE_TABLES}.items():
+        if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", _ADVISORY)
+                await connection.execute(tables)
+
+
+def _alive(owner: str) -> bool:
+    return owner in _held if of_this_process(owner) else alive(owner)
+
+
+def _heard_of(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # whoever waited for it has it; when nobody did, it is nobody's concern
+
+
+def _sign(lease: Lease, row: Any) -> Sign:
+    if row is None or row["token"] != lease.token:
+        return Sign(session_id=lease.session_id, lost=True)
+    return Sign(session_id=lease.session_id, stop=row["flag"], mail=row["mail"])
 
 
 def _entry(row: Any) -> Entry:

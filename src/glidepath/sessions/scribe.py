@@ -25,6 +25,7 @@ from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
+from glidepath.sessions.inbox import Mailbox
 from glidepath.sessions.redaction import redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore
 
@@ -64,6 +65,8 @@ class Scribe:
         self.parent = parent
         self.base = 0
         """The commit with the newest base."""
+        self.mailbox = Mailbox()
+        self.stopped = False  # the stop that the store asks for was heard: the end of the run acknowledges it
         self.imported = False
         """Some of the journal was taken in from a file."""
         self.writer = ""
@@ -72,6 +75,8 @@ class Scribe:
         self.written = 0  # messages of the transcript that are in the journal
         self.tail: frozenset[str] | None = None  # results among them, when others of their batch may join in between
         self.decisions: dict[str, Any] = {}
+        self.pins: dict[str, Any] = {}
+        """The digests of the tools that servers offer, by server."""
         self.broken: StoreError | None = None
         self.kin: dict[str, Meter | Used] = {}  # the children of the calls in flight: our figures have their spend
         self.born: set[str] = set()  # the sessions of all children that this run is known to have started
@@ -110,6 +115,7 @@ class Scribe:
             resumed=run.resumed is not None,
             first_new=run.first_new,
             decisions=self.decisions,
+            pins=self.pins,
             schema=SCHEMA,
             version=VERSION,
             config=digest,
@@ -172,6 +178,7 @@ class Scribe:
                 key=f"{run.run_id}:{call.id}",
                 arguments=None if used == call.arguments else used,
                 idempotent=job.tool.idempotent,
+                tool=call.name if run.plan.behind and call.name in run.plan.behind else "",
             )
             items.append(("intent", intent))
         await self._write([], items, guards=False)
@@ -197,6 +204,7 @@ class Scribe:
 
     async def end(self, result: RunResult) -> RunResult:
         """The run is over: its last commit. When that fails, the result says so, and keeps its text."""
+        result = self.mailbox.put_back(self._run, result)
         kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
         kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot))
         try:
@@ -205,8 +213,21 @@ class Scribe:
         except Touchdown:
             pass
         if self.broken is None:
+            if self.stopped and result.outcome is LoopOutcome.CANCELLED:
+                await self.forget_stop()
             return result
         return self._failed(result, self.broken)
+
+    async def forget_stop(self) -> None:
+        """The stop was obeyed, or was meant for a run before. When this fails, the journal still says so."""
+        with suppress(Exception):
+            await heard(called(self.store.flag, self.lease.session_id, None), FAREWELL)
+
+    def stop(self, reason: str) -> None:
+        """Somebody asked for a stop in the store."""
+        self.stopped = True
+        reason = reason or "a stop was asked for in the store"
+        self._run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
 
     def _failed(self, result: RunResult, error: StoreError) -> RunResult:
         run = self._run
@@ -255,6 +276,7 @@ class Scribe:
             if changed is not None:
                 items.append(("state", changed))
             items.append(("tick", self._tick()))
+            items += self.mailbox.news()
             if self.kin:
                 self._charge(items)
             items += last_items
@@ -402,8 +424,11 @@ class Scribe:
                         reason = lost.verdict.cause.reason
                         watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
                     elif sign.stop is not None:
-                        reason = sign.stop or "a stop was asked for in the store"
-                        watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
+                        self.stop(sign.stop)
+                    elif sign.mail > self.mailbox.taken:
+                        store: Any = self.store
+                        notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
+                        self.mailbox.take(self._run, notes)
             except Exception:  # noqa: S112 - the next commit will say what is wrong with the store
                 continue
 

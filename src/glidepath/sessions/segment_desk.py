@@ -49,6 +49,8 @@ class Held(Record):
     """What the table's counter was when the index was last asked about it."""
     flag: str | None = None
     suspect: bool = False
+    marks: tuple[tuple[int, int, int], ...] = ()
+    """Where some of its commits are, which the index does not know yet."""
     elder: int = 0
     """Another segment that its commits are in, until the disk is known to have it."""
 
@@ -186,6 +188,8 @@ class SegmentDesk:
                 yield
         except BaseException:
             self.dirty, self.strays, self.flushed = dirty, strays, flushed
+            for held in dirty.values():
+                held.told = False  # to say it again does no harm
             raise
 
     def flush(self, only: Iterable[int] | None = None) -> None:
@@ -209,9 +213,11 @@ class SegmentDesk:
         for held in chosen:
             if not held.told:
                 self.index.note(held.key, held.id, held.summary)
+            if held.marks:
+                self.index.mark(held.key, held.marks)
         if only is None:
             for held in chosen:
-                held.told = True
+                held.told, held.marks = True, ()
             db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", self.strays)
             self.strays = set()
             db.execute("UPDATE segments SET known = max(known, ?) WHERE number = ?", (self.own.end, number))

@@ -19,6 +19,7 @@ from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
 from glidepath.sessions.sqlite_catalog import SHIFT, SqliteCatalog, note_summary, prepare
+from glidepath.sessions.sqlite_notes import SqliteInbox, drop_notes, last_note
 from glidepath.sessions.sqlite_rows import blob, entry_in
 from glidepath.sessions.sqlite_says import explained
 from glidepath.sessions.sqlite_wallets import SqliteWallets
@@ -91,7 +92,7 @@ def _keep_private(path: str) -> None:
                 os.chmod(file, mode & 0o770 if mode & stat.S_IWGRP else 0o600)  # noqa: PTH101
 
 
-class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
+class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     """Keeps journals in one SQLite file, which is made when it is first used.
 
     Without a `path` it is `sessions.db` in the user's data folder of this platform.
@@ -299,10 +300,9 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
                 raise busy(entry)
             token, expires = entry.token + 1, now + self._lease
             connection.execute(
-                "UPDATE sessions SET token = ?, owner = ?, expires = ?, flag = NULL WHERE key = ?",
-                (token, owner, expires, key),
+                "UPDATE sessions SET token = ?, owner = ?, expires = ? WHERE key = ?", (token, owner, expires, key)
             )
-            return Lease(session_id, token, owner, expires, entry.head, entry.hash, key)
+            return Lease(session_id, token, owner, expires, entry.head, entry.hash, key, last_note(connection, key))
 
         if not create:
             self._must_exist(session_id)
@@ -339,8 +339,9 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
                     continue
                 if renew:
                     connection.execute("UPDATE sessions SET expires = ? WHERE key = ?", (now + self._lease, lease.key))
-                if row[1] is not None:
-                    signs.append(Sign(session_id=lease.session_id, stop=row[1]))
+                mail = last_note(connection, lease.key)
+                if row[1] is not None or mail:
+                    signs.append(Sign(session_id=lease.session_id, stop=row[1], mail=mail))
             return signs
 
         if renew:
@@ -553,6 +554,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
         first, last = key << SHIFT, (key + 1 << SHIFT) - 1
         connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (first, last))
         connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+        drop_notes(connection, key)
 
     async def close(self) -> None:
         """Close the file; it is opened again when the store is used again."""

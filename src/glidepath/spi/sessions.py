@@ -22,7 +22,9 @@ __all__ = [
     "Excerpts",
     "Grant",
     "Hold",
+    "Inbox",
     "Lease",
+    "Note",
     "OverdueHold",
     "SessionPage",
     "SessionQuery",
@@ -57,6 +59,8 @@ class Lease(Value, frozen=True, gc=False):
     hash: bytes = b""
     key: Any = None
     """Whatever the store itself needs to find the session quickly."""
+    mail: int = 0
+    """The number of the last note in the session's inbox, in a store that has one."""
 
 
 class Entry(Value, frozen=True, kw_only=True):
@@ -78,11 +82,28 @@ class Entry(Value, frozen=True, kw_only=True):
 
 
 class Sign(Value, frozen=True, kw_only=True):
-    """What a heartbeat found out about one lease: it was `lost` to another owner, or the run must `stop` and why."""
+    """What a heartbeat found out about one lease: it was `lost` to another owner, or the run must `stop` and why.
+
+    `mail` is the number of the last note in the inbox; the owner reads those that it has not taken yet.
+    """
 
     session_id: str
     lost: bool = False
     stop: str | None = None
+    mail: int = 0
+
+
+class Note(Value, frozen=True, kw_only=True):
+    """Something for a run, from anywhere: `kind` is "message" or "decision", `body` its JSON.
+
+    Posting the same `id` again is the same note. The store counts the notes of a session: `number` begins with 1.
+    """
+
+    id: str
+    kind: str
+    body: bytes
+    number: int = 0
+    posted: float = 0.0
 
 
 @experimental(reason=UNPROVEN)
@@ -100,7 +121,7 @@ class SessionStore(Protocol):
     """
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
-        """Become the owner, with a token larger than any before; a stop that was asked for is forgotten.
+        """Become the owner, with a token larger than any before; a stop that was asked for still holds.
 
         Raises `StoreError` of kind `busy` while another living owner holds the lease, and of kind `missing` when
         there is no such session and none is to be made.
@@ -148,6 +169,27 @@ class SessionStore(Protocol):
 
     async def close(self) -> None:
         """Let go of files and connections; the store opens them again when it is used again."""
+        ...
+
+
+@experimental(reason=UNPROVEN)
+@runtime_checkable
+class Inbox(Protocol):
+    """What a store may have beside journals: notes for a session, from any process. Reading removes nothing.
+
+    Contract: notes are numbered 1, 2, 3 ... without a gap, and a note that can be read has all those before it beside
+    it. They go when their session is removed. `claim` and `beat` say how many there are (`mail`). The journal says how
+    far they were taken, so that a run that dies takes them again, or never again.
+
+    What happens when it crashes: the run does not see what waits in there, and goes on; it is read at the next beat.
+    """
+
+    async def post(self, session_id: str, note: Note) -> int:
+        """Put a note into a session's inbox and return its number; raises `StoreError` of kind `missing`."""
+        ...
+
+    async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
+        """The notes with a number above `after`, in order; raises `StoreError` of kind `missing`."""
         ...
 
 

@@ -5,6 +5,7 @@
 
 from glidepath.engines.dbos.fleet import Fleet
 from glidepath.engines.dbos.ledger import Account, Quota
+from glidepath.engines.dbos.standing import FleetRun, FleetStatus
 from glidepath.engines.dbos.worker import Worker
 
-__all__ = ["Account", "Fleet", "Quota", "Worker"]
+__all__ = ["Account", "Fleet", "FleetRun", "FleetStatus", "Quota", "Worker"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["FleetBudget"]
 
 SPARE = 4  # times what is asked for is drawn with it, where there is plenty: most runs draw once or twice
-FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
+LOOK = 5.0  # seconds between two draws of a run that waits, when nobody says that something came back
 PATIENCE = 30.0  # seconds to wait for what is held by runs that nobody flies
 LONGEST = 300.0  # seconds to wait for what is held by runs that somebody does: then the run lands
 _PLENTY = 1 << 60
@@ -47,6 +48,8 @@ class FleetBudget(Budget):
         self.refused: StopCause | None = None
         self.draws = 0
         self._rated = rated
+        self._tenant = look.tenant
+        self._on_disk = False
         root = self.meter
         root.tree.source = self
         root.caps = replace(root.caps, tokens=0 if look.limits_tokens else None, money=0 if look.limits_money else None)
@@ -67,30 +70,43 @@ class FleetBudget(Budget):
                 leg = run.journal.lease.token
                 await self.ledger.open(self.session, leg, self.worker)
                 self.leg = leg
+                self._on_disk = run.journal.durability == "async"  # its journal may be behind: the ledger may not
                 self.meter.tokens, self.meter.money = run.meter.tokens, run.meter.money
-            wait, since, waiting = FIRST_WAIT, asyncio.get_running_loop().time(), False
-            while not self._has(asked):
-                drawn = await self._draw(asked, least, waiting=waiting)
-                if drawn.verdict == "refused":
-                    self.refused = _cause(drawn)
-                    return
-                if drawn.verdict == "granted" or not patient:
-                    break
-                if not waiting:
-                    waiting = True
-                    if self.meter.pledged_tokens or self.meter.pledged_money:
-                        continue
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, LONGEST_WAIT)
-                waited = asyncio.get_running_loop().time() - since
-                if waited >= LONGEST:
-                    self.refused = _tired(drawn)
-                    return
-                if waited >= PATIENCE:
-                    await self.ledger.write_off(PATIENCE)
-            self.refused = None
+            if self._has(asked) or await self._granted(asked, least, patient=patient):
+                self.refused = None
         except StoreError as error:
             raise _down(error) from error
+
+    async def _granted(self, asked: Amount, least: Amount, *, patient: bool) -> bool:
+        """Draw, and wait for what may come back; False when it was refused, with the cause in `refused`."""
+        drawn = await self._draw(asked, least, waiting=False)
+        if drawn.verdict == "wait" and patient:
+            drawn = await self._waited(asked, least)
+        if drawn.verdict == "refused":
+            self.refused = _cause(drawn)
+        elif drawn.verdict == "wait" and patient:
+            self.refused = _tired(drawn)
+        else:
+            return True
+        return False
+
+    async def _waited(self, asked: Amount, least: Amount) -> Drawn:
+        """Ask again whenever something came back, and every few seconds in case that nobody said so."""
+        bell, now = self.ledger.bell, asyncio.get_running_loop().time
+        since = now()
+        while True:
+            with suppress(StoreError):  # without a bell it is asked every few seconds
+                await bell.listen()
+            with bell.turn(self._tenant) as turn:
+                drawn = await self._draw(asked, least, waiting=True)
+                over = drawn.verdict != "wait" or now() - since >= LONGEST
+                if not over:
+                    await asyncio.wait([turn], timeout=min(LOOK, PATIENCE, LONGEST))
+            if over:
+                bell.ring(self._tenant)  # there may be room for the next one, too
+                return drawn
+            if now() - since >= PATIENCE:
+                await self.ledger.write_off(PATIENCE)
 
     def _has(self, asked: Amount) -> bool:
         root = self.meter
@@ -115,6 +131,7 @@ class FleetBudget(Budget):
             asked=asked,
             least=least,
             spare=Amount(SPARE * max(0, asked.tokens), SPARE * max(0, asked.money)),
+            on_disk=self._on_disk,
         )
         self.draws += 1
         if drawn.verdict == "fenced":

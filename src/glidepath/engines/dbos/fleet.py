@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from glidepath.agent.config import check_sendable
 from glidepath.agent.per_run import check_metadata, check_user
@@ -15,16 +16,27 @@ from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, quiet
 from glidepath.engines.dbos.ledger import Account, FleetLedger, Quota, check_tenant
 from glidepath.engines.dbos.needs import needed
+from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
 from glidepath.errors import ConfigurationError, QuotaError, StoreError
 from glidepath.outcome import RunResult
 from glidepath.sessions import PostgresStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions.archive import prune, read_journal
+from glidepath.sessions.inbox import decide, send
 from glidepath.tools import closest
+
+if TYPE_CHECKING:
+    from glidepath.messages import Message
+    from glidepath.run import Decision
 
 __all__ = ["Fleet"]
 
+T = TypeVar("T")
+
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 SUBMITTERS = 4  # submits at a time
+STARTING = 30.0  # seconds that a worker may take to start, until its queue is there
+BATCH = 1000  # runs that are queued at once
+_UNFINISHED = ("42P01", "3F000", "42703")  # no such table, schema, column: DBOS is making them
 _LONGEST_ID = 200
 _SHOWN = 200
 
@@ -79,21 +91,94 @@ class Fleet:
         Raises `QuotaError` when the fleet or the tenant has used up what it may, and `ConfigurationError` for an agent
         that no worker has ever offered, an unknown tenant, or a session that is somebody else's or has another task.
         """
+        named = None if session is None else [session]
+        (name,) = await self.submit_many(agent, [task], tenant=tenant, sessions=named, metadata=metadata, user=user)
+        return name
+
+    async def submit_many(
+        self,
+        agent: str,
+        tasks: Sequence[str],
+        *,
+        tenant: str | None = None,
+        sessions: Sequence[str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> list[str]:
+        """Queue many runs at once, up to 1,000: all of them, or none when one is refused. Raises as `submit` does.
+
+        `metadata` and `user` are those of each of them.
+        """
         check_name(agent)
-        if not isinstance(task, str) or not task.strip():
-            raise ConfigurationError("task is empty: say what the agent should do")
-        check_sendable("task", task)
+        tasks, names = _batch(tasks, sessions)
         if tenant is not None:
             check_tenant(tenant)
-        if session is not None:
-            _check_id(session)
+        await self.ledger.check()
+        await self._ready_for(agent)
         about: dict[str, Any] = {} if metadata is None else {"metadata": check_metadata(metadata)}
         if user is not None:
             about["user"] = check_user(user)
-        name = session or f"session_{os.urandom(8).hex()}"
-        await self.ledger.check()
-        await self._in_thread(self._enqueue, name, agent, task, tenant, about)
-        return name
+        await self._in_thread(self._enqueue, agent, list(zip(names, tasks, strict=True)), tenant, about)
+        await self.ledger.announce()
+        return names
+
+    async def _ready_for(self, agent: str) -> None:
+        """Wait for a worker that has this agent and is just starting; raise when there is none."""
+        until = asyncio.get_running_loop().time() + STARTING
+        while agent not in self._offered:
+            offered = await self._in_thread(self._offers)
+            if agent in offered:
+                self._offered.add(agent)
+                return
+            starting = [worker for worker, agents in await self.ledger.crew() if agent in agents]
+            if not starting:
+                raise _not_offered(agent, offered)
+            if asyncio.get_running_loop().time() >= until:
+                raise StoreError(
+                    f"the worker that has {agent!r} ({starting[0]}) has not made its queue within {STARTING:g} s"
+                )
+            await asyncio.sleep(FIRST_WAIT)
+
+    async def resume(self, session: str, decisions: Mapping[str, Decision] | None = None) -> None:
+        """Let a paused run go on in the fleet, inside its budgets and its tenant; `decisions` are by call id.
+
+        What was decided before with `glidepath.sessions.inbox.decide` counts as well. To do it twice is to do it once.
+        Raises `ConfigurationError` for a run that is not paused.
+        """
+        outcome, _ = await self.ledger.outcome(session)
+        if outcome not in (None, "paused"):
+            raise ConfigurationError(f"run {session!r} is {outcome}: only a paused run goes on")
+        if decisions:
+            await decide(self.store, session, decisions)
+        if outcome is not None:
+            await self._take_up(session)
+
+    async def _take_up(self, session: str) -> None:
+        """Put a paused run into its queue again, once the engine has written down that it paused."""
+        until = asyncio.get_running_loop().time() + STARTING
+        while not await self._in_thread(self._enqueue_again, session):
+            if asyncio.get_running_loop().time() >= until:
+                raise StoreError(f"the worker that paused run {session!r} has not let go of it within {STARTING:g} s")
+            await asyncio.sleep(FIRST_WAIT)
+        await self.ledger.announce()
+
+    async def send(self, session: str, message: str | Message, *, note_id: str | None = None) -> None:
+        """Send a message to a run, whichever worker flies it; see `glidepath.sessions.inbox.send`."""
+        await self.ledger.outcome(session)
+        await send(self.store, session, message, note_id=note_id)
+
+    async def status(self) -> FleetStatus:
+        """How many runs wait, fly, have paused and have failed; how old the oldest is; and who flies what."""
+        return await status_of(self.ledger)
+
+    async def prune(self, *, older_than: float, states: Sequence[str] = ("completed",)) -> list[str]:
+        """Remove sessions that ended so many seconds ago, with their runs, children and what the engine knows of them.
+
+        Their ids can be used again. What tenants used in days and months before that is forgotten, too.
+        """
+        gone = await prune(self.store, older_than=older_than, states=states)
+        await forget_old(self.ledger, float(older_than))
+        return gone
 
     async def outcome(self, session: str) -> str | None:
         """How a run ended, such as "done" or "cut_off"; None while it has not."""
@@ -132,8 +217,10 @@ class Fleet:
 
     async def stop(self, session: str, reason: str = "") -> None:
         """Stop a run, wherever it is: in flight it lands within a second, in a queue it is never started."""
-        await self.ledger.outcome(session)
+        outcome, _ = await self.ledger.outcome(session)
         await self.store.flag(session, reason or "stopped from outside")
+        if outcome == "paused":
+            await self._take_up(session)
 
     # --- what may be spent, and how fast ----------------------------------------------------------------------
 
@@ -167,14 +254,14 @@ class Fleet:
 
     # --- DBOS -------------------------------------------------------------------------------------------------
 
-    async def _in_thread(self, function: Any, *arguments: Any) -> None:
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         sqlalchemy = needed("sqlalchemy")
         with quiet():
             try:
                 async with self._lock:
                     if self._client is None:
                         await asyncio.to_thread(self._connect)
-                await asyncio.to_thread(function, *arguments)
+                return await asyncio.to_thread(function, *arguments)
             except sqlalchemy.exc.DBAPIError as error:
                 raise StoreError(f"the fleet's database failed: {error.orig}") from error
             except sqlalchemy.exc.TimeoutError as error:
@@ -197,56 +284,110 @@ class Fleet:
             retry_connection_errors=False,
         )
 
-    def _enqueue(self, session: str, agent: str, task: str, tenant: str | None, about: dict[str, Any]) -> None:
-        """Admit and queue the run: one transaction, so a run is counted exactly when it is queued."""
+    def _enqueue(self, agent: str, runs: Sequence[tuple[str, str]], tenant: str | None, about: dict[str, Any]) -> None:
+        """Admit and queue the runs: one transaction, so a run is counted exactly when it is queued."""
         sqlalchemy = needed("sqlalchemy")
-        if agent not in self._offered:
-            self._check_agent(agent)
-            self._offered.add(agent)
-        serialization = needed("dbos").WorkflowSerializationFormat.PORTABLE  # plain JSON: nothing to unpickle
-        options = {
-            "workflow_name": WORKFLOW,
-            "queue_name": f"{QUEUE}{agent}",
-            "workflow_id": session,
-            "app_version": VERSION,
-            "serialization_type": serialization,
+        query = sqlalchemy.text(
+            "SELECT glidepath_admit(session, :agent, :tenant, task, digest, :moment) "
+            "FROM unnest(CAST(:sessions AS text[]), CAST(:tasks AS text[]), CAST(:digests AS text[])) "
+            "WITH ORDINALITY AS asked(session, task, digest, place) ORDER BY place"
+        )
+        asked = {
+            "agent": agent,
+            "tenant": tenant,
+            "moment": self.ledger._now(),  # noqa: SLF001
+            "sessions": [session for session, _ in runs],
+            "tasks": [task[:_SHOWN].replace("\x00", " ") for _, task in runs],
+            "digests": [hashlib.sha256(task.encode()).hexdigest() for _, task in runs],
         }
+        with self._transaction() as connection:
+            answers = connection.execute(query, asked).scalars().all()
+            for (session, task), refused in zip(runs, answers, strict=True):
+                if refused not in ("", "known"):
+                    raise _refusal(refused, session, tenant)
+                if not refused:
+                    given = (session, agent, task, *([about] if about else []))  # as older workers take it
+                    self._client.enqueue_in_transaction(connection, _options(session, agent), *given)
+
+    def _enqueue_again(self, session: str) -> bool:
+        """Put a paused run back into its queue; False while the engine still has it. Its task is in its journal."""
+        sqlalchemy = needed("sqlalchemy")
+        named = {"session": session}
+        known = "SELECT status FROM dbos.workflow_status WHERE workflow_uuid = :session FOR UPDATE"
+        query = (
+            "UPDATE glidepath_fleet_runs SET outcome = NULL, error = NULL, ended = NULL, taken = 0 "
+            "WHERE session = :session AND outcome = 'paused' RETURNING agent"
+        )
+        with self._transaction() as connection:
+            status = connection.execute(sqlalchemy.text(known), named).scalar()
+            agent = connection.execute(sqlalchemy.text(query), named).scalar()
+            if agent is None:
+                return True  # somebody else was faster
+            if status in ("PENDING", "ENQUEUED"):
+                connection.rollback()
+                return False
+            connection.execute(sqlalchemy.text("SELECT glidepath_forget(:session)"), named)
+            self._client.enqueue_in_transaction(connection, _options(session, agent), session, agent, "")
+        return True
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        sqlalchemy = needed("sqlalchemy")
         with self._engine.begin() as connection:
             most = max(1, int(self._timeout * 1000))  # one that stands still in here holds up the whole fleet
             connection.execute(sqlalchemy.text(f"SET LOCAL idle_in_transaction_session_timeout = {most}"))
-            moment = self.ledger._now()  # noqa: SLF001
-            shown = task[:_SHOWN].replace("\x00", " ")
-            query = "SELECT glidepath_admit(:session, :agent, :tenant, :task, :digest, :moment)"
-            digest = hashlib.sha256(task.encode()).hexdigest()
-            asked = {"session": session, "agent": agent, "tenant": tenant, "task": shown, "digest": digest}
-            refused = connection.execute(sqlalchemy.text(query), {**asked, "moment": moment}).scalar()
-            if refused == "known":
-                return
-            if refused:
-                raise _refusal(refused, session, tenant)
-            given = (session, agent, task, about) if about else (session, agent, task)  # as older workers take it
-            self._client.enqueue_in_transaction(connection, options, *given)
+            yield connection
 
-    def _check_agent(self, agent: str) -> None:
+    def _offers(self) -> list[str]:
+        """The agents that workers have ever offered."""
         sqlalchemy = needed("sqlalchemy")
         try:
-            known = self._client.retrieve_queue(f"{QUEUE}{agent}") is not None
-            names = [] if known else [queue.name for queue in self._client.list_queues()]
+            names = [queue.name for queue in self._client.list_queues()]
         except sqlalchemy.exc.ProgrammingError as error:
-            if getattr(error.orig, "sqlstate", None) not in ("42P01", "3F000"):  # no such table, no such schema
+            if getattr(error.orig, "sqlstate", None) not in _UNFINISHED:
                 raise
-            known, names = False, []
-        if known:
-            return
-        offered = sorted(name.removeprefix(QUEUE) for name in names if name.startswith(QUEUE))
-        if not offered:
-            raise ConfigurationError(
-                f"no worker has ever offered an agent here, so none is called {agent!r}: start "
-                f"`glidepath worker --agent {agent}=module:attribute` first"
-            )
-        meant = closest(agent, offered)
-        hint = f"; did you mean {meant!r}?" if meant else ""
-        raise ConfigurationError(f"no worker offers an agent {agent!r}{hint} There is: {', '.join(offered)}")
+            return []
+        return sorted(name.removeprefix(QUEUE) for name in names if name.startswith(QUEUE))
+
+
+def _options(session: str, agent: str) -> dict[str, Any]:
+    return {
+        "workflow_name": WORKFLOW,
+        "queue_name": f"{QUEUE}{agent}",
+        "workflow_id": session,
+        "app_version": VERSION,
+        "serialization_type": needed("dbos").WorkflowSerializationFormat.PORTABLE,  # plain JSON: nothing to unpickle
+    }
+
+
+def _not_offered(agent: str, offered: Sequence[str]) -> ConfigurationError:
+    if not offered:
+        return ConfigurationError(
+            f"no worker has ever offered an agent here, so none is called {agent!r}: start "
+            f"`glidepath worker --agent {agent}=module:attribute` first"
+        )
+    meant = closest(agent, offered)
+    hint = f"; did you mean {meant!r}?" if meant else ""
+    return ConfigurationError(f"no worker offers an agent {agent!r}{hint} There is: {', '.join(offered)}")
+
+
+def _batch(tasks: Any, sessions: Any) -> tuple[list[str], list[str]]:
+    """The tasks and the ids of their sessions; raises `ConfigurationError`."""
+    if isinstance(tasks, str) or not isinstance(tasks, Sequence) or not 0 < len(tasks) <= BATCH:
+        raise ConfigurationError(f"tasks must be 1 to {BATCH} texts in a list, not {tasks!r:.60}")
+    for task in tasks:
+        if not isinstance(task, str) or not task.strip():
+            raise ConfigurationError("task is empty: say what the agent should do")
+        check_sendable("task", task)
+    if sessions is None:
+        return list(tasks), [f"session_{os.urandom(8).hex()}" for _ in tasks]
+    if isinstance(sessions, str) or not isinstance(sessions, Sequence) or len(sessions) != len(tasks):
+        raise ConfigurationError(f"sessions must be one id for each of the {len(tasks)} tasks, not {sessions!r:.60}")
+    for session in sessions:
+        _check_id(session)
+    if len(set(sessions)) != len(sessions):
+        raise ConfigurationError("sessions has an id twice: each run needs one of its own")
+    return list(tasks), list(sessions)
 
 
 def _check_id(session: Any) -> None:

@@ -97,7 +97,7 @@ class Flight:
         self.legs += 1
         folded, stop = await self._journal()
         spent = Amount() if folded is None else _spent(folded)
-        if folded is not None and folded.result is not None and not _goes_on(folded.result):
+        if folded is not None and folded.result is not None and not await self._to_resume(folded, stop):
             return await self._settled(self._budget(look), folded.result.outcome.value, _why(folded.result), spent)
         if look.taken > MOST_WORKERS:
             why = f"{look.taken - 1} workers were given this run, and none of them came to an end with it"
@@ -135,6 +135,13 @@ class Flight:
         SEEN.set((self.session, journal.entry.token))
         begun = journal.entry.head > 0 and journal.folded.snapshot is not None
         return (journal.folded if begun else None), journal.entry.flag
+
+    async def _to_resume(self, folded: Folded, stop: str | None) -> bool:
+        """A run that has ended flies on after all: its worker or the database had, or a person has decided."""
+        result: Any = folded.result
+        if result.outcome is not LoopOutcome.PAUSED:
+            return _goes_on(result)
+        return stop is not None or bool(await self.worker.store.notes(self.session, folded.taken))
 
     def _budget(self, look: Look) -> FleetBudget:
         return FleetBudget(self.worker.ledger, self.session, self.worker.id, look, lambda: self.worker.rated)

@@ -3,13 +3,19 @@
 A budget row counts what was granted to runs, spent or not. A run gives back what it has not spent, so the sum of all
 spending can never be above `max_*`. `firm` is the part of it that will not come back: spent, or kept for a landing.
 Rows are locked in the order of a line, from the fleet down to the day of a tenant: two draws never wait in a circle.
+
+Whoever must wait for a budget is in `glidepath_waiting`, and is told by a notification when something comes back.
+`PARTS` is the version of what can be put in beside an older release: functions with the same signature, side tables.
 """
 
 from __future__ import annotations
 
-__all__ = ["ADVISORY", "FLEET", "LAYOUT", "SCHEMA"]
+__all__ = ["ADVISORY", "FLEET", "FREED", "LAYOUT", "PARTS", "QUEUED", "SCHEMA"]
 
 LAYOUT = 1
+PARTS = 2
+FREED = "glidepath_freed"  # the channel on which is said that a budget has room again
+QUEUED = "glidepath_queued"  # and the one on which is said that a run was queued
 ADVISORY = 0x676C6966
 FLEET = "fleet"
 
@@ -36,6 +42,12 @@ CREATE TABLE IF NOT EXISTS glidepath_rates(
   next_request float8 NOT NULL DEFAULT 0, next_tokens float8 NOT NULL DEFAULT 0) WITH (fillfactor = 50);
 CREATE TABLE IF NOT EXISTS glidepath_workers(
   id text PRIMARY KEY, expires float8 NOT NULL, started float8 NOT NULL, agents text[] NOT NULL) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS glidepath_waiting(session text PRIMARY KEY, since float8 NOT NULL);
+CREATE INDEX IF NOT EXISTS glidepath_fleet_runs_odd ON glidepath_fleet_runs(outcome)
+  WHERE outcome IN ('failed', 'paused');
+CREATE TABLE IF NOT EXISTS glidepath_fleet_parts(version int NOT NULL);
+DELETE FROM glidepath_fleet_parts;
+INSERT INTO glidepath_fleet_parts VALUES({PARTS});
 """  # noqa: S608 - constants of ours
 
 _LINE = """
@@ -79,6 +91,7 @@ BEGIN
       RETURN n || ': all $' || trim_scale(b.max_money / 1000000000000.0) || ' are used';
     END IF;
   END LOOP;
+  PERFORM glidepath_forget(p_session);  -- what the engine still knows of an earlier run with this id
   INSERT INTO glidepath_fleet_runs(session, agent, tenant, digest, submitted)
     VALUES(p_session, p_agent, p_tenant, p_digest, now_) ON CONFLICT DO NOTHING;
   IF NOT FOUND THEN RETURN glidepath_admit(p_session, p_agent, p_tenant, p_task, p_digest, p_at); END IF;
@@ -171,6 +184,12 @@ BEGIN
   ELSE
     verdict := 'refused';
   END IF;
+  IF verdict = 'wait' THEN
+    INSERT INTO glidepath_waiting VALUES(p_session, extract(epoch FROM clock_timestamp())::float8)
+      ON CONFLICT DO NOTHING;
+  ELSE
+    DELETE FROM glidepath_waiting w WHERE w.session = p_session;
+  END IF;
   IF verdict <> 'granted' THEN  -- whoever waits holds nothing that it does not need
     tokens := greatest(spent_t, least(r.tokens, hold_t)); money := greatest(spent_m, least(r.money, hold_m));
   ELSE
@@ -182,6 +201,9 @@ BEGIN
       firm_tokens = g.firm_tokens + firm_t - r.firm_tokens, firm_money = g.firm_money + firm_m - r.firm_money
     WHERE g.name = n;
   END LOOP;
+  IF (tokens < r.tokens OR money < r.money OR firm_t < r.firm_tokens OR firm_m < r.firm_money) THEN
+    PERFORM glidepath_tell();
+  END IF;
   UPDATE glidepath_fleet_runs f SET line = line_, base_tokens = r.base_tokens, base_money = r.base_money,
     tokens = glidepath_draw.tokens, money = glidepath_draw.money, firm_tokens = firm_t, firm_money = firm_m
   WHERE f.session = p_session;
@@ -199,6 +221,7 @@ DECLARE
 BEGIN
   SELECT * INTO r FROM glidepath_fleet_runs WHERE session = p_session FOR UPDATE;
   IF NOT FOUND OR r.leg <> p_leg OR r.outcome IS NOT NULL THEN RETURN false; END IF;
+  DELETE FROM glidepath_waiting WHERE session = p_session;
   spent_t := greatest(0, p_spent_tokens - r.base_tokens); spent_m := greatest(0, p_spent_money - r.base_money);
   IF r.line = '{}' THEN spent_t := 0; spent_m := 0; END IF;
   FOREACH n IN ARRAY r.line LOOP
@@ -210,6 +233,7 @@ BEGIN
     outcome = p_outcome, error = p_error,
     ended = CASE WHEN p_outcome IS NULL THEN NULL ELSE extract(epoch FROM clock_timestamp())::float8 END
   WHERE session = p_session;
+  IF r.line <> '{}' THEN PERFORM glidepath_tell(); END IF;
   RETURN true;
 END $$;
 """
@@ -236,6 +260,7 @@ BEGIN
   UPDATE glidepath_fleet_runs SET firm_tokens = tokens, firm_money = money,
     outcome = CASE WHEN p_error IS NOT NULL THEN 'failed' END, error = p_error,
     ended = CASE WHEN p_error IS NOT NULL THEN now_ END WHERE session = r.session;
+  PERFORM glidepath_tell();
   RETURN true;
 END $$;
 """
@@ -264,4 +289,42 @@ BEGIN
 END $$;
 """
 
-SCHEMA = (_TABLES, _LINE, _ADMIT, _OPEN, _DRAW, _CLOSE, _FIRM, _SLOT)
+# Asked after the budget's rows were changed, so with a snapshot that has everybody who was told to wait before.
+_TELL = f"""
+CREATE OR REPLACE FUNCTION glidepath_tell() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT 1 FROM glidepath_waiting) THEN PERFORM pg_notify('{FREED}', ''); END IF;
+END $$;
+"""  # noqa: S608 - constants of ours
+
+# The tables of the engine have no foreign keys between them all; one that is not there in its version is left out.
+_FORGET = """
+CREATE OR REPLACE FUNCTION glidepath_forget(p_session text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  part text;
+BEGIN
+  IF to_regclass('dbos.workflow_status') IS NULL THEN RETURN; END IF;
+  PERFORM 1 FROM dbos.workflow_status WHERE workflow_uuid = p_session AND status NOT IN ('ENQUEUED', 'PENDING');
+  IF NOT FOUND THEN RETURN; END IF;
+  FOREACH part IN ARRAY ARRAY['workflow_input', 'workflow_output', 'operation_outputs', 'workflow_status'] LOOP
+    IF to_regclass('dbos.' || part) IS NOT NULL THEN
+      EXECUTE format('DELETE FROM dbos.%I WHERE workflow_uuid = $1', part) USING p_session;
+    END IF;
+  END LOOP;
+END $$;
+"""
+
+# A session that is removed takes its run in the fleet and in the engine with it: its id can be used again.
+_GONE = """
+CREATE OR REPLACE FUNCTION glidepath_session_gone() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM glidepath_fleet_runs WHERE session = OLD.id AND outcome IS NOT NULL;
+  IF FOUND THEN PERFORM glidepath_forget(OLD.id); END IF;
+  RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS glidepath_session_gone ON glidepath_sessions;
+CREATE TRIGGER glidepath_session_gone AFTER DELETE ON glidepath_sessions
+  FOR EACH ROW EXECUTE FUNCTION glidepath_session_gone();
+"""
+
+SCHEMA = (_TABLES, _LINE, _FORGET, _TELL, _ADMIT, _OPEN, _DRAW, _CLOSE, _FIRM, _SLOT, _GONE)

@@ -21,6 +21,7 @@ from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW
 from glidepath.engines.dbos.flight import Flight
 from glidepath.engines.dbos.ledger import FleetLedger
 from glidepath.engines.dbos.needs import needed
+from glidepath.engines.dbos.pace import Pace
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.owner import LEASE, alive, this_owner
@@ -79,6 +80,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._started = asyncio.Event()
+        self._pace = Pace(lambda: self.ledger.bell.hears)
         self._stray: set[str] = set()  # runs of ours without a flight, the last time somebody looked
 
     # --- from outside -----------------------------------------------------------------------------------------
@@ -147,8 +149,15 @@ class Worker:
         queues = [f"{QUEUE}{name}" for name in self.agents]
         dbos.DBOS.listen_queues(queues)
         dbos.DBOS.launch()  # here, not in a thread: the loop it is called from is the one that flies
+        instance = needed("dbos._dbos")._dbos_global_instance  # noqa: SLF001
+        timeouts = getattr(instance, "_workflow_timeout_stop_event", None)
+        for event in (*instance.background_thread_stop_events, timeouts):
+            if event is not None:
+                self._pace.take(event)
         for queue in queues:
             await asyncio.to_thread(self._register, dbos, queue)
+        self.ledger.bell.on_queued = self._pace.ring
+        self._pace.ring()
 
     def _register(self, dbos: Any, queue: str) -> None:
         dbos.DBOS.register_queue(
@@ -159,10 +168,12 @@ class Worker:
         async def fly(session: str, agent: str, task: str, about: Mapping[str, Any] | None = None) -> str:
             flight = Flight(self, session, agent, task, about)
             self.flights.add(flight)
+            self._pace.ring()  # there may be more where this one was
             try:
                 return await flight.fly()
             finally:
                 self.flights.discard(flight)
+                self._pace.ring()  # there is room for another one
 
         return fly
 
@@ -190,6 +201,8 @@ class Worker:
             except StoreError as error:
                 self.cut_off = True
                 _log.warning("worker %s: %s", self.id, error)
+            with suppress(StoreError, TimeoutError):  # without it, DBOS looks by itself
+                await asyncio.wait_for(self.ledger.bell.listen(), self._lease / BEATS)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), self._lease / BEATS)
         return False
@@ -206,6 +219,7 @@ class Worker:
         if again:
             _log.warning("worker %s puts back what it never flew: %s", self.id, ", ".join(sorted(again)))
             await self.ledger.put_back(self.id, sorted(again))
+            await self.ledger.announce()
         return sorted({owner for _, owner in strays if owner != self.id})
 
     async def _take_over(self, dbos: Any, late: list[str], dead: list[str]) -> None:
@@ -216,6 +230,7 @@ class Worker:
             raise StoreError(f"the runs of others could not be put back: {told(error)}") from error
         await self.ledger.dismiss(late, late=True)
         await self.ledger.dismiss(dead, late=False)
+        await self.ledger.announce()
 
     # --- the end ----------------------------------------------------------------------------------------------
 

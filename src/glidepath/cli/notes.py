@@ -1,0 +1,69 @@
+"""What the commands share that leave a note for a run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.cli.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+    from glidepath.run import Decision
+
+__all__ = ["add_decision", "add_note_arguments", "decided", "with_store"]
+
+
+def add_note_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the store is."""
+    add_setting_flags(parser, leave_out=frozenset(setting.key for setting in SETTINGS) - {"store"})
+    add_config_flags(parser)
+
+
+def add_decision(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """About which call, and what."""
+    how = None if required else "?"
+    parser.add_argument("call", nargs=how, help="the id of the call that waits")
+    parser.add_argument("verdict", nargs=how, choices=("approve", "deny", "answer"), help="what becomes of it")
+    parser.add_argument("text", nargs="*", help="why not, for deny; the result, for answer")
+
+
+def decided(options: argparse.Namespace) -> dict[str, Decision]:
+    """What was decided; empty when nothing was said."""
+    from glidepath.errors import ConfigurationError
+    from glidepath.run import answer, approve, deny
+
+    if options.call is None:
+        return {}
+    text = " ".join(options.text)
+    if options.verdict == "approve" and not text:
+        return {options.call: approve()}
+    if options.verdict == "deny":
+        return {options.call: deny(text)}
+    if options.verdict == "answer" and text:
+        return {options.call: answer(text)}
+    raise ConfigurationError("say: CALL approve, CALL deny [REASON], or CALL answer TEXT")
+
+
+def with_store(options: argparse.Namespace, world: World, what: str, act: Callable[[Any], Awaitable[Any]]) -> None:
+    """Do something with the store that is named, and close it."""
+    import asyncio
+
+    from glidepath.cli.assemble import assume_store, make_store
+    from glidepath.cli.layers import gather
+    from glidepath.errors import ConfigurationError, StoreError
+
+    store = make_store(assume_store(gather(options, world, only=("store",)), what), world)
+
+    async def whole() -> None:
+        try:
+            await act(store)
+        finally:
+            await store.close()
+
+    try:
+        asyncio.run(whole())
+    except StoreError as error:
+        raise ConfigurationError(str(error)) from None

@@ -1,0 +1,142 @@
+"""The contract of an `Inbox`, which a session store may have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from glidepath.conformance.contract import Contract, missing
+from glidepath.errors import StoreError
+from glidepath.sessions.owner import this_owner
+from glidepath.spi.sessions import Inbox, Note
+
+__all__ = ["InboxContract"]
+
+Clause = Callable[[Any, Any], Coroutine[Any, Any, None]]
+
+
+class InboxContract(Contract):
+    """Derive from this and give `make_store`: an empty store with an inbox. `again(store)` is another on its data."""
+
+    def make_store(self, *, lease: float = 10.0) -> Any:
+        """An empty store."""
+        raise NotImplementedError(missing(self, "make_store"))
+
+    def again(self, store: Any) -> Any:
+        """Another store on the same data; the same object where nothing is shared outside it."""
+        return store
+
+    def test_inbox_1_notes_come_back_in_order(self) -> None:
+        """INBOX-1: notes are numbered from 1, come back as they were posted, and can be read again and again."""
+
+        async def clause(store: Any, other: Any) -> None:
+            assert isinstance(store, Inbox)
+            await _session(store, "s")
+            bodies = [b"{}", b"\x00\xff", "\u2028\U0001f6eb".encode()]
+            numbers = [await other.post("s", _note(f"n{place}", body)) for place, body in enumerate(bodies)]
+            assert numbers == [1, 2, 3]
+            for _ in range(2):
+                found = await store.notes("s")
+                assert [(note.number, note.id, note.kind, note.body) for note in found] == [
+                    (place + 1, f"n{place}", "message", body) for place, body in enumerate(bodies)
+                ]
+            assert [note.number for note in await store.notes("s", 2)] == [3]
+            assert list(await store.notes("s", 3)) == []
+
+        self._run(clause)
+
+    def test_inbox_2_the_same_id_is_the_same_note(self) -> None:
+        """INBOX-2: a note that is posted again is not written again, and the answer is its number."""
+
+        async def clause(store: Any, other: Any) -> None:
+            await _session(store, "s")
+            assert [await store.post("s", _note("a")), await store.post("s", _note("b"))] == [1, 2]
+            assert await other.post("s", _note("a")) == 1
+            again = await asyncio.gather(*[other.post("s", _note("c")) for _ in range(8)])
+            assert again == [3] * 8
+            assert [note.id for note in await store.notes("s")] == ["a", "b", "c"]
+
+        self._run(clause)
+
+    def test_inbox_3_what_is_missing_is_said(self) -> None:
+        """INBOX-3: post and notes raise kind missing for a session that is not there, and make none."""
+
+        async def clause(store: Any, _other: Any) -> None:
+            await _session(store, "other")
+            acts: tuple[Callable[[], Any], ...] = (lambda: store.post("s", _note("a")), lambda: store.notes("s"))
+            for act in acts:
+                with pytest.raises(StoreError) as caught:
+                    await act()
+                assert caught.value.kind == "missing"
+            assert [entry.session_id for entry in await store.entries()] == ["other"]
+
+        self._run(clause)
+
+    def test_inbox_4_an_owner_hears_of_its_mail(self) -> None:
+        """INBOX-4: a claim and every beat say the number of the last note; without notes a beat is silent."""
+
+        async def clause(store: Any, other: Any) -> None:
+            lease = await store.claim("s", this_owner())
+            assert lease.mail == 0
+            assert list(await store.beat([lease], renew=False)) == []
+            await other.post("s", _note("a"))
+            await other.post("s", _note("b"))
+            for renew in (False, True):
+                (sign,) = await store.beat([lease], renew=renew)
+                assert (sign.mail, sign.lost, sign.stop) == (2, False, None)
+            await store.release(lease)
+            lease = await store.claim("s", this_owner())
+            assert lease.mail == 2
+            await store.release(lease)
+
+        self._run(clause)
+
+    def test_inbox_5_notes_go_with_their_session(self) -> None:
+        """INBOX-5: a session that is removed and made again has an empty inbox."""
+
+        async def clause(store: Any, _other: Any) -> None:
+            await _session(store, "s")
+            await store.post("s", _note("a"))
+            await store.remove("s")
+            await _session(store, "s")
+            assert list(await store.notes("s")) == []
+            assert await store.post("s", _note("a")) == 1
+
+        self._run(clause)
+
+    def test_inbox_6_many_at_once_leave_no_gap(self) -> None:
+        """INBOX-6: of fifty notes posted at the same time each has a number of its own, without a gap."""
+
+        async def clause(store: Any, other: Any) -> None:
+            await _session(store, "s")
+            posts = [(store, other)[place % 2].post("s", _note(f"n{place}")) for place in range(50)]
+            numbers = await asyncio.gather(*posts)
+            assert sorted(numbers) == list(range(1, 51))
+            found = await store.notes("s")
+            assert [note.number for note in found] == list(range(1, 51))
+            assert [note.id for note in found] == [f"n{numbers.index(place)}" for place in range(1, 51)]
+
+        self._run(clause)
+
+    def _run(self, clause: Clause) -> None:
+        async def whole() -> None:
+            store = self.make_store()
+            other = self.again(store)
+            try:
+                await clause(store, other)
+            finally:
+                await store.close()
+                await other.close()
+
+        self.run(whole())
+
+
+def _note(id_: str, body: bytes = b"{}") -> Note:
+    return Note(id=id_, kind="message", body=body)
+
+
+async def _session(store: Any, name: str) -> None:
+    await store.release(await store.claim(name, this_owner()))

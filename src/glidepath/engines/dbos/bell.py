@@ -1,0 +1,94 @@
+"""The bell of a fleet: one connection that hears what others say, so that nobody has to look again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from glidepath.engines.dbos.needs import needed
+from glidepath.engines.dbos.tables import FREED, QUEUED
+from glidepath.sessions.postgres_pool import explained
+
+__all__ = ["Bell"]
+
+Queue = deque["asyncio.Future[None]"]
+
+
+class Bell:
+    """Hears that a budget has room again, and that runs were queued. Without a line it hears nothing, and says so."""
+
+    def __init__(self, dsn: str, timeout: float) -> None:
+        self._dsn = dsn
+        self._timeout = timeout
+        self._line: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = asyncio.Lock()
+        self._queues: dict[str | None, Queue] = {}
+        self.on_queued: Callable[[], None] | None = None
+
+    @property
+    def hears(self) -> bool:
+        """True while somebody listens."""
+        return self._line is not None and not self._line.is_closed()
+
+    async def listen(self) -> None:
+        """Have a line; raises `StoreError` when there is none to be had."""
+        if self._loop is not asyncio.get_running_loop():  # the first time, or on another loop
+            self._loop, self._lock, self._line = asyncio.get_running_loop(), asyncio.Lock(), None
+        async with self._lock:
+            if self.hears:
+                return
+            with explained("the fleet's database", self._timeout):
+                line = await needed("asyncpg").connect(self._dsn, timeout=self._timeout, command_timeout=self._timeout)
+                try:
+                    await line.add_listener(FREED, self._freed)
+                    await line.add_listener(QUEUED, self._queued)
+                    line.add_termination_listener(self._queued)  # whoever relied on it looks by itself again
+                except BaseException:
+                    line.terminate()
+                    raise
+            self._line = line
+
+    def _freed(self, *_: Any) -> None:
+        for whose in list(self._queues):
+            self.ring(whose)
+
+    def _queued(self, *_: Any) -> None:
+        if self.on_queued is not None:
+            self.on_queued()
+
+    def ring(self, whose: str | None) -> None:
+        """Let the first who waits for a budget of this tenant ask again."""
+        queue = self._queues.get(whose)
+        while queue:
+            turn = queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                break
+
+    @contextmanager
+    def turn(self, whose: str | None) -> Iterator[asyncio.Future[None]]:
+        """A place in the queue of a tenant: done when something came back since. Take it, ask, and only then wait."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue = self._queues.setdefault(whose, deque())
+        queue.append(turn)
+        try:
+            yield turn
+        finally:
+            turn.cancel()
+            with suppress(ValueError):
+                queue.remove(turn)
+            if not queue and self._queues.get(whose) is queue:
+                del self._queues[whose]
+
+    async def close(self) -> None:
+        """Hang up."""
+        line, self._line = self._line, None
+        if line is not None:
+            with suppress(Exception):
+                await line.close(timeout=self._timeout)
+            if not line.is_closed():
+                line.terminate()

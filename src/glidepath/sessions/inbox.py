@@ -1,0 +1,152 @@
+"""Notes for a run, from any process: messages and decisions wait in the store, and the journal says which were taken.
+
+Nothing is read destructively. A run takes a note into its state, and the next commit has both what the note brought and
+its number: after kill -9 it is taken again when that commit was not written, and never again when it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from glidepath import _wire
+from glidepath._wire import WireError, replace
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.messages import Message, codec
+from glidepath.outcome import RunResult
+from glidepath.run.decisions import Decision
+from glidepath.sessions.chain import plain_payload
+from glidepath.sessions.redaction import redactor_of
+from glidepath.spi.hooks import as_message
+from glidepath.spi.sessions import Inbox, Note
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["Mailbox", "decide", "posted_decisions", "send"]
+
+_DECISIONS = Mapping[str, Decision]
+
+
+async def send(store: Any, session_id: str, message: str | Message, *, note_id: str | None = None) -> int:
+    """Send a message to a session, wherever its run is; the number of the note.
+
+    A run in flight reads it within a second and tells its model after the turn; it does not end before it has. While
+    nothing flies, the message waits for the next run, or for the resume. With a `note_id` of yours it is sent once,
+    however often you try. Raises `StoreError` (`missing`) when there is no such session.
+    """
+    try:
+        ready = as_message(message)
+        body = codec.encode(ready)
+        codec.decode(body)
+    except (TypeError, ValueError, WireError, RecursionError) as error:
+        raise ConfigurationError(f"send() takes a text or a user message: {error}") from None
+    if not ready.text.strip() or "\0" in ready.text:
+        raise ConfigurationError("send() takes a text that is not empty and has no NUL character")
+    redactor = redactor_of(store)
+    if redactor is not None:  # what is kept is what the run will read
+        body = _wire.encode(redactor.record("message", ready))
+    return await _post(store, session_id, "message", body, note_id)
+
+
+async def decide(store: Any, session_id: str, decisions: _DECISIONS, *, note_id: str | None = None) -> int:
+    """Decide about calls of a paused run, by call id; whoever resumes it finds the decisions. The number of the note.
+
+    A decision about a call that does not wait any more changes nothing: the first one was obeyed.
+    """
+    if not isinstance(decisions, Mapping) or not decisions:
+        raise ConfigurationError(f"decisions must map call ids to approve(), deny() or answer(): {decisions!r:.100}")
+    for call_id, decision in decisions.items():
+        if not isinstance(call_id, str) or not isinstance(decision, Decision):
+            raise ConfigurationError(
+                f"decisions[{call_id!r:.80}] must be approve(), deny(reason) or answer(text), not {decision!r:.100}"
+            )
+    body, redactor = _wire.encode(dict(decisions)), redactor_of(store)
+    if redactor is not None and redactor.record("decided", dict(decisions)) != plain_payload(dict(decisions)):
+        raise ConfigurationError("decisions: this store redacts a text or an argument in them; pass them to resume()")
+    return await _post(store, session_id, "decision", body, note_id)
+
+
+async def _post(store: Any, session_id: str, kind: str, body: bytes, note_id: str | None) -> int:
+    if not isinstance(store, Inbox):
+        raise ConfigurationError(f"{type(store).__name__} has no inbox: use a store with `post` and `notes`")
+    return await store.post(session_id, Note(id=note_id or os.urandom(8).hex(), kind=kind, body=body))
+
+
+def posted_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
+    """What was decided in these notes; the first decision about a call counts."""
+    found: dict[str, Decision] = {}
+    for note in notes:
+        if note.kind == "decision":
+            try:
+                decided = _wire.decode(note.body, dict[str, Decision])
+            except (WireError, ValueError):  # of another version: it is not ours to guess
+                continue
+            for call_id, decision in decided.items():
+                if decision.kind in ("approve", "deny", "answer"):
+                    found.setdefault(call_id, decision)
+    return found
+
+
+class Mailbox:
+    """How far one run has taken the notes of its session."""
+
+    def __init__(self, taken: int = 0) -> None:
+        self.taken = self._written = taken
+        self.closed = False
+        self._decided: dict[str, Decision] = {}
+        self._delivered: dict[int, tuple[int, Message]] = {}  # by the message's identity, while the run waits with it
+
+    def goes_on_from(self, taken: int) -> None:
+        """What the journal says was taken before."""
+        self.taken = self._written = taken
+
+    def take(self, run: Run, notes: Sequence[Note]) -> None:
+        """Give the run what these notes bring. Nothing is awaited in here, so a commit has all of it or nothing."""
+        if self.closed:
+            return
+        messages = []
+        for note in notes:
+            if note.number <= self.taken:
+                continue
+            self.taken = note.number
+            message = _message(note)
+            if message is not None:
+                messages.append(message)
+                self._delivered[id(message)] = (note.number, message)
+        self._decided |= posted_decisions(notes)
+        run.waiting += tuple(messages)
+
+    def news(self) -> list[tuple[str, Any]]:
+        """The records that say so, for the next commit."""
+        items: list[tuple[str, Any]] = []
+        if self._decided:
+            items.append(("decided", self._decided))
+            self._decided = {}
+        if self.taken != self._written:
+            items.append(("mail", self.taken))
+            self._written = self.taken
+        return items
+
+    def put_back(self, run: Run, result: RunResult) -> RunResult:
+        """The run ends with messages that its model has not seen: they wait in the inbox again, for whoever comes."""
+        self.closed = True
+        left = [self._delivered[id(one)] for one in run.waiting if id(one) in self._delivered]
+        if not left:
+            return result
+        gone = {id(message) for _, message in left}
+        run.waiting = tuple(one for one in run.waiting if id(one) not in gone)
+        self.taken = min(number for number, _ in left) - 1
+        if result.snapshot is None:
+            return result
+        return replace(result, snapshot=replace(result.snapshot, waiting=run.waiting))
+
+
+def _message(note: Note) -> Message | None:
+    if note.kind != "message":
+        return None
+    try:
+        return as_message(codec.decode(note.body))
+    except (TypeError, ValueError, WireError, RecursionError, StoreError):
+        return None  # of another version, or no message

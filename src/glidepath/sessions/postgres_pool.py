@@ -1,0 +1,183 @@
+"""Connections to PostgreSQL: a fixed number from the first moment, and errors that say whether to try again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, TypeVar
+
+from glidepath.errors import ConfigurationError, StoreError, told
+
+__all__ = ["ConnectionPool", "driver", "explained", "ridden_out"]
+
+T = TypeVar("T")
+RIDE = 25.0  # seconds in which a database may restart: shorter than a run waits for its store
+FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
+_KINDS = {"53100": "full", "25006": "read_only", "55P03": "locked", "57014": "locked", "XX001": "damaged"}
+_FULL_HOUSE = "53300"  # too many connections
+_PASSING = ("08", "57P0", _FULL_HOUSE, "40001", "40P01")  # what begins so is over soon: the server comes, or goes
+
+
+class PassingError(StoreError):
+    """The database was not there just now: the same statement may be tried again."""
+
+
+def driver() -> Any:
+    """asyncpg; raises `ConfigurationError` naming the extra when it is missing."""
+    try:
+        import asyncpg
+    except ImportError:
+        raise ConfigurationError("PostgresStore needs asyncpg: pip install 'glidepath[postgres]'") from None
+    return asyncpg
+
+
+@contextmanager
+def explained(what: str, seconds: float) -> Iterator[None]:
+    """Whatever the driver raises inside is a `StoreError` outside."""
+    asyncpg = driver()
+    try:
+        yield
+    except (StoreError, ConfigurationError):
+        raise
+    except asyncpg.PostgresError as error:
+        state = error.sqlstate or ""
+        if state.startswith(_PASSING):
+            raise PassingError(f"{what} failed: {told(error)}") from error
+        raise StoreError(f"{what} failed: {told(error)}", kind=_KINDS.get(state, "unavailable")) from error
+    except asyncpg.DataError as error:
+        raise StoreError(f"{what} cannot keep this: {told(error)}") from error
+    except (TimeoutError, OSError, asyncpg.InterfaceError) as error:
+        said = str(error) or f"no answer within {seconds:g} s"
+        raise PassingError(f"{what} cannot be reached: {said}") from error
+    except asyncpg.InternalClientError as error:  # what a line that is cut in the middle may bring
+        raise PassingError(f"{what} failed: {told(error)}") from error
+    except Exception as error:
+        raise StoreError(f"{what} failed: {told(error)}") from error
+
+
+async def ridden_out(work: Callable[[], Awaitable[T]], *, known: Callable[[], bool], seconds: float = RIDE) -> T:
+    """Do it, again and again while the database restarts; it must be safe to do twice.
+
+    A database that was never reached is not waited for, unless it only has too many visitors.
+    """
+    loop = asyncio.get_running_loop()
+    until, wait = loop.time() + seconds, FIRST_WAIT
+    while True:
+        try:
+            async with asyncio.timeout_at(until):
+                return await work()
+        except PassingError as error:
+            crowded = getattr(error.__cause__, "sqlstate", None) == _FULL_HOUSE
+            if loop.time() + wait >= until or not (crowded or known()):
+                raise
+        except TimeoutError as error:
+            raise StoreError(f"the database cannot be reached: no answer within {seconds:g} s") from error
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT)
+
+
+class ConnectionPool:
+    """At most `size` connections of one event loop. Each is made when it is needed and kept for the next.
+
+    Nothing is sent to the server between two uses. A connection in which something failed is not used again.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        size: int,
+        timeout: float,
+        prepare: Callable[[Any], Awaitable[None]] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._dsn = dsn
+        self._timeout = timeout
+        self._prepare = prepare
+        self._settings = dict(settings or {})
+        self._places = asyncio.Semaphore(size)
+        self._idle: list[Any] = []
+        self._closed = False
+
+    @asynccontextmanager
+    async def connection(self, *, known: Callable[[], bool] | None = None) -> AsyncIterator[Any]:
+        """A connection of one's own, for a while; raises `TimeoutError` when all are taken for too long.
+
+        With `known`, a database that is known and restarts is waited for.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._places.acquire()
+        except TimeoutError:
+            raise TimeoutError(f"all connections were taken for {self._timeout:g} s") from None
+        try:
+            connection = self._waiting() or await self._connected(known)
+            try:
+                yield connection
+            except StoreError:  # ours: nothing is wrong with the connection
+                await self._give_back(connection)
+                raise
+            except BaseException:
+                connection.terminate()
+                raise
+            await self._give_back(connection)
+        finally:
+            self._places.release()
+
+    def _waiting(self) -> Any:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return None
+
+    async def _connected(self, known: Callable[[], bool] | None) -> Any:
+        if known is None:
+            return await self._connect()
+
+        async def once() -> Any:
+            with explained("the session store", self._timeout):
+                return await self._connect()
+
+        return await ridden_out(once, known=known)
+
+    async def _connect(self) -> Any:
+        try:
+            connection = await driver().connect(
+                self._dsn,
+                timeout=self._timeout,
+                command_timeout=self._timeout,
+                server_settings=self._settings or None,
+            )
+        except ValueError:  # what it says may hold the password
+            raise StoreError(
+                "the address of the session store cannot be read: it must be such as postgresql://user@host:5432/db"
+            ) from None
+        if self._prepare is not None:
+            try:
+                await self._prepare(connection)
+            except BaseException:
+                connection.terminate()
+                raise
+        return connection
+
+    async def _give_back(self, connection: Any) -> None:
+        if self._closed or connection.is_in_transaction():
+            await _close(connection, self._timeout)
+        elif not connection.is_closed():
+            self._idle.append(connection)
+
+    async def close(self) -> None:
+        """Close what is idle; what is in use is closed when it is given back."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        await asyncio.gather(*[_close(connection, self._timeout) for connection in idle])
+
+
+async def _close(connection: Any, seconds: float) -> None:
+    with suppress(Exception):
+        await connection.close(timeout=seconds)
+    if not connection.is_closed():
+        connection.terminate()
