@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parent.parent.parent / "bench" / "turn.py"
-MOST = {(3, 11): {"stream": 5_260, "run": 3_900}}
-"""Opcodes a turn. Lower them when a turn gets cheaper; raise them only with a reason in the commit message."""
-MOST_FRAMES, MOST_BLOCKS = {"stream": 130, "run": 96}, 16
+MOST = {(3, 11): {"stream": 4_760, "run": 3_540}}
+"""Opcodes a turn, those of asyncio apart, which looks at the clock now and then. Lower them when a turn gets cheaper; raise them only with a reason in the commit message."""
+MOST_FRAMES, MOST_BLOCKS = {"stream": 136, "run": 102}, 16
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,8 @@ def test_a_turn_takes_no_more_opcodes_than_it_did(counted, way):
     most = MOST.get(sys.version_info[:2])
     if most is None:
         pytest.skip(f"nobody has counted the opcodes of Python {sys.version_info[0]}.{sys.version_info[1]}")
-    assert counted[way]["total"] <= most[way]
+    opcodes = counted[way]["opcodes"]
+    assert sum(opcodes.values()) - opcodes["asyncio"] <= most[way]
 
 
 @pytest.mark.parametrize("way", ["stream", "run"])

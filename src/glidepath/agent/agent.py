@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any, Generic, Unpack, overload
@@ -16,7 +16,7 @@ from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
 from glidepath.agent.durable import Opening, claimed, reopened, session_of
-from glidepath.agent.equipment import Fitted, Outfit
+from glidepath.agent.equipped import Equipped, supplied
 from glidepath.agent.flight import (
     announce_child,
     finish_run,
@@ -33,9 +33,8 @@ from glidepath.agent.forks import forked, rewound
 from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.many_tools import CALL, FIND, doors, too_many
 from glidepath.agent.partners import warn_about_lonely
-from glidepath.agent.per_run import checked_per_run, inherited, replaced
+from glidepath.agent.per_run import inherited, replaced
 from glidepath.agent.prompts import as_messages, as_session
 from glidepath.agent.purse import Purse
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
@@ -71,14 +70,14 @@ DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary
 """The agents that were made tools, and their limits, by the function of the tool."""
 
 
-class Agent(Generic[OutputT]):
+class Agent(Equipped, Generic[OutputT]):
     """An agent: `Agent(model=..., tools=[...], limits=Limits(...))`, or `Agent(config)`.
 
     The keywords are the fields of `LoopConfig`. An agent is immutable and keeps nothing between runs: use one for as
     many runs at a time as you like.
     """
 
-    __slots__ = ("_began", "_behind", "_fitted", "_heirs", "_outfit", "_plan", "_told_of_store", "config")
+    __slots__ = ()
 
     @overload
     def __init__(self: Agent[Any], config: LoopConfig, /) -> None: ...
@@ -96,23 +95,7 @@ class Agent(Generic[OutputT]):
         warn_about_lonely(self.config)
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
         self._told_of_store = False
-        sources = self.config.tool_sources
-        taken = frozenset({FIND, CALL, *[one.name for one in self.config.tools]}) if sources else frozenset()
-        self._outfit = Outfit(sources, taken) if sources else None
-        self._fitted: Fitted | None = None
-        self._began: float | None = None
-        self._behind: tuple[Tool, ...] = ()
-
-    async def __aenter__(self) -> Agent[OutputT]:
-        """Keep the servers of its tools open between runs, until the end of the `async with`."""
-        if self._outfit is not None:
-            self._outfit.enter(keep=True)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        outfit = self._outfit
-        if outfit is not None and (slow := await outfit.leave_kept()):
-            _log.warning("%s: %s", ", ".join(work.tool_name for work in slow), slow[0].reason)
+        self._prepare_sources()
 
     def replace(self, **changes: Unpack[AgentChanges]) -> Agent[OutputT]:
         """The same agent with other settings: `agent.replace(limits=Limits(max_cost="1"))`. This one stays as it is."""
@@ -270,6 +253,7 @@ class Agent(Generic[OutputT]):
 
     # --- one flight -------------------------------------------------------------------------------------------
 
+    @supplied
     async def _fly(
         self,
         prompt: Any,
@@ -281,11 +265,6 @@ class Agent(Generic[OutputT]):
     ) -> RunResult:
         messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
         self._check_root(cancel, parent)
-        if self._outfit is not None:
-            return await self._with_sources(
-                cancel,
-                lambda agent: agent._fly(messages, session, cancel, parent, per_run, stream),  # noqa: SLF001
-            )
         home = as_session(session)
         if self.config.store is None and isinstance(session, str):
             self._tell_of_store(home.id)
@@ -317,38 +296,6 @@ class Agent(Generic[OutputT]):
             async with claimed(self.config, home) as opening:
                 run = self._open(messages, home, parent, cancel, per_run, stream)
                 return await finish_run(run, home, messages, cancel, opening=opening, fitted=self._fitted)
-
-    async def _with_sources(
-        self, cancel: CancelToken | None, fly: Callable[[Agent], Coroutine[Any, Any, RunResult]]
-    ) -> RunResult:
-        """Fly as the agent that has the tools of its sources, and let go of the sources afterwards."""
-        outfit: Any = self._outfit
-        began = asyncio.get_running_loop().time()
-        equipment = outfit.enter()
-        try:
-            timeout = self._plan.timeout
-            fitted = await equipment.fit(cancel, None if timeout is None else timeout / 2)
-            agent = object.__new__(Agent)
-            agent.config, agent._plan, agent._heirs, agent._behind = outfit.equipped(fitted.tools, self._equipped)
-            agent._told_of_store, agent._outfit, agent._fitted, agent._began = True, None, fitted, began
-            result = await fly(agent)
-        except BaseException:
-            await outfit.leave(equipment)
-            raise
-        slow = await outfit.leave(equipment)
-        return replace(result, abandoned=(*result.abandoned, *slow)) if slow else result
-
-    def _equipped(self, tools: tuple[Tool, ...]) -> tuple[Any, ...]:
-        """This agent's configuration with the tools of its sources among its own, or behind two of them; its plan."""
-        behind: tuple[Tool, ...] = ()
-        if too_many(tools, self._plan.context_window, self._plan.estimator.estimate):
-            behind, tools = tools, doors(tools)
-        config = replace(self.config, tools=(*self.config.tools, *tools), tool_sources=())
-        return config, assemble(config, told=self._plan.told, behind=behind), WeakKeyDictionary(), behind
-
-    def _per_run(self, extras: Any, tool_choice: Any, metadata: Any, user: Any) -> PerRun | None:
-        more = self._outfit is not None
-        return checked_per_run(self.config.tools, extras, tool_choice, metadata, user, more_tools=more)
 
     async def fly_alone(
         self,
@@ -387,6 +334,7 @@ class Agent(Generic[OutputT]):
         run.token = cancel
         return run
 
+    @supplied
     async def _fly_on(
         self,
         target: Target,
@@ -399,13 +347,6 @@ class Agent(Generic[OutputT]):
         *,
         accept_repair: bool,
     ) -> RunResult:
-        if self._outfit is not None:
-            return await self._with_sources(
-                cancel,
-                lambda agent: agent._fly_on(  # noqa: SLF001
-                    target, decisions, limits, cancel, parent, per_run, stream, accept_repair=accept_repair
-                ),
-            )
         if self.config.store is not None:
             fly = partial(self._fly_on_durably, accept_repair=accept_repair)
             return await fly(target, decisions, limits, cancel, parent, per_run, stream)
@@ -454,6 +395,7 @@ class Agent(Generic[OutputT]):
                 opening=opening,
             )
 
+    @supplied
     async def carry_on(
         self,
         snapshot: Snapshot,
@@ -467,13 +409,6 @@ class Agent(Generic[OutputT]):
         opening: Opening | None = None,
     ) -> RunResult:
         """Go on with a run from its snapshot, in a session that has its messages and the state of its guards."""
-        if self._outfit is not None:
-            return await self._with_sources(
-                cancel,
-                lambda agent: agent.carry_on(
-                    snapshot, home, decisions, limits, cancel=cancel, parent=parent, stream=stream, opening=opening
-                ),
-            )
         config, plan = self.config, self._plan
         if limits is not None:
             if not isinstance(limits, Limits):
@@ -521,6 +456,7 @@ class Agent(Generic[OutputT]):
             self._tell_of_store(session)
         return as_session(session)
 
+    @supplied
     async def fly_child(
         self,
         prompt: Any,
@@ -542,22 +478,6 @@ class Agent(Generic[OutputT]):
         `post` tells the parent what happened, when that lives on another loop.
         """
         messages = as_messages(prompt, self.config)
-        if self._outfit is not None:
-            return await self._with_sources(
-                cancel,
-                lambda agent: agent.fly_child(
-                    messages,
-                    parent=parent,
-                    cancel=cancel,
-                    limits=limits,
-                    place=place,
-                    home=home,
-                    stream=stream,
-                    budget=budget,
-                    per_run=per_run,
-                    post=post,
-                ),
-            )
         if limits is None:
             plan = self._heir(parent.plan)
         else:

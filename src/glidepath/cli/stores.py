@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def _place(name: str, folder: Path) -> tuple[str, Path]:
     path = folder / Path(name).expanduser()
     if path.is_dir():
         return _SEGMENTS, path
-    if path.exists() or path.suffix.lower() in _FILES:
+    if path.exists() or path.suffix.lower() in _FILES or os.name == "nt":
         return _SQLITE, path
     return _SEGMENTS, path
 
@@ -62,6 +63,8 @@ def _default_is_sqlite() -> bool:
     """True when the user's data folder has a SQLite file with something in it: it is used until it is migrated."""
     from glidepath.sessions.sqlite import default_file
 
+    if os.name == "nt":
+        return True  # there are no segments on Windows
     try:
         return default_file().stat().st_size > 0
     except OSError:
@@ -122,7 +125,6 @@ def keep_sessions(settings: Settings, world: World) -> None:
 
 def _must_be_writable(folder: Path) -> None:
     import errno
-    import os
 
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(folder))

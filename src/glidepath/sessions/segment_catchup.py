@@ -8,7 +8,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.sessions.frames import HEADER_SIZE, Frame, Gap, Kind, Scan, salt_of, scan
-from glidepath.sessions.own_segment import segment_path
+from glidepath.sessions.own_segment import is_free, segment_path
 from glidepath.sessions.owner import GONE
 from glidepath.sessions.segment_index import MARK, Row, SegmentIndex
 from glidepath.sessions.segment_reader import Broken, SegmentReader
@@ -27,15 +27,18 @@ def catch_up(index: SegmentIndex, number: int) -> None:
     except FileNotFoundError:
         return  # whoever needs a frame of it will be told
     try:
+        dead = writer is not None and is_free(fd)  # before it is read: a living one may write more
         size = os.fstat(fd).st_size
         if size > known:
             catching = Catching(index, number, known)
             data, found = _scanned(fd, known, salt_of(index.store, number))
             catching.take(data, found)
-            writer, known = catching.writer or writer, found.end
+            known = found.end
+            dead = dead or is_free(fd)
+        if dead:
+            index.close_segment(number, known, size)
     finally:
         os.close(fd)
-    index.close_dead(number, writer, known, size)
 
 
 def _scanned(fd: int, start: int, salt: int) -> tuple[bytes, Scan]:

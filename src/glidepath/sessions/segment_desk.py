@@ -105,11 +105,14 @@ class SegmentDesk:
         if self.own is not None:
             self._retire(self.own)
         index = self.index
+        own: OwnSegment | None = None
         number = index.free_segment(SEGMENT // 2)
-        new = number is None
-        if number is None:
+        if number is not None:
+            with suppress(BlockingIOError):  # a fork of its writer may have it open
+                own = OwnSegment(self.path, self.folder.store, number, new=False)
+        if own is None:
             number = index.unused_number()
-        own = OwnSegment(self.path, self.folder.store, number, new=new)
+            own = OwnSegment(self.path, self.folder.store, number, new=True)
         index.db.execute("INSERT OR IGNORE INTO segments(number) VALUES(?)", (number,))
         index.db.execute("UPDATE segments SET writer = ? WHERE number = ?", (self.me, number))
         said = {"layout": LAYOUT, "store": self.folder.store, "writer": self.me}

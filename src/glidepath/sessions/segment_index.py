@@ -16,7 +16,7 @@ from glidepath import _wire
 from glidepath._wire import Record
 from glidepath.sessions.cards import card
 from glidepath.sessions.own_segment import segment_path
-from glidepath.sessions.owner import GONE, alive
+from glidepath.sessions.owner import GONE
 
 if TYPE_CHECKING:
     import sqlite3
@@ -341,10 +341,9 @@ class SegmentIndex:
         known = {row[0] for row in self.db.execute("SELECT number FROM segments")}
         return [number for number in self.files() if number not in known]
 
-    def close_dead(self, number: int, writer: str | None, known: int, size: int) -> None:
-        """Note that nobody writes this segment any more, when its writer is dead; what is torn at its end stays."""
-        if writer is not None and not alive(writer):
-            self.db.execute("UPDATE segments SET writer = NULL, torn = ? WHERE number = ?", (size > known, number))
+    def close_segment(self, number: int, known: int, size: int) -> None:
+        """Note that nobody writes this segment any more; what is torn at its end stays."""
+        self.db.execute("UPDATE segments SET writer = NULL, torn = ? WHERE number = ?", (size > known, number))
 
     def empty_segments(self) -> list[int]:
         """Segments that no session needs, and whose news of removed sessions nobody needs either."""

@@ -79,6 +79,8 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             raise ConfigurationError(f"SegmentStore takes the path of a folder, not {path!r:.100}") from None
         if not isinstance(self.path, str) or not self.path.strip() or "\0" in self.path:
             raise ConfigurationError(f"SegmentStore takes the path of a folder, not {path!r:.100}")
+        if os.name == "nt":
+            raise ConfigurationError("SegmentStore needs the file locks of Linux or macOS; use SqliteStore(path)")
         self._lease = lease
         self._busy = busy
         self._clock = clock

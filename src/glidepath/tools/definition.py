@@ -197,17 +197,20 @@ class Tool:
     def renamed(self, name: str) -> Tool:
         """The same tool under another name."""
         check_name(name)
-        binder = self._binder.named(name)
-        other = object.__new__(type(self))
         spec = ToolSpec(name, self.description, self.parameters)
-        other.__dict__.update(self.__dict__, name=name, spec=spec, _binder=binder, _bind=binder.bind)
+        other = self._bound_by(self._binder.named(name), name=name, spec=spec)
         other.__dict__.pop("breaker", None)
         return other
 
     def checked_by(self, binder: Binder) -> Tool:
         """The same tool, its arguments checked by another binder."""
+        return self._bound_by(binder)
+
+    def _bound_by(self, binder: Binder, **changes: Any) -> Tool:
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _binder=binder, _bind=binder.bind)
+        other.__dict__.update(self.__dict__, _binder=binder, _bind=binder.bind, **changes)
+        if "bind" in other.__dict__:
+            other.__dict__["bind"] = binder.bind
         return other
 
     def asking_back(self) -> Tool:
