@@ -3,7 +3,13 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.conformance import CatalogContract, ExcerptsContract, SessionStoreContract, WalletStoreContract, InboxContract
+from glidepath.conformance import (
+    CatalogContract,
+    ExcerptsContract,
+    InboxContract,
+    SessionStoreContract,
+    WalletStoreContract,
+)
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
 
@@ -134,3 +140,8 @@ class TestSqliteExcerpts(ExcerptsContract):
 class TestPostgresExcerpts(ExcerptsContract):
     subject = PostgresStore
     make_store = TestPostgresStore.make_store
+
+
+class TestSegmentExcerpts(ExcerptsContract):
+    subject = SegmentStore
+    place, make_store = TestSegmentStore.place, TestSegmentStore.make_store

@@ -109,10 +109,9 @@ async def fly(
     world: World,
     *,
     resume: str | None = None,
-    limits: Any = None,
-    accept_repair: bool = False,
+    **going_on: Any,
 ) -> int:
-    """The run itself, from the first event to the exit code; `resume` names the session to go on with."""
+    """The run itself, from the first event to the exit code; `resume` names the session to continue, `going_on` how."""
     import traceback
 
     from glidepath.cli.assemble import wallet_of
@@ -129,15 +128,15 @@ async def fly(
     ended = False
     with catching(token, screen.say) as caught:
         try:
-            above = await wallet_of(settings, agent)
+            given: Any = {"cancel": token, "parent": await wallet_of(settings, agent)}
             if resume is None:
-                stream = agent.stream(task, session=session, cancel=token, parent=above)
+                stream = agent.stream(task, session=session, **given)
             else:
-                stream = agent.stream(
-                    resume=resume, limits=limits, cancel=token, parent=above, accept_repair=accept_repair
-                )
-            result = await _fly_on(agent, stream, screen, settings, world, token, caught)
-            _finish(screen, result, limits, kept=session is not None or caught.number is not None)
+                stream = agent.stream(resume=resume, **given, **going_on)
+            async with agent:  # servers of tools stay while a person decides
+                result = await _fly_on(agent, stream, screen, settings, world, token, caught)
+            kept = session is not None or caught.number is not None
+            _finish(screen, result, limits_named=going_on.get("limits") is not None, kept=kept)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
         except ConfigurationError:
             ended = True  # nothing was begun
@@ -160,12 +159,12 @@ async def fly(
     return exit_code(result, caught.number)
 
 
-def _finish(screen: Screen, result: RunResult, limits: Any, *, kept: bool) -> None:
+def _finish(screen: Screen, result: RunResult, *, limits_named: bool, kept: bool) -> None:
     """The answer, and what a person should know beside it."""
     from glidepath.outcome import LoopOutcome
 
     screen.finish(result)
-    for line in to_know(result, limits_named=limits is not None):
+    for line in to_know(result, limits_named=limits_named):
         screen.say(line)
     if result.outcome is LoopOutcome.PAUSED and not kept:
         screen.say("Nobody decided, and the run is not kept. Pass --store PATH to keep it, or --approve all or deny.")
