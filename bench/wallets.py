@@ -78,7 +78,9 @@ def measure(address: str, processes: int, agents: int, seconds: float, session: 
     draws = sum(int(row[0]) for row in rows)
     cpu = sum(float(row[2]) for row in rows)
     longest = max(float(row[1]) for row in rows)
-    return f"{draws / seconds:>8.0f} draws/s   {cpu / draws * 1e6:>6.0f} us CPU a draw   longest {longest * 1e3:>5.0f} ms"
+    return (
+        f"{draws / seconds:>8.0f} draws/s   {cpu / draws * 1e6:>6.0f} us CPU a draw   longest {longest * 1e3:>5.0f} ms"
+    )
 
 
 def arguments() -> argparse.Namespace:

@@ -140,3 +140,8 @@ class TestSqliteExcerpts(ExcerptsContract):
 class TestPostgresExcerpts(ExcerptsContract):
     subject = PostgresStore
     make_store = TestPostgresStore.make_store
+
+
+class TestSegmentExcerpts(ExcerptsContract):
+    subject = SegmentStore
+    place, make_store = TestSegmentStore.place, TestSegmentStore.make_store

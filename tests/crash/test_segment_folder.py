@@ -169,6 +169,23 @@ def test_a_process_goes_on_in_the_segment_of_a_dead_one_unless_it_is_torn(tmp_pa
     asyncio.run(store.close())
 
 
+def test_a_writer_of_another_container_or_before_a_restart_is_known_to_be_dead(tmp_path):
+    """Its process number means nothing here: the lock on its segment does."""
+    path = tmp_path / "s"
+
+    def die():
+        segment_desk.this_owner = lambda: "elsewhere/another start/namespace|1|1|cafe"
+        asyncio.run(write(SegmentStore(path), "first", 3))
+        os._exit(0)
+
+    assert status(in_a_child(die)) == 0
+    store = SegmentStore(path)
+    asyncio.run(store.entries())
+    asyncio.run(write(store, "second", 1))
+    asyncio.run(store.close())
+    assert files(path) == ["00000001.seg"]
+
+
 def test_segments_that_nobody_needs_are_deleted(tmp_path, monkeypatch):
     monkeypatch.setattr(segment_desk, "SEGMENT", 8192)
 

@@ -15,7 +15,7 @@ from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.own_segment import OwnSegment
 from glidepath.sessions.owner import GONE, free
 from glidepath.sessions.segment_desk import Held, SegmentDesk, overlaid
-from glidepath.sessions.segment_index import FIELDS, Row, loaded, split
+from glidepath.sessions.segment_index import FIELDS, MARK, Row, loaded, split
 from glidepath.sessions.segment_reader import Broken, SegmentReader
 from glidepath.sessions.sqlite_catalog import conditions
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionPage, SessionQuery
@@ -31,6 +31,7 @@ __all__ = [
     "give_back",
     "keep_journal",
     "label_session",
+    "pick_commits",
     "read_session",
     "remove_families",
     "remove_session",
@@ -38,6 +39,7 @@ __all__ = [
     "write_commit",
 ]
 
+_MARKS = 1000  # more than are written between two flushes
 _EXPIRED = 1.0  # an `expires` that is past, of a lease that was not given back by whoever holds it
 
 
@@ -189,6 +191,8 @@ def write_commit(
     held.head, held.hash, held.segment, held.place, held.updated = number, commit.hash, segment, at, now
     if first:
         held.summary, held.told = first, False
+    if number % MARK == 0:
+        held.marks = (*held.marks[-_MARKS:], (number, segment, at))
     desk.dirty[held.key] = held
     if now >= held.renew:
         desk.leases.hold(held.key, held.token, now + seconds)
@@ -246,6 +250,7 @@ def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: f
     with desk.transaction():
         row = desk.index.keyed(held.key)
         if row is not None:
+            desk.index.unmark(row.key, head)
             row.token, row.owner, row.released, row.suspect, row.head, row.hash = token, None, 1, 0, head, hash_
             row.segment, row.place, row.updated, row.summary = number, at, now, held.summary
             desk.index.put(row)
@@ -333,21 +338,37 @@ def label_session(
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def read_session(desk: SegmentDesk, session_id: str) -> tuple[Entry, Sequence[Commit]]:
-    """The whole journal. What is left of one that is broken is given as it is: its reader verifies it."""
+def read_session(desk: SegmentDesk, session_id: str, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+    """The journal from commit `since` on. What is left of a broken one is given as it is: its reader verifies it."""
+    after = max(0, since - 1)
+    for last in (False, True):
+        row = _row(desk, session_id)
+        with SegmentReader(desk.path, desk.folder.store) as reader:
+            try:
+                return entry_of(desk, row), tuple(reader.chain(row.key, (row.segment, row.place), row.head, after))
+            except Broken:
+                if last:  # before, it may have been moved meanwhile
+                    found = reader.gathered(row.key, {*_parts(desk, row.key), row.segment})
+                    commits = [commit for number, (commit, _) in found.items() if number > after]
+                    return entry_of(desk, row), tuple(commits)
+    raise AssertionError  # the second time is the last
+
+
+def pick_commits(desk: SegmentDesk, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
+    """The commits with these numbers, in this order; those that are not there are left out."""
     row = _row(desk, session_id)
-    with SegmentReader(desk.path, desk.folder.store) as reader:
-        try:
-            return entry_of(desk, row), tuple(reader.chain(row.key, (row.segment, row.place), row.head))
-        except Broken:
-            pass
-    row = _row(desk, session_id)  # it may have been moved meanwhile
-    with SegmentReader(desk.path, desk.folder.store) as reader:
-        try:
-            return entry_of(desk, row), tuple(reader.chain(row.key, (row.segment, row.place), row.head))
-        except Broken:
-            found = reader.gathered(row.key, {*_parts(desk, row.key), row.segment})
-            return entry_of(desk, row), tuple([commit for commit, _ in found.values()])
+    found = []
+    try:
+        with SegmentReader(desk.path, desk.folder.store) as reader:
+            for number in numbers:
+                if 0 < number <= row.head:
+                    mark = desk.index.mark_at(row.key, number)
+                    start = (row.head, row.segment, row.place) if mark is None or mark[0] > row.head else mark
+                    found.append(reader.chain(row.key, (start[1], start[2]), start[0], number - 1)[0])
+    except Broken:
+        have = {commit.number: commit for commit in read_session(desk, session_id)[1]}
+        return tuple([have[number] for number in numbers if number in have])
+    return tuple(found)
 
 
 def find_page(desk: SegmentDesk, query: SessionQuery) -> SessionPage:

@@ -28,6 +28,7 @@ from glidepath.sessions.segment_sessions import (
     flag_session,
     give_back,
     keep_journal,
+    pick_commits,
     read_session,
     remove_session,
     taken_over,
@@ -78,6 +79,8 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             raise ConfigurationError(f"SegmentStore takes the path of a folder, not {path!r:.100}") from None
         if not isinstance(self.path, str) or not self.path.strip() or "\0" in self.path:
             raise ConfigurationError(f"SegmentStore takes the path of a folder, not {path!r:.100}")
+        if os.name == "nt":
+            raise ConfigurationError("SegmentStore needs the file locks of Linux or macOS; use SqliteStore(path)")
         self._lease = lease
         self._busy = busy
         self._clock = clock
@@ -245,6 +248,10 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""
         renew = renew or self._lease < SHORT
+        desk = self._desk
+        if desk is not None and self._pid == os.getpid() and time.monotonic() - self._looked < _LOOK:
+            with self._lock, self._errors():  # somebody has just made sure that the files are there
+                return self._beat(desk, leases, renew)
         return await self._patiently(lambda desk: self._beat(desk, leases, renew), self._leased)
 
     def _beat(self, desk: SegmentDesk, leases: Sequence[Lease], renew: bool) -> list[Sign]:
@@ -365,10 +372,15 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
 
     # --- reading and housekeeping -----------------------------------------------------------------------------
 
-    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
-        """The whole journal."""
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+        """The journal, from commit `since` on."""
         self._must_exist(session_id)
-        return await self._patiently(lambda desk: read_session(desk, session_id), self._looking)
+        return await self._patiently(lambda desk: read_session(desk, session_id, since), self._looking)
+
+    async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
+        """The commits with these numbers."""
+        self._must_exist(session_id)
+        return await self._patiently(lambda desk: pick_commits(desk, session_id, numbers), self._looking)
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions, the last written first."""
@@ -420,7 +432,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         if self._pid != os.getpid():
             self._forked()
         self._stop_sync()
-        await self._accounts.close()
+        await self.accounts.close()
         with self._lock:
             desk = self._desk
             if desk is None:
@@ -434,10 +446,10 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             desk.retire()
             desk.close()
 
-    def _opened(self) -> SqliteStore:
+    def opened_accounts(self) -> SqliteStore:
         """The accounts of wallets, in a folder that is a store."""
         self._with(lambda _: None)
-        return self._accounts
+        return self.accounts
 
     def _stop_sync(self) -> None:
         with self._lock:
