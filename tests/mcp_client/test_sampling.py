@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from glidepath import Agent, CancelToken, Limits
+from glidepath import Agent, CancelToken, Limits, answer
 from glidepath.events import BudgetReserved, BudgetSettled, ToolStarted
 from glidepath.mcp import Sampling
 from glidepath.testing import ScriptedModel, call, hang, say
@@ -103,6 +103,15 @@ async def test_g7_cancelling_the_run_ends_its_servers_model_call(era):
                 token.cancel()
     assert stream.result.outcome.name == "CANCELLED"
     assert stream.result.abandoned == ()
+
+
+async def test_g4_a_servers_share_is_not_renewed_by_a_pause():
+    server = fake(era="modern", setup={"tools": ["sample", "ask"]}, sampling=Sampling(max_calls=1), elicitation=True)
+    turns = [call("sample"), say("one"), call("ask"), call("sample"), say("ok")]
+    agent = Agent(model=ScriptedModel(turns), tools=[server], limits=Limits(max_iterations=9))
+    paused = await agent.run("go")
+    done = await agent.resume(paused, decisions={paused.pending[0].call.id: answer({"city": "Oslo"})})
+    assert "limit of 1 model calls of mcp:fake" in results(done)[2].text
 
 
 async def test_a_run_is_charged_for_what_its_own_calls_asked_for():

@@ -399,6 +399,7 @@ async def _flown(
         model=_Tape(config.model, leg.attempts),
         fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
         tools=tuple(tool.answering(answer) for tool in config.tools),
+        tool_sources=(),  # nothing outside is asked again
         store=checking,
         durability="sync",
         event_sink=None,

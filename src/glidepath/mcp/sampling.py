@@ -12,6 +12,7 @@ from glidepath.messages import AssistantMessage, ImageBlock, Message, StopReason
 if TYPE_CHECKING:
     from mcp.types import CreateMessageRequestParams
 
+    from glidepath.mcp.mcp_server import Sampling
     from glidepath.mcp.server_calls import ServerCall
     from glidepath.mcp.supply import McpSupply
 
@@ -32,12 +33,7 @@ async def sampled(supply: McpSupply, call: ServerCall, params: CreateMessageRequ
         return types.ErrorData(code=-32603, message="sampling is not allowed")
     account = supply.sampled.get(run.run_id)
     if account is None:
-        account = supply.sampled[run.run_id] = SideAccount(
-            name=f"mcp:{supply.link.name}",
-            max_calls=sampling.max_calls,
-            max_tokens=sampling.max_tokens,
-            max_cost=sampling.max_cost,
-        )
+        account = supply.sampled[run.run_id] = _account(run, supply.link.name, sampling)
     try:
         question = _question(params, sampling.max_output_tokens)
         reply = await _in_its_own_task(run, question, account, call)
@@ -48,6 +44,21 @@ async def sampled(supply: McpSupply, call: ServerCall, params: CreateMessageRequ
         content=types.TextContent(type="text", text=reply.text),
         model=reply.model,
         stop_reason=_STOPS.get(reply.stop_reason, reply.stop_reason.value),
+    )
+
+
+def _account(run: Any, server: str, sampling: Sampling) -> SideAccount:
+    """What the server may spend in this run, less what it has spent before a pause."""
+    name = f"mcp:{server}"
+    spent = run.other_accounts.get(name)
+    return SideAccount(
+        name=name,
+        max_calls=sampling.max_calls,
+        max_tokens=sampling.max_tokens,
+        max_cost=sampling.max_cost,
+        calls=0 if spent is None else spent.calls,
+        tokens=0 if spent is None else spent.usage().total,
+        money=0 if spent is None else spent.money,
     )
 
 

@@ -248,6 +248,10 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""
         renew = renew or self._lease < SHORT
+        desk = self._desk
+        if desk is not None and self._pid == os.getpid() and time.monotonic() - self._looked < _LOOK:
+            with self._lock, self._errors():  # somebody has just made sure that the files are there
+                return self._beat(desk, leases, renew)
         return await self._patiently(lambda desk: self._beat(desk, leases, renew), self._leased)
 
     def _beat(self, desk: SegmentDesk, leases: Sequence[Lease], renew: bool) -> list[Sign]:
