@@ -42,7 +42,7 @@ DELIVERED: Final[Any] = object()
 """What `cruise` returns when the tools of a turn have ended the run."""
 
 
-async def cruise(run: Run) -> Any:
+async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a straight line: read it from top to bottom
     """Fly turn after turn while they are ordinary.
 
     Returns None before a turn that may not be, a `Reply` that is not, or `DELIVERED` when a tool has ended the run.
@@ -78,12 +78,12 @@ async def cruise(run: Run) -> Any:
             or (meter.parent is not None and meter.near_budget())
         ):
             return None
-        # --- reserve (ask.booking.book)
+        # --- reserve: `book` in ask.booking
         view, count = run.view, run.anchor + run.view_tokens
         held = meter.reserve(count + want, 0 if price is None else count * price.worst_input + want * price.output)
         if held.__class__ is not Reservation:
             return None
-        booking = Booking(held, count, want, cap, price, fixed + run.view_tokens, size)  # type: ignore[arg-type]
+        booking = Booking(held, count, want, cap, price, fixed + run.view_tokens, size)
         # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
         run.reply = None
         run.results = ()
@@ -107,8 +107,8 @@ async def cruise(run: Run) -> Any:
         ):
             run.request = request = request_for(run, specs, view, cap)
         if tell is not None:
-            money = held.money if price is not None else None  # type: ignore[union-attr]
-            tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))  # type: ignore[union-attr]
+            money = held.money if price is not None else None
+            tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))
             tell(StreamStarted(run_id, parent_id, number(), at, plan.model_name, 1, False))
         attempt = Attempt()
         if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
@@ -127,7 +127,7 @@ async def cruise(run: Run) -> Any:
             )  # a stream that was let go has the old ones
         if failed is not None:
             return await ask(run, begun=failed)
-        # --- settle (_Call.settle)
+        # --- settle: `_Call.settle` in ask
         watch.calm()
         end = attempt.end
         if attempt.calls and time() >= watch.window_at:
@@ -135,7 +135,7 @@ async def cruise(run: Run) -> Any:
         usage = settled(run, None if end is None else end.usage, booking, view, attempt)
         given = usage.input
         spent = given + usage.output
-        if given > health.sent:
+        if given > health.sent:  # noqa: PLR1730 - quicker
             health.sent = given
         paid = 0
         if price is not None:
@@ -143,7 +143,7 @@ async def cruise(run: Run) -> Any:
             if price.web_search:
                 paid += fees(price, attempt)
             run.money += paid
-        held.settle(spent, paid)  # type: ignore[union-attr]
+        held.settle(spent, paid)
         run.account.add(usage, paid)
         if not usage.estimated:
             run.anchor = given - booking.estimate + fixed
@@ -151,7 +151,7 @@ async def cruise(run: Run) -> Any:
             at = now()
             if run.chunks:
                 tell(StreamChunk(run_id, parent_id, number(), at, "", True))
-            refunded = held.tokens - spent if held.tokens > spent else 0  # type: ignore[union-attr]
+            refunded = held.tokens - spent if held.tokens > spent else 0
             tell(BudgetSettled(run_id, parent_id, number(), at, usage, paid if price is not None else None, refunded))
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
@@ -172,17 +172,18 @@ async def cruise(run: Run) -> Any:
         if tool.name in terminal:
             return reply
         # --- it joins the transcript (land.take, Run.add)
-        text, message, tokens = reply.text, reply.message, reply.size
+        text, message = reply.text, reply.message
+        tokens: Any = reply.size  # known: our own estimate measures
         run.iterations += 1
         run.reply = message
         run.stop_reason = message.stop_reason
         if text[:1].isalnum() or visible(text):
             run.text = text
         run.messages.append(message)
-        run.sizes.append(tokens)  # type: ignore[arg-type]
+        run.sizes.append(tokens)
         if view is not run.messages:
             view.append(message)
-        run.view_tokens += tokens  # type: ignore[operator]
+        run.view_tokens += tokens
         if tell is not None:
             tell(MessageAdded(run_id, parent_id, number(), at, message))
         # --- the tool runs, and the turn ends (judge.smooth, execute, Run.close_turn)
@@ -191,6 +192,8 @@ async def cruise(run: Run) -> Any:
             await judge(run, AFTER_MODEL)
         run.state = AgentState.WAITING_FOR_TOOL
         if await alone(run, calls, tool):
+            run.state = AgentState.RUNNING
+            run.close_turn()
             return DELIVERED
         run.state = AgentState.RUNNING
         run.checkpoint = AFTER_TOOLS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from glidepath.admit import poll
-from glidepath.ask import ask, board
+from glidepath.ask import Reply, ask, board
 from glidepath.cruise import DELIVERED, cruise
 from glidepath.errors import ModelError
 from glidepath.execute import execute, finish_batch, settle
@@ -32,16 +32,9 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
         if run.hooks.steering and ending is None:
             await poll(run, "steering")
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
-            reply = await cruise(run) if run.cruises else None
+            reply = (run.cruises and await cruise(run)) or await _asked(run)
             if reply is DELIVERED:
-                ending = delivered(run)
-                run.close_turn()
-                break
-            if reply is None:
-                if not smooth(run, PRE_FLIGHT):
-                    await judge(run, PRE_FLIGHT)
-                run.open_turn()
-                reply = await ask(run)
+                return delivered(run)
             take(run, reply)
             if not smooth(run, AFTER_MODEL):
                 await judge(run, AFTER_MODEL)
@@ -63,6 +56,14 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
         return await land(run, touchdown.verdict)
     except ModelError as error:
         return failed(run, error)
+
+
+async def _asked(run: Run) -> Reply:
+    """The reply of a turn that may not be ordinary."""
+    if not smooth(run, PRE_FLIGHT):
+        await judge(run, PRE_FLIGHT)
+    run.open_turn()
+    return await ask(run)
 
 
 async def _unfinished(run: Run) -> Ending | None:

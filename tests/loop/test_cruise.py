@@ -1,4 +1,4 @@
-"""Ordinary turns are flown in a straight line: whatever may have a say in a turn still has it when it is switched on."""
+"""Ordinary turns are flown in a straight line: whatever has a say in a turn still has it when it is switched on."""
 
 import asyncio
 
@@ -252,7 +252,7 @@ def seen(settings, *, straight=True, act=None, **options):
 
 def test_ordinary_turns_cruise(monkeypatch):
     flown = []
-    monkeypatch.setattr("glidepath.loop.ask", lambda run: flown.append(run))
+    monkeypatch.setattr("glidepath.loop.ask", flown.append)
     assert any("saw 4" in line for line in seen({}))
     assert flown == []
 

@@ -29,7 +29,7 @@ from glidepath.agent.flight import (
     revived,
     watch_over,
 )
-from glidepath.agent.forks import forked, rewound
+from glidepath.agent.forks import ForkingAgent
 from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 from glidepath.agent.limits import Budget, Limits
@@ -58,7 +58,6 @@ from glidepath.run import (
 )
 from glidepath.run.inside import outside
 from glidepath.sessions import Session
-from glidepath.sessions.forking import Fork
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 __all__ = ["Agent"]
@@ -70,7 +69,7 @@ DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary
 """The agents that were made tools, and their limits, by the function of the tool."""
 
 
-class Agent(Equipped, Generic[OutputT]):
+class Agent(ForkingAgent, Equipped, Generic[OutputT]):
     """An agent: `Agent(model=..., tools=[...], limits=Limits(...))`, or `Agent(config)`.
 
     The keywords are the fields of `LoopConfig`. An agent is immutable and keeps nothing between runs: use one for as
@@ -167,18 +166,6 @@ class Agent(Equipped, Generic[OutputT]):
         per_run = self._per_run(extras, tool_choice, metadata, user)
         return await self._fly_on(target, decisions, limits, cancel, parent, per_run, None, accept_repair=accept_repair)
 
-    async def fork(self, target: Target, *, at: int | None = None, name: str | None = None) -> Fork:
-        """A new session from this one as it was after turn `at`, the last one by default; this one stays as it is.
-
-        Go on with `run(..., session=fork.session_id)` or `resume(fork.session_id)`. `fork.effects` lists what the
-        original did after that turn, and the model is told. Raises `ConfigurationError` for a turn that is not there.
-        """
-        return await forked(self, target, at, name)
-
-    async def rewind(self, target: Target, *, at: int) -> Fork:
-        """Take a session back to turn `at` under its own id; what it was is kept as the session `fork.origin`."""
-        return await rewound(self, target, at)
-
     def run_sync(
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
     ) -> RunResult[OutputT]:
@@ -269,7 +256,11 @@ class Agent(Equipped, Generic[OutputT]):
         if self.config.store is None and isinstance(session, str):
             self._tell_of_store(home.id)
         if parent is None or not parent.line:
-            return await self._flown(messages, home, parent, cancel, per_run, stream)
+            if self.config.store is not None:
+                return await self._flown(messages, home, parent, cancel, per_run, stream)
+            with outside():  # as `_flown`, with one coroutine less to wake in each of a thousand runs
+                run = self._open(messages, home, parent, cancel, per_run, stream)
+                return await finish_run(run, home, messages, cancel)
         purse = Purse(parent.store, parent.line, parent.meter)
         try:
             return await self._flown(messages, home, purse, cancel, per_run, stream)

@@ -378,7 +378,7 @@ async def _flown(
     agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None, token: CancelToken
 ) -> RunResult:
     from glidepath.agent.agent import Agent
-    from glidepath.agent.conversation import bounded_conversation
+    from glidepath.agent.conversation import begun, bounded_conversation
     from glidepath.agent.flight import finish_run, open_run, watch_over
 
     began: Any = leg.began
@@ -426,6 +426,7 @@ async def _flown(
             run = open_run(plan, home, (), meter, watch(), None, None, resumed=resumed)
             prompt = ()
         else:
+            begun(meter, leg.carried)
             run = open_run(plan, home, prompt, meter, watch(), None, None, per_run=leg.per_run)
         run.run_id, run.carried = began.run_id, leg.carried
         run.token = token

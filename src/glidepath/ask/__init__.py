@@ -384,7 +384,7 @@ class _Call(Record, eq=False, gc=False):
     # --- settling ---------------------------------------------------------------------------------------------
 
     def settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
-        """The attempt is over, well or not: say so, and charge what it used; what failed before its first delta is free.
+        """The attempt is over, well or not: say so, and charge what it used. What failed before any delta is free.
 
         What the account, the health of the model and the anchor of the view learn from a call, they learn here.
         """
@@ -403,8 +403,7 @@ class _Call(Record, eq=False, gc=False):
         else:
             self.usage = usage = settled(run, None if end is None else end.usage, booking, view, attempt)
             given, written = usage.input, usage.output
-            if given > plan.health.sent:
-                plan.health.sent = given
+            plan.health.sent = max(plan.health.sent, given)
             if plan.price is not None:
                 paid = plan.price.cost(usage)
                 if plan.price.web_search:

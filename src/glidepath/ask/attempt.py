@@ -58,7 +58,6 @@ CALL_TOKENS = 8  # what a tool call costs beside its arguments
 CALL_BYTES = CALL_TOKENS * BYTES_PER_TOKEN
 _OVER = object()
 LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond every limit anyway
-CALL_FIELDS = 3  # id, name, arguments; the fragments that follow are joined in the end
 MESSAGE_TOKENS = 8  # what a message costs beside its text
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
@@ -111,6 +110,8 @@ class Attempt(Record, gc=False):
     """It went on far beyond the output cap that it was sent."""
     garbled: bool = False
     """Some of its text was none."""
+    split: bool = False
+    """The arguments of a call came in more than one piece."""
     dead: bool = False
     """The run has let go of it."""
 
@@ -162,8 +163,8 @@ class Attempt(Record, gc=False):
         self.text = text if text.isascii() else clean(text)
         if self.calls:
             self.size -= CALL_BYTES * len(self.calls)
-            for call in self.calls.values():
-                if len(call) > CALL_FIELDS:
+            if self.split:
+                for call in self.calls.values():
                     call[2:] = ["".join(call[2:])]
 
     def fault(self) -> ModelError | None:
@@ -177,6 +178,12 @@ class Attempt(Record, gc=False):
         if self.end.stop_reason in FAILED:
             return TransientError(f"the provider ended the stream with {self.end.stop_reason!r}")
         return None
+
+    def complain(self) -> None:
+        """Raise what is wrong with it, unless it was cut by us, or let go."""
+        fault = None if self.cut or self.dead else self.fault()
+        if fault is not None:
+            raise fault
 
     def reply(self, run: Run, usage: Usage) -> Reply:
         """The usable reply: its message, its calls and its size by the built-in estimate."""
@@ -267,16 +274,12 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     is noticed from outside, by the watch, which feels the pulse of the attempt.
     """
     stream: Any = model.stream(request)
-    if not hasattr(stream, "__aiter__"):
-        run.watch.scope(run.plan.times.connect)
-        stream = await stream
+    if run.plan.thinking_tags or not hasattr(stream, "__aiter__"):
+        stream = await _opened(run, stream)
         if attempt.dead:
             return
-    if run.plan.thinking_tags:
-        stream = untagged(stream)
     watch = run.watch
     watch.listen(attempt, run.plan.times)
-    watch.fresh = True
     parts, push, text_delta, chunk = attempt.parts, run.chunk_sink(attempt), TextDelta, StreamChunk
     run_id, parent_id, number, at = run.run_id, run.parent_id, run.next_number, 0.0
     size, check_at, over = 0, min(booking.size // WIDEST, BREATH), False
@@ -299,7 +302,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 if delta.__class__ is StreamEnd:
                     attempt.end = delta
                     watch.scope(LAST_WORDS, LAST_WORDS)
-                    try:
+                    try:  # noqa: SIM105 - `suppress` would be three calls more in every turn
                         over = await anext(stream, _OVER) is _OVER  # ordinarily it is
                     except Exception:  # noqa: S110 - the reply is complete: what goes wrong now cannot take it back
                         pass
@@ -316,12 +319,16 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     attempt.gather(size)
     if not over:
         await finish(run, stream, attempt)
-    if attempt.cut or attempt.dead:
-        return
     if not size or attempt.garbled or attempt.end is None or attempt.end.stop_reason in FAILED:
-        fault = attempt.fault()
-        if fault is not None:
-            raise fault
+        attempt.complain()
+
+
+async def _opened(run: Run, stream: Any) -> Any:
+    """A stream that must be awaited first, or filtered."""
+    if not hasattr(stream, "__aiter__"):
+        run.watch.scope(run.plan.times.connect)
+        stream = await stream
+    return untagged(stream) if run.plan.thinking_tags else stream
 
 
 async def _weigh(run: Run, attempt: Attempt, booking: Booking, size: int) -> tuple[int, int]:
@@ -378,7 +385,7 @@ def _piece(attempt: Attempt, text: str) -> int:
         attempt.loose.append(text)  # type: ignore[attr-defined]
     else:
         attempt.loose = [text]
-    return LEAST if len(text) < LEAST else len(text)
+    return max(LEAST, len(text))
 
 
 def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
@@ -388,9 +395,7 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     if attempt.loose or arguments.__class__ is not str:
         size = _piece(attempt, arguments)
     else:
-        attempt.loose, size = [arguments], len(arguments)
-        if size < LEAST:
-            size = LEAST
+        attempt.loose, size = [arguments], max(LEAST, len(arguments))
     if call_id.__class__ is str and name.__class__ is str:  # else `message` says what is wrong with it
         names = len(call_id) + len(name)
     if not attempt.calls:
@@ -401,6 +406,7 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
         call[0] = call[0] or call_id
         call[1] = call[1] or name
         call.append(arguments)
+        attempt.split = True
         attempt.surplus += names
         return size + names
     if names <= ORDINARY_NAMES:

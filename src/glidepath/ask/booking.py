@@ -158,7 +158,7 @@ async def board(run: Run) -> None:
 
 
 def book(run: Run, cap: int | None, turns: int, count: int | None = None) -> Booking | Refusal:
-    """Reserve a call at once, or say what stands in the way. `count`: the prompt's tokens, where somebody has counted."""
+    """Reserve a call at once, or say what stands in the way. `count`: the prompt's tokens, where they were counted."""
     plan, meter = run.plan, run.meter
     price, money = plan.price, 0
     want = plan.first_output_tokens if cap is None else cap

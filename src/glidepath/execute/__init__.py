@@ -69,9 +69,9 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
 
 
 async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
-    """`execute` for a single call of an inline tool where no hook and no person has a say: see `cruise`."""
-    plan, watch, call = run.plan, run.watch, calls[0]
-    step = Step(calls, plan.tools)
+    """`execute` for one call of an inline tool that is not terminal, where no hook or person has a say: `cruise`."""
+    watch, call = run.watch, calls[0]
+    step = Step(calls, run.plan.tools)
     for guard in run.before_guards:
         try:
             verdict = guard.before(step)
@@ -113,7 +113,6 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         or result.terminate
         or job.fatal is not None
         or job.trial is not None
-        or call.name in plan.terminal_tools
     ):
         votes = _finish(run, [job])
         _learn(run, step)
@@ -121,11 +120,13 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         votes = _end_plainly(run, job, result, step)
     if watch.interrupt is not None:
         raise run.interrupted()
-    return votes and _count_votes([job], plan.terminal_tools)
+    if run.pending:  # it asks back
+        return _put_off(run, [job])
+    return votes and _count_votes([job], run.plan.terminal_tools)
 
 
 def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> bool:
-    """`_finish` and `_learn` for one short text: it joins the transcript, and the guards see it. Nobody votes: False."""
+    """`_finish` and `_learn` for one short text: it joins the transcript, the guards see it. Nobody votes: False."""
     call_id, name, bad = job.call.id, job.call.name, result.is_error
     message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration)
     size = run.plan.size_of(message)

@@ -199,6 +199,7 @@ class Watch(Settled):
 
         Its pulse is looked at now and then, so that a delta costs nothing.
         """
+        self.fresh = True
         self._patient, self._times, self._beats = patient, times, 0
         self._began_at = self._heard_at = now = self.time()
         self.scope_hit = False

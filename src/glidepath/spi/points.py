@@ -62,6 +62,26 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
         implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
     ),
     ExtensionPoint(
+        name="session_catalog",
+        port="glidepath.spi:Catalog",
+        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
+    ),
+    ExtensionPoint(
+        name="session_excerpts",
+        port="glidepath.spi:Excerpts",
+        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
+    ),
+    ExtensionPoint(
+        name="session_inbox",
+        port="glidepath.spi.sessions:Inbox",
+        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
+    ),
+    ExtensionPoint(
+        name="wallet_store",
+        port="glidepath.spi:WalletStore",
+        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
+    ),
+    ExtensionPoint(
         name="team_coordinator",
         port="glidepath.teams.spi:TeamCoordinator",
         implementations=("glidepath.teams:DefaultTaskDispatchCoordinator", "glidepath.teams:ExpertTeamCoordinator"),

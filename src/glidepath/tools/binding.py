@@ -45,15 +45,18 @@ class ArgumentsError(ToolError):
         self.problems = tuple(problems)
 
 
-class Bound(_wire.Record, eq=False):
+class Bound:
     """Arguments that fit: `values` is what the function receives, `arguments` the same as plain data.
 
     Both hold every argument, defaults and coerced values included, and share nothing with each other or the input.
     """
 
-    values: dict[str, Any]
-    _data: bytes
-    _arguments: dict[str, Any] | None = None
+    __slots__ = ("_arguments", "_data", "values")
+
+    def __init__(self, values: dict[str, Any], data: bytes) -> None:
+        self.values = values
+        self._data = data
+        self._arguments: dict[str, Any] | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:

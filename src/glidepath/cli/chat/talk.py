@@ -205,7 +205,8 @@ class Talk:
     async def resume(self, wanted: str) -> str:
         """Go on with a conversation that the store keeps; without an id, the last ones are listed."""
         from glidepath.errors import StoreError
-        from glidepath.sessions.archive import list_runs, read_journal
+        from glidepath.sessions.archive import read_journal
+        from glidepath.sessions.finding import find_sessions
 
         store = self.agent.config.store
         if store is None:
@@ -214,8 +215,11 @@ class Talk:
             return "A turn is in flight: Esc interrupts it."
         try:
             if not wanted:
-                entries = [entry for entry in await list_runs(store) if entry.session_id != self.session.id]
-                rows = [f"{entry.session_id}  {entry.summary.get('task', '')}" for entry in entries[:_LISTED]]
+                found = (await find_sessions(store, limit=_LISTED + 1)).sessions
+                entries = [entry for entry in found if entry.session_id != self.session.id]
+                rows = [
+                    f"{entry.session_id}  {entry.title or entry.summary.get('task', '')}" for entry in entries[:_LISTED]
+                ]
                 return "\n".join([clip(row, _ROW) for row in rows] or ["The store has no other conversation."])
             folded = (await read_journal(store, wanted)).folded
         except StoreError as error:
