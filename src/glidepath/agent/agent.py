@@ -260,7 +260,7 @@ class Agent(ForkingAgent, Equipped, Generic[OutputT]):
                 return await self._flown(messages, home, parent, cancel, per_run, stream)
             with outside():  # as `_flown`, with one coroutine less to wake in each of a thousand runs
                 run = self._open(messages, home, parent, cancel, per_run, stream)
-                return await finish_run(run, home, messages, cancel)
+                return await finish_run(run, home, messages, cancel, fitted=self._fitted)
         purse = Purse(parent.store, parent.line, parent.meter)
         try:
             return await self._flown(messages, home, purse, cancel, per_run, stream)
