@@ -29,9 +29,9 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
             settle(run)
         await board(run)
         ending = await _unfinished(run) if run.turn_open else None
-        if run.hooks.steering and ending is None:
-            await poll(run, "steering")
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
+            if run.hooks.steering:
+                await poll(run, "steering")
             reply = (run.cruises and await cruise(run)) or await _asked(run)
             if reply is DELIVERED:
                 return delivered(run)
@@ -49,8 +49,6 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
             if ending is None and not smooth(run, AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
             run.close_turn()
-            if run.hooks.steering and ending is None:
-                await poll(run, "steering")
         return ending
     except Touchdown as touchdown:
         return await land(run, touchdown.verdict)
