@@ -152,12 +152,11 @@ async def hot(dsn, seconds=3.0, clients=8):
     ledgers = [FleetLedger(address, connections=1) for _ in range(clients)]
     await ledgers[0].set_rate("pilot", requests=10**6, tokens=None, per=1)
     await ledgers[0].set_budget(Quota(tokens=10**15))
-    async with ledgers[0]._connection() as connection:  # noqa: SLF001
-        await connection.execute(
-            "INSERT INTO glidepath_fleet_runs(session, agent, submitted) "
-            "SELECT 'run ' || n, 'stepper', 0 FROM generate_series(0, $1 - 1) n",
-            clients,
-        )
+    await ledgers[0]._execute(  # noqa: SLF001
+        "INSERT INTO glidepath_fleet_runs(session, agent, digest, submitted) "
+        "SELECT 'run ' || n, 'stepper', '', 0 FROM generate_series(0, $1 - 1) n",
+        clients,
+    )
     counted = {"slots": 0, "draws": 0}
 
     async def ask(number, ledger, until):

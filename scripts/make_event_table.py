@@ -32,6 +32,7 @@ GROUPS = {
     ),
     "Tools": (
         "ToolStarted",
+        "ToolsChanged",
         "ToolProgress",
         "ToolEnded",
         "ApprovalRequested",

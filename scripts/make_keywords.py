@@ -12,7 +12,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "glidepath"
 TARGET = PACKAGE / "agent" / "keywords.py"
 APART = ("model", "output_type")  # one is required, the other decides the type of the result
 WIDER = {  # what may be written, where that is more than what is kept
-    "tools": "Iterable[Tool | Callable[..., Any]]",
+    "tools": "Iterable[Tool | ToolSource | Callable[..., Any]]",
+    "tool_sources": "Iterable[ToolSource]",
     "constraints": "Iterable[ResourceConstraint | str]",
     "plugins": "Iterable[Plugin | str]",
     "fallback_models": "Iterable[Model | str]",
@@ -36,6 +37,7 @@ from glidepath.sessions import Session
 from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, SessionStore, TokenEstimator
 from glidepath.texts import Texts
 from glidepath.tools import Tool, ToolContext
+from glidepath.tools.sources import ToolSource
 
 __all__ = ["AgentChanges", "AgentKeywords", "ResumeKeywords", "RunKeywords"]
 

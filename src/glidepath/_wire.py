@@ -121,6 +121,11 @@ def convert(data: object, kind: Any, *, dec_hook: Callable[[type, Any], Any] | N
     return msgspec.convert(data, kind, dec_hook=dec_hook, strict=strict)
 
 
+def pretty(value: object) -> bytes:
+    """JSON for people: indented, one item a line."""
+    return msgspec.json.format(encode(value), indent=2)
+
+
 def encoder(*, enc_hook: Callable[[Any], Any] | None = None) -> Callable[[object], bytes]:
     """A reusable `encode` that asks `enc_hook` about types nobody here knows."""
     return msgspec.json.Encoder(decimal_format="string", enc_hook=enc_hook).encode

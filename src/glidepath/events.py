@@ -46,6 +46,7 @@ __all__ = [
     "ToolEnded",
     "ToolProgress",
     "ToolStarted",
+    "ToolsChanged",
     "TurnEnded",
     "TurnStarted",
     "UnknownEvent",
@@ -175,6 +176,8 @@ class ApprovalRequested(Event, frozen=True, gc=False, tag=True):
     tool_name: str
     arguments: Mapping[str, Any]
     reason: str = ""
+    form: Mapping[str, Any] | None = None
+    """The JSON Schema of the answer, where the call asks for one."""
 
 
 class ConstraintViolated(Event, frozen=True, gc=False, tag=True):
@@ -236,6 +239,20 @@ class GuardTripped(Event, frozen=True, gc=False, tag=True):
     action: str
     reason: str
     tools: tuple[str, ...] = ()
+
+
+class ToolsChanged(Event, frozen=True, gc=False, tag=True):
+    """The tools of a server are not, or no longer, those that were pinned or listed before.
+
+    `effect` says what came of it: blocked, ask, warned, withdrawn, or unavailable for a server that cannot be reached.
+    """
+
+    server: str
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    effect: str = ""
+    reason: str = ""
 
 
 class GateApplied(Event, frozen=True, gc=False, tag=True):

@@ -25,8 +25,7 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
     """Fly one run and say how it ended. Returns on every path but a defect of ours."""
     try:
         run.add_prompt(prompt)
-        if run.turn_open:
-            settle(run)
+        settle(run)
         await board(run)
         ending = await _unfinished(run) if run.turn_open else None
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it

@@ -228,6 +228,10 @@ class PendingCall(Value, frozen=True, kw_only=True):
 
     call: ToolCall
     reason: str = ""
+    form: Mapping[str, Any] | None = None
+    """The JSON Schema of the answer it waits for: `answer({...})`. None: `approve()`, `deny()` or `answer(text)`."""
+    state: str = ""
+    """What its tool needs to go on; nobody else's business."""
 
 
 class Spend(Value, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from glidepath.events import RunEnded, StreamChunk
 from glidepath.sessions import MemoryStore
 from glidepath.spi import HOOKS, AfterDecision, Block
 from glidepath.testing import ScriptedModel, call, say, virtual
+from glidepath.tools.sources import ToolSource
 
 MODEL = ScriptedModel([])
 
@@ -63,9 +64,12 @@ class Watch(Plugin):
 
 
 CONSTRAINT, GUARD, POLICY = Free(), Guard(), ProtocolPolicy()
+SOURCE = ToolSource()
+SOURCE.name = "shelf"
 OTHER = {  # for each field a value that is not the default
     "model": MODEL,
     "tools": (look, deliver),
+    "tool_sources": (SOURCE,),
     "system_prompt": "Be brief.",
     "limits": Limits(max_iterations=7),
     "guardrails": GuardrailsConfig(max_error_streak=9),
@@ -234,7 +238,15 @@ def test_every_method_is_documented_and_typed(name):
 
 @pytest.mark.parametrize("kind", [LoopConfig, Limits, GuardrailsConfig], ids=lambda kind: kind.__name__)
 def test_a_method_takes_the_type_of_its_field(kind):
-    wider = {"tools", "constraints", "plugins", "fallback_models", "reserve_cost_fraction", "stop_sequences"}
+    wider = {
+        "tools",
+        "tool_sources",
+        "constraints",
+        "plugins",
+        "fallback_models",
+        "reserve_cost_fraction",
+        "stop_sequences",
+    }
     for field in kind.__struct_fields__:
         if field not in wider:
             [parameter] = list(inspect.signature(getattr(Knobs, field)).parameters.values())[1:]

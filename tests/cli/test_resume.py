@@ -8,7 +8,10 @@ import sqlite3
 
 import pytest
 
+from glidepath.cli.commands.run import to_know
 from glidepath.errors import StoreError
+from glidepath.messages import ToolCall
+from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult
 from glidepath.sessions import SqliteStore
 from glidepath.sessions.owner import this_owner
 
@@ -43,6 +46,37 @@ def test_a_paused_run_goes_on_with_a_decision(tmp_path):
     assert not (tmp_path / "made.txt").exists()
     results = [m for m in json.loads(denied.out)["messages"] if m["role"] == "tool_result"]
     assert "denied here" in results[0]["content"]
+
+
+def test_a_person_is_told_what_changed_and_what_may_have_happened():
+    changes = (
+        ConfigurationChange(what="tool", name="pay", before="a1"),
+        ConfigurationChange(what="limit", name="timeout", before="5", now="9"),
+    )
+    unknown = (ToolCall("c1", "pay", {"amount": 5}),)
+    result = RunResult(
+        run_id="r",
+        session_id="s",
+        state=AgentState.COMPLETED,
+        outcome=LoopOutcome.DONE,
+        changes=changes,
+        unknown_effects=unknown,
+    )
+    told = list(to_know(result))
+    assert told[:2] == [
+        "changed since the run was interrupted: tool pay is gone",
+        "changed since the run was interrupted: limit timeout changed: 5 -> 9",
+    ]
+    assert told[2].startswith("outcome unknown, it may have taken effect: pay")
+    assert len(list(to_know(result, limits_named=True))) == 2
+
+
+def test_another_model_since_the_pause_is_said(tmp_path):
+    argv = ["--model", "python:flights:shell", "--tools", "shell", "--store", "runs.db"]
+    ran = glidepath("run", "go", *argv, folder=tmp_path)
+    words = last_line(ran)
+    again = glidepath(*words, "--approve", "deny", "--system-prompt", "Be brief.", folder=tmp_path)
+    assert "changed since the run was interrupted: system_prompt" in again.err
 
 
 def test_a_run_that_is_done_says_nothing_about_resuming(tmp_path):

@@ -401,6 +401,7 @@ def test_help_imports_nothing_of_the_runtime(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     loaded = json.loads(done.stderr.replace("'", '"'))
     assert set(loaded) <= {
+        "glidepath._version",
         "glidepath.cli",
         "glidepath.cli.commands",
         "glidepath.cli.parser",

@@ -110,3 +110,54 @@ def test_an_agent_cannot_write_into_the_store_it_runs_with(tmp_path):
     place = Workspace(tmp_path, protect=own)
     assert place.protection.refusal(["kept", "segments", "00000001.seg"])
     assert place.protection.refusal(["kept", "STORE"])
+
+
+# --- migrating ----------------------------------------------------------------------------------------------------
+
+
+def with_old_sessions(tmp_path, monkeypatch, count=2):
+    """A default SQLite file with sessions in it, as an older version left it."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    kept = tmp_path / "data" / "glidepath"
+    kept.mkdir(parents=True)
+    for _ in range(count):
+        assert glidepath("run", "go", *HELLO, "--store", str(kept / "sessions.db"), folder=tmp_path).code == 0
+    return kept
+
+
+def test_the_default_file_is_migrated_and_put_aside(tmp_path, monkeypatch):
+    kept = with_old_sessions(tmp_path, monkeypatch)
+    before = glidepath("sessions", "list", "--json", folder=tmp_path).out
+    ran = glidepath("sessions", "migrate", folder=tmp_path)
+    assert ran.code == 0, ran
+    assert "2 sessions are in" in ran.err
+    assert sorted(file.name for file in kept.iterdir()) == ["sessions", "sessions.db.migrated"]
+    assert glidepath("sessions", "list", "--json", folder=tmp_path).out == before
+    assert glidepath("run", "go", *HELLO, "--store", "default", folder=tmp_path).code == 0
+    assert len(asyncio.run(SegmentStore(kept / "sessions").entries())) == 3
+    again = glidepath("sessions", "migrate", folder=tmp_path)
+    assert again.code == 2
+    assert "name another store" in again.err
+
+
+def test_what_cannot_be_migrated_keeps_the_file_in_use(tmp_path, monkeypatch):
+    kept = with_old_sessions(tmp_path, monkeypatch)
+    store = SqliteStore(kept / "sessions.db")
+    lease = asyncio.run(store.claim("busy", "elsewhere|1|2|3"))
+    ran = glidepath("sessions", "migrate", folder=tmp_path)
+    assert ran.code == 1
+    assert "busy stays: session 'busy' has a run in flight" in ran.err
+    assert (kept / "sessions.db").is_file()
+    asyncio.run(store.release(lease))
+    asyncio.run(store.close())
+    assert glidepath("sessions", "migrate", folder=tmp_path).code == 0
+    assert not (kept / "sessions.db").exists()
+
+
+def test_any_store_is_migrated_into_any_other(tmp_path):
+    for _ in range(2):
+        assert glidepath("run", "go", *HELLO, "--store", "segments:one", folder=tmp_path).code == 0
+    ran = glidepath("sessions", "migrate", "sqlite:two", "--store", "one", folder=tmp_path)
+    assert ran.code == 0
+    assert (tmp_path / "one" / "STORE").is_file()
+    assert len(asyncio.run(SqliteStore(tmp_path / "two").entries())) == 2

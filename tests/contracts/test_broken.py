@@ -4,7 +4,19 @@ import pytest
 
 from glidepath.conformance import CONTRACTS, clauses_of
 
-from .broken import catalogs, coordinators, evaluators, excerpts, hooks, kernel, reviews, shaping, stores, wallets
+from .broken import (
+    catalogs,
+    coordinators,
+    evaluators,
+    excerpts,
+    hooks,
+    kernel,
+    reviews,
+    shaping,
+    sources,
+    stores,
+    wallets,
+)
 from .examine import BROKEN, failures
 
 WHOLE = (
@@ -30,6 +42,7 @@ WHOLE = (
     shaping.GuardTrial,
     shaping.StopTrial,
     shaping.StrategyTrial,
+    sources.SourceTrial,
     stores.Trial,
     wallets.Trial,
 )

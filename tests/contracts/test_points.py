@@ -7,11 +7,11 @@ import pytest
 from glidepath.conformance import CONTRACTS, Contract, clauses_of
 from glidepath.spi import EXTENSION_POINTS, HOOKS, TEXTBOOK
 
-from . import test_hooks, test_kernel, test_stores, test_teams
+from . import test_hooks, test_kernel, test_sources, test_stores, test_teams
 
 CERTIFIED = [
     kind
-    for module in (test_hooks, test_kernel, test_stores, test_teams)
+    for module in (test_hooks, test_kernel, test_sources, test_stores, test_teams)
     for name, kind in vars(module).items()
     if name.startswith("Test") and issubclass(kind, Contract)
 ]

@@ -6,9 +6,9 @@ from tests.crash.postgres import fresh_schema
 from glidepath.conformance import (
     CatalogContract,
     ExcerptsContract,
+    InboxContract,
     SessionStoreContract,
     WalletStoreContract,
-    InboxContract,
 )
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
@@ -140,3 +140,13 @@ class TestSqliteExcerpts(ExcerptsContract):
 class TestPostgresExcerpts(ExcerptsContract):
     subject = PostgresStore
     make_store = TestPostgresStore.make_store
+
+
+class TestSegmentExcerpts(ExcerptsContract):
+    subject = SegmentStore
+    place, make_store = TestSegmentStore.place, TestSegmentStore.make_store
+
+
+class TestSegmentInbox(InboxContract):
+    subject = SegmentStore
+    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again

@@ -13,6 +13,7 @@ from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 from glidepath.sessions.archive import stop
 from glidepath.sessions.inbox import decide, send
 from glidepath.sessions.owner import this_owner
+from glidepath.sessions.redaction import RedactingStore
 from glidepath.testing import ScriptedModel, VirtualClock, call, say
 
 from .postgres import fresh_schema
@@ -239,6 +240,43 @@ def test_a_store_without_an_inbox_says_so():
 
     with pytest.raises(ConfigurationError, match="Plain has no inbox"):
         asyncio.run(send(Plain(), "s", "hello"))
+
+
+def test_a_store_that_redacts_keeps_no_note_as_it_was_said():
+    async def go():
+        plain = MemoryStore()
+        store = RedactingStore(plain, lambda text: text.replace("4711", "[pin]"))
+        await make(store, steps=0).run("go", session="s")
+        await send(store, "s", "my pin is 4711")
+        with pytest.raises(ConfigurationError, match="this store redacts"):
+            await decide(store, "s", {"c": approve({"pin": "4711"})})
+        await decide(store, "s", {"c": approve()})
+        result = await make(store, steps=0).run("again", session="s")
+        return [note.body for note in await plain.notes("s")], told(result.messages)
+
+    bodies, seen = VirtualClock().run(go())
+    assert len(bodies) == 2
+    assert not any(b"4711" in body for body in bodies)
+    assert seen[-1] == "my pin is [pin]"
+
+
+def test_a_fork_has_an_inbox_of_its_own_and_a_rewind_says_nothing_again():
+    store = MemoryStore()
+
+    async def go():
+        agent = make(store, steps=0)
+        await agent.run("one", session="s")
+        await send(store, "s", "by the way")
+        await agent.run("two", session="s")
+        fork = await store.fork("s", at=2)
+        await send(store, fork.session_id, "to the fork")
+        forked = await agent.run("three", session=fork.session_id)
+        await store.rewind("s", at=1)
+        return forked, await agent.run("four", session="s")
+
+    forked, rewound = VirtualClock().run(go())
+    assert told(forked.messages)[-2:] == ["three", "to the fork"]
+    assert "by the way" not in told(rewound.messages)
 
 
 # --- decisions ----------------------------------------------------------------------------------------------------

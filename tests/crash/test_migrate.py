@@ -11,6 +11,7 @@ from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import link
 from glidepath.sessions.migrate import migrate
 from glidepath.sessions.owner import this_owner
+from glidepath.spi.sessions import Hold, SessionQuery, WalletDraw, WalletTerms
 from glidepath.testing import ScriptedModel, call, say
 
 from .test_damage import flip_a_bit as hurt_sqlite
@@ -138,6 +139,30 @@ def test_a_session_without_commits_and_a_stop_are_carried_over(tmp_path):
             "empty": (0, None),
             "stopped": (1, "enough"),
         }
+        await target.close()
+
+    asyncio.run(scene())
+
+
+def test_titles_tags_and_wallets_are_carried_over(tmp_path):
+    async def scene():
+        source, target = SqliteStore(tmp_path / "s.db"), SegmentStore(tmp_path / "s")
+        await fly(source, "s")
+        await source.annotate("s", title="Trip", tags=["a", "b"])
+        hold = Hold(key="run", leg=1, owner=this_owner(), line=(WalletTerms(name="team", max_tokens=1000),))
+        await source.draw(hold, WalletDraw(asked_tokens=300, least_tokens=300))
+        await source.settle(hold, 120, 7)
+        assert (await migrate(source, target)).left == {}
+        (entry,) = (await target.find(SessionQuery(tag="a"))).sessions
+        assert (entry.title, entry.tags) == ("Trip", ("a", "b"))
+        (wallet,) = await target.wallets("team")
+        assert (wallet.tokens, wallet.money, wallet.max_tokens) == (120, 7, 1000)
+        assert (await migrate(source, target)).left == {}
+        assert await target.wallets() == await source.wallets()
+        memory = MemoryStore()
+        assert (await migrate(target, memory)).left == {}
+        assert [wallet.tokens for wallet in await memory.wallets()] == [120]
+        await source.close()
         await target.close()
 
     asyncio.run(scene())

@@ -242,6 +242,33 @@ def test_whatever_the_driver_raises_is_an_error_of_the_store(monkeypatch):
         asyncio.run(go())
 
 
+@pytest.mark.parametrize("session_id", ["a\0b", "\ud800", "x" * 5_000_000], ids=["nul", "surrogate", "long"])
+def test_what_the_database_cannot_keep_fails_at_once(session_id):
+    async def go():
+        store, loop = PostgresStore(fresh_schema()), asyncio.get_running_loop()
+        await store.entries()
+        began = loop.time()
+        with pytest.raises(StoreError):
+            await store.claim(session_id, this_owner())
+        return loop.time() - began
+
+    assert asyncio.run(go()) < 10  # it is not taken for a restart
+
+
+def test_nothing_is_left_of_a_beat_when_the_last_lease_is_given_back():
+    async def go():
+        store = PostgresStore(fresh_schema())
+        leases = [await store.claim(name, this_owner()) for name in ("a", "b")]
+        beating = asyncio.create_task(store.beat(leases, renew=False))
+        await asyncio.sleep(0.01)
+        beating.cancel()
+        for lease in leases:
+            await store.release(lease)
+        return [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    assert [name for name in asyncio.run(go()) if name.startswith("glidepath")] == []
+
+
 def test_a_database_that_was_never_there_is_not_waited_for():
     async def go():
         loop = asyncio.get_running_loop()

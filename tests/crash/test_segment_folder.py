@@ -17,6 +17,7 @@ from glidepath.sessions import SegmentStore, segment_desk
 from glidepath.sessions.archive import list_runs, prune, read_journal
 from glidepath.sessions.chain import link, verified
 from glidepath.sessions.owner import this_owner
+from glidepath.spi.sessions import Note
 from glidepath.testing import ScriptedModel, call, say
 
 from .test_damage import as_somebody_else
@@ -169,6 +170,23 @@ def test_a_process_goes_on_in_the_segment_of_a_dead_one_unless_it_is_torn(tmp_pa
     asyncio.run(store.close())
 
 
+def test_a_writer_of_another_container_or_before_a_restart_is_known_to_be_dead(tmp_path):
+    """Its process number means nothing here: the lock on its segment does."""
+    path = tmp_path / "s"
+
+    def die():
+        segment_desk.this_owner = lambda: "elsewhere/another start/namespace|1|1|cafe"
+        asyncio.run(write(SegmentStore(path), "first", 3))
+        os._exit(0)
+
+    assert status(in_a_child(die)) == 0
+    store = SegmentStore(path)
+    asyncio.run(store.entries())
+    asyncio.run(write(store, "second", 1))
+    asyncio.run(store.close())
+    assert files(path) == ["00000001.seg"]
+
+
 def test_segments_that_nobody_needs_are_deleted(tmp_path, monkeypatch):
     monkeypatch.setattr(segment_desk, "SEGMENT", 8192)
 
@@ -203,6 +221,7 @@ def test_what_is_left_of_thin_segments_is_moved_and_stays_whole(tmp_path, monkey
         grown = len(files(tmp_path / "s"))
         for number in range(0, 40, 10):
             await store.annotate(f"s{number}", title=f"Number {number}", tags=["kept"])
+            await store.post(f"s{number}", Note(id="n", kind="message", body=b"{}"))
         kept = {f"s{number}": (await store.load(f"s{number}")) for number in range(0, 40, 10)}
         for number in range(40):
             if f"s{number}" not in kept:
@@ -223,6 +242,7 @@ def test_what_is_left_of_thin_segments_is_moved_and_stays_whole(tmp_path, monkey
             assert found == commits
             assert (entry.head, entry.hash, entry.summary) == (before.head, before.hash, before.summary)
             assert (entry.updated, entry.title, entry.tags) == (before.updated, before.title, ("kept",))
+            assert [note.id for note in await store.notes(name)] == ["n"]
             await write(store, name, 2)
             assert await whole(store, name) == 7
         await store.close()

@@ -6,7 +6,7 @@ import pytest
 from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, Limits, LoopOutcome, Session, tool
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, bases
+from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore, bases
 from glidepath.sessions.archive import export_journal, import_journal, read_journal, repair
 from glidepath.sessions.bases import Base, folded_state
 from glidepath.sessions.fold import Folded
@@ -64,12 +64,13 @@ async def both(store, name="s"):
     return whole, found, asked
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "redacting"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "segments", "postgres", "redacting"])
 def test_what_a_base_says_is_what_the_whole_journal_says(kind, tmp_path):
     async def scene():
         store = {
             "memory": MemoryStore,
             "sqlite": lambda: SqliteStore(tmp_path / "s.db"),
+            "segments": lambda: SegmentStore(tmp_path / "s"),
             "postgres": lambda: PostgresStore(fresh_schema()),
             "redacting": lambda: RedactingStore(MemoryStore(), str.upper),
         }[kind]()
@@ -89,7 +90,7 @@ def test_every_part_of_a_folded_state_is_in_a_base():
     """Whoever adds an attribute to `Folded` says here how a base keeps it."""
     kept = set(Base.__struct_fields__)
     between_runs = {"reserved", "intents", "results", "queued", "repaired"}  # empty when a base is written
-    elsewhere = {"session", "bases", "based"}
+    elsewhere = {"session", "bases", "based", "flag"}  # a stop is in the store, not in the journal
     assert set(vars(Folded())) == (kept & set(vars(Folded()))) | between_runs | elsewhere
     assert {"totals", "version", "result", "messages"} <= kept
 

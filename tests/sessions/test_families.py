@@ -153,3 +153,54 @@ def test_a_file_that_was_spoilt_is_refused_whole(change, said):
         assert list(await store.entries()) == []
 
     asyncio.run(scene())
+
+
+def rechained(data, change):
+    """An export as whoever can write JSON makes it: `change(number, body)` of every commit of its first journal."""
+    from glidepath import _wire
+    from glidepath.sessions.chain import chained
+
+    first, *rest = data.splitlines()
+    header, before, lines = _wire.loads(first), b"", []
+    for line in rest[: header["head"]]:
+        told = _wire.loads(line)
+        body = change(told["commit"], _wire.encode(told["records"]))
+        before = chained(before, told["commit"], body)
+        lines.append(b'{"commit":%d,"hash":"%s","records":%s}' % (told["commit"], before.hex().encode(), body))
+    header |= {"hash": before.hex(), "family": 1}
+    return b"\n".join([_wire.encode(header), *lines]) + b"\n"
+
+
+DEEP = b"[" * 20_000 + b"]" * 20_000
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'"zzz",' + DEEP,
+        b'"opened",' + DEEP,
+        b'"base",' + DEEP,
+        b'"base",{"count":"x"}',
+        b'"charged",[1]',
+        b'"child",7',
+        b'"forked",{"session_id":7}',
+        b'"quarantine",{"first":"x"}',
+        b'"redacted","x"',
+        b'"ended",{"children":{}}',
+    ],
+    ids=lambda payload: payload[:24].decode().replace('"', ""),
+)
+@pytest.mark.parametrize("name", [None, "other"])
+def test_a_record_that_cannot_be_read_keeps_the_file_out(payload, name):
+    async def scene():
+        _, data = await exported()
+        forged = rechained(
+            data, lambda number, body: body[:-1] + b",[999,1.0," + payload + b"]]" if number == 2 else body
+        )
+        store = MemoryStore()
+        with pytest.raises(StoreError) as caught:
+            await import_journal(store, forged, session_id=name)
+        assert caught.value.kind == "damaged"
+        assert list(await store.entries()) == []
+
+    asyncio.run(scene())

@@ -7,10 +7,11 @@ import pytest
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, ToolContext, approve, tool
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.sessions.archive import export_journal, read_journal
+from glidepath.sessions.archive import export_journal, import_journal, read_journal
 from glidepath.sessions.finding import annotate, find_sessions
 from glidepath.sessions.forking import fork, rewind
 from glidepath.sessions.owner import this_owner
+from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.testing import ScriptedModel, call, calls, say
 
 LIMITS = Limits(max_iterations=30)
@@ -319,5 +320,42 @@ def test_what_cannot_be_forked_is_named():
         with pytest.raises(StoreError, match="has a run in flight"):
             await agent.rewind("s", at=1)
         await bench.store.release(lease)
+
+    asyncio.run(scene())
+
+
+def test_what_lies_behind_an_earlier_fork_lies_behind_the_next():
+    async def scene():
+        bench = Bench()
+        agent, _ = await bench.four_turns()
+        await agent.fork("s", at=2, name="one")
+        two = await agent.fork("one", at=1, name="two")
+        assert [one.arguments for one in two.effects] == [{"to": "bob"}]
+        back = await agent.rewind("two", at=0)
+        assert [one.arguments for one in back.effects] == [{"to": "ann"}, {"to": "bob"}]
+
+    asyncio.run(scene())
+
+
+def test_a_fork_of_a_strangers_session_is_a_strangers():
+    async def scene():
+        bench, ours = Bench(), Bench()
+        await bench.four_turns()
+        await import_journal(ours.store, await export_journal(bench.store, "s"))
+        for made in (await ours.store.fork("s", at=1), await ours.store.rewind("s", at=1)):
+            folded = (await read_journal(ours.store, made.session_id)).folded
+            assert folded.imported
+            assert (await ours.agent(say("end")).resume(made.session_id)).session_id == made.session_id
+
+    asyncio.run(scene())
+
+
+def test_the_journal_of_a_team_is_not_forked():
+    async def scene():
+        store = MemoryStore()
+        worker = Agent(model=ScriptedModel().forever(say("done")), limits=LIMITS)
+        await Team(members=[Member(name="bee", agent=worker)], store=store).run(TeamExecutionRequest(goal="g", id="r"))
+        with pytest.raises(ConfigurationError, match="'team:r' is the journal of a team"):
+            await store.fork("team:r", at=1)
 
     asyncio.run(scene())

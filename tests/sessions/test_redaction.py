@@ -7,6 +7,7 @@ import pytest
 from tests.crash.test_journal import SCENES, TOOLS, plain
 
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, _wire, approve, tool
+from glidepath.errors import StoreError
 from glidepath.messages import codec
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run.snapshot import take_snapshot
@@ -15,6 +16,7 @@ from glidepath.sessions.archive import export_journal, import_journal, read_jour
 from glidepath.sessions.chain import plain_payload, verified
 from glidepath.sessions.finding import annotate, find_sessions
 from glidepath.sessions.fold import fold
+from glidepath.sessions.inbox import decide, send
 from glidepath.sessions.redaction import Redactor
 from glidepath.sessions.scribe import Scribe
 from glidepath.teams import Member, Team, TeamExecutionRequest
@@ -273,3 +275,22 @@ def test_a_payload_is_redacted_as_a_reader_finds_it():
     kept = Redactor(hide).record("note", {"name": "hunter2", "text": "hunter2", "arguments": {"hunter2": ["hunter2"]}})
     assert kept == {"name": "hunter2", "text": "[hidden]", "arguments": {"[hidden]": ["[hidden]"]}}
     assert plain_payload(_wire.Raw(b'{"a":1}')) == {"a": 1}
+
+
+def test_notes_are_redacted_and_a_decision_that_would_change_is_refused():
+    async def fly():
+        inner = MemoryStore()
+        store = RedactingStore(inner, hide)
+        model = ScriptedModel([call("send", to="x"), say("end")])
+        agent = Agent(model=model, tools=TOOLS, limits=LIMITS, store=store)
+        await agent.run("go", session="s")
+        await send(store, "s", "the password is hunter2")
+        with pytest.raises((StoreError, ConfigurationError), match="resume"):
+            await decide(store, "s", {"call_1": approve({"to": "sk-1"})})
+        await decide(store, "s", {"call_1": approve({"to": "bob"})})
+        assert not any(b"hunter2" in note.body for note in await inner.notes("s"))
+        result = await agent.resume("s")
+        assert "the password is [hidden]" in [message.text for message in result.messages]
+        assert "sent to bob" in [message.text for message in result.messages]
+
+    asyncio.run(fly())

@@ -58,6 +58,7 @@ SINCE = {
     "seed",
     "logprobs",
     "kill_switch_grace",
+    "tool_sources",
 }
 """Settings that came after the specification of the first version."""
 FIELDS = [
@@ -166,8 +167,10 @@ def test_run_and_stream_take_the_same_keywords():
     alone = ["extras", "tool_choice", "metadata", "user"]
     assert list(inspect.signature(Agent.run).parameters) == [*wanted, *alone]
     again = ["decisions", "limits"]
-    assert list(inspect.signature(Agent.stream).parameters) == [*wanted, "resume", *again, *alone]
-    assert list(inspect.signature(Agent.resume).parameters) == ["self", "target", *again, "cancel", "parent", *alone]
+    last = ["accept_repair"]
+    assert list(inspect.signature(Agent.stream).parameters) == [*wanted, "resume", *again, *alone, *last]
+    resuming = ["self", "target", *again, "cancel", "parent", *alone, *last]
+    assert list(inspect.signature(Agent.resume).parameters) == resuming
 
 
 @pytest.mark.parametrize(

@@ -361,6 +361,10 @@ ROWS = {
     "an effort of Grok 4.3": (XAI, hosted("xai:grok-4.3"), {"reasoning": "medium"}, has(reasoning_effort="medium")),
     "a seed on Mistral": (f"{MISTRAL}api/endpoint/chat", hosted("mistral:mistral-large-latest"), {"seed": 7}, has(
         random_seed=7, seed=None, stream_options=None)),
+    "a low effort on Mistral": (f"{MISTRAL}capabilities/reasoning/adjustable", hosted("mistral:mistral-small-latest"), {
+        "reasoning": "low"}, has(reasoning_effort="high")),
+    "no effort on Mistral": (f"{MISTRAL}capabilities/reasoning/adjustable", hosted("mistral:mistral-small-latest"), {
+        "reasoning": "none"}, has(reasoning_effort="none")),
     "probabilities on Mistral": (f"{MISTRAL}api/endpoint/chat", hosted("mistral:mistral-large-latest"), {"logprobs": 1},
         "logprobs"),
     "a document on Mistral": (f"{MISTRAL}capabilities/document_ai/document_qna", hosted("mistral:mistral-small-latest"),

@@ -11,11 +11,12 @@ from typing import Any, Generic, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
-from glidepath.agent.adopting import adopted
+from glidepath.agent.adopting import DELEGATES, adopted
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
 from glidepath.agent.durable import Opening, claimed, reopened, session_of
+from glidepath.agent.equipped import Equipped, supplied
 from glidepath.agent.flight import (
     announce_child,
     finish_run,
@@ -28,12 +29,12 @@ from glidepath.agent.flight import (
     revived,
     watch_over,
 )
-from glidepath.agent.forks import forked, rewound
+from glidepath.agent.forks import ForkingAgent
 from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.partners import warn_about_lonely
-from glidepath.agent.per_run import checked_per_run, inherited, replaced
+from glidepath.agent.per_run import inherited, replaced
 from glidepath.agent.prompts import as_messages, as_session
 from glidepath.agent.purse import Purse
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
@@ -57,7 +58,6 @@ from glidepath.run import (
 )
 from glidepath.run.inside import outside
 from glidepath.sessions import Session
-from glidepath.sessions.forking import Fork
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 __all__ = ["Agent"]
@@ -65,18 +65,14 @@ __all__ = ["Agent"]
 _log = logging.getLogger("glidepath")
 
 
-DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
-"""The agents that were made tools, and their limits, by the function of the tool."""
-
-
-class Agent(Generic[OutputT]):
+class Agent(ForkingAgent, Equipped, Generic[OutputT]):
     """An agent: `Agent(model=..., tools=[...], limits=Limits(...))`, or `Agent(config)`.
 
     The keywords are the fields of `LoopConfig`. An agent is immutable and keeps nothing between runs: use one for as
     many runs at a time as you like.
     """
 
-    __slots__ = ("_heirs", "_plan", "_told_of_store", "config")
+    __slots__ = ()
 
     @overload
     def __init__(self: Agent[Any], config: LoopConfig, /) -> None: ...
@@ -94,6 +90,7 @@ class Agent(Generic[OutputT]):
         warn_about_lonely(self.config)
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
         self._told_of_store = False
+        self._prepare_sources()
 
     def replace(self, **changes: Unpack[AgentChanges]) -> Agent[OutputT]:
         """The same agent with other settings: `agent.replace(limits=Limits(max_cost="1"))`. This one stays as it is."""
@@ -126,7 +123,7 @@ class Agent(Generic[OutputT]):
         For this run alone: `extras` on top of the agent's (None takes one out), `tool_choice` instead of the agent's,
         `metadata` and `user` for hooks, events and providers that have a field for them. Children have the last two.
         """
-        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
+        per_run = self._per_run(extras, tool_choice, metadata, user)
         if isinstance(parent, ToolContext):
             if session is not None or cancel is not None:
                 raise ConfigurationError("a child run has its parent's cancel and a session of its own: leave both out")
@@ -162,20 +159,8 @@ class Agent(Generic[OutputT]):
         those that the run was started with, unless they are given here. A session whose journal was repaired goes on
         only with `accept_repair`: what was lost may have had effects.
         """
-        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
+        per_run = self._per_run(extras, tool_choice, metadata, user)
         return await self._fly_on(target, decisions, limits, cancel, parent, per_run, None, accept_repair=accept_repair)
-
-    async def fork(self, target: Target, *, at: int | None = None, name: str | None = None) -> Fork:
-        """A new session from this one as it was after turn `at`, the last one by default; this one stays as it is.
-
-        Go on with `run(..., session=fork.session_id)` or `resume(fork.session_id)`. `fork.effects` lists what the
-        original did after that turn, and the model is told. Raises `ConfigurationError` for a turn that is not there.
-        """
-        return await forked(self, target, at, name)
-
-    async def rewind(self, target: Target, *, at: int) -> Fork:
-        """Take a session back to turn `at` under its own id; what it was is kept as the session `fork.origin`."""
-        return await rewound(self, target, at)
 
     def run_sync(
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
@@ -211,7 +196,7 @@ class Agent(Generic[OutputT]):
         Inside a tool or a guarding hook it is a child, as with `run()`. `resume=` instead of a prompt, with `decisions`
         and `limits`, is `resume()` with its events. `extras` to `user` are as with `run()` and `resume()`.
         """
-        per_run = checked_per_run(self.config.tools, extras, tool_choice, metadata, user)
+        per_run = self._per_run(extras, tool_choice, metadata, user)
         if resume is None:
             if decisions is not None or limits is not None:
                 raise ConfigurationError("decisions and limits belong to resume=...; a new run has those of its agent")
@@ -251,6 +236,7 @@ class Agent(Generic[OutputT]):
 
     # --- one flight -------------------------------------------------------------------------------------------
 
+    @supplied
     async def _fly(
         self,
         prompt: Any,
@@ -270,7 +256,7 @@ class Agent(Generic[OutputT]):
                 return await self._flown(messages, home, parent, cancel, per_run, stream)
             with outside():  # as `_flown`, with one coroutine less to wake in each of a thousand runs
                 run = self._open(messages, home, parent, cancel, per_run, stream)
-                return await finish_run(run, home, messages, cancel)
+                return await finish_run(run, home, messages, cancel, fitted=self._fitted)
         purse = Purse(parent.store, parent.line, parent.meter)
         try:
             return await self._flown(messages, home, purse, cancel, per_run, stream)
@@ -289,10 +275,10 @@ class Agent(Generic[OutputT]):
         with outside():
             if self.config.store is None:
                 run = self._open(messages, home, parent, cancel, per_run, stream)
-                return await finish_run(run, home, messages, cancel)
+                return await finish_run(run, home, messages, cancel, fitted=self._fitted)
             async with claimed(self.config, home) as opening:
                 run = self._open(messages, home, parent, cancel, per_run, stream)
-                return await finish_run(run, home, messages, cancel, opening=opening)
+                return await finish_run(run, home, messages, cancel, opening=opening, fitted=self._fitted)
 
     async def fly_alone(
         self,
@@ -316,7 +302,7 @@ class Agent(Generic[OutputT]):
     ) -> Run:
         """A run that is ready to fly, in the task that will fly it."""
         plan = self._plan if parent is None else priced_under(self._plan, self.config, parent.meter)
-        now = asyncio.get_running_loop().time()
+        now = self._began or asyncio.get_running_loop().time()
         shared = parent.deadline(now) if parent is not None else inf
         above = parent.meter if parent is not None else None
         carried = NOT_CARRIED
@@ -331,6 +317,7 @@ class Agent(Generic[OutputT]):
         run.token = cancel
         return run
 
+    @supplied
     async def _fly_on(
         self,
         target: Target,
@@ -379,7 +366,7 @@ class Agent(Generic[OutputT]):
             if opening.snapshot is None:
                 run = self._open((), opening.home, parent, cancel, per_run, stream)
                 with outside():
-                    return await finish_run(run, opening.home, (), cancel, opening=opening)
+                    return await finish_run(run, opening.home, (), cancel, opening=opening, fitted=self._fitted)
             return await self.carry_on(
                 replace(opening.snapshot, per_run=replaced(opening.snapshot.per_run, per_run)),
                 opening.home,
@@ -391,6 +378,7 @@ class Agent(Generic[OutputT]):
                 opening=opening,
             )
 
+    @supplied
     async def carry_on(
         self,
         snapshot: Snapshot,
@@ -409,7 +397,7 @@ class Agent(Generic[OutputT]):
             if not isinstance(limits, Limits):
                 raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
             config = replace(config, limits=limits)
-            plan = assemble(config, told=plan.told)
+            plan = assemble(config, told=plan.told, behind=self._behind)
             snapshot = replace(snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False)
         self._check_root(cancel, parent, config.limits)
         if snapshot.on_budget and parent is None and limits is None:
@@ -421,7 +409,7 @@ class Agent(Generic[OutputT]):
         above = purse or parent
         if above is not None:
             plan = priced_under(plan, config, above.meter)
-        now = asyncio.get_running_loop().time()
+        now = self._began or asyncio.get_running_loop().time()
         meter, carried = Meter(plan.caps, above.meter if above is not None else None), NOT_CARRIED
         if is_conversation(config.limits, home) or snapshot.carried != NOT_CARRIED:
             plan, meter, carried = bounded_conversation(plan, config, home, meter.parent, snapshot)
@@ -435,7 +423,7 @@ class Agent(Generic[OutputT]):
         run.token = cancel
         try:
             with outside():
-                return await finish_run(run, home, (), cancel, opening=opening)
+                return await finish_run(run, home, (), cancel, opening=opening, fitted=self._fitted)
         finally:
             if purse is not None:
                 await purse.close()
@@ -451,6 +439,7 @@ class Agent(Generic[OutputT]):
             self._tell_of_store(session)
         return as_session(session)
 
+    @supplied
     async def fly_child(
         self,
         prompt: Any,
@@ -520,7 +509,7 @@ class Agent(Generic[OutputT]):
         resumed = None if opening is None else opening.resumption(meter)
         begun(meter, carried, NOT_CARRIED if then is None else then.carried)
         elapsed = 0.0 if resumed is None else resumed.snapshot.elapsed
-        now, until = loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
+        now, until = self._began or loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
         if loop is not parent.watch.loop:
             until += now - parent.time()
         if budget is not None:
@@ -537,7 +526,9 @@ class Agent(Generic[OutputT]):
         post(partial(announce_child, parent, run))
         try:
             with outside():
-                return await finish_run(run, home, messages, cancel, refusal=refusal, opening=opening)
+                return await finish_run(
+                    run, home, messages, cancel, refusal=refusal, opening=opening, fitted=self._fitted
+                )
         finally:
             if run.result is not None:
                 post(partial(report_child, parent, run))
@@ -555,7 +546,7 @@ class Agent(Generic[OutputT]):
         own = {id(constraint) for constraint in config.constraints}  # whatever they think about being equal
         constraints = [constraint for constraint in parent.custom if id(constraint) not in own]
         config = replace(config, constraints=(*config.constraints, *constraints))
-        return assemble(config, parent.lineup.inheritable(), self._plan.told)
+        return assemble(config, parent.lineup.inheritable(), self._plan.told, self._behind)
 
     def _tell_of_store(self, name: str) -> None:
         """A session that has a name and no store is forgotten with its run: say so, once for this agent."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.agent.config import LoopConfig, terminal_tools
+from glidepath.agent.many_tools import FoundToolsPolicy
 from glidepath.agent.prices import find_price
 from glidepath.agent.route import known_output, reply_ceiling, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
@@ -20,24 +21,32 @@ from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import model_breaker
 from glidepath.run import Fallback, Plan, Times
 from glidepath.spi import Plugin, ProtocolPolicy
-from glidepath.tools import Output
+from glidepath.tools import Output, Tool
 from glidepath.tools.output import REMINDER
 
 __all__ = ["assemble"]
 
 
 @readable()
-def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = (), told: set[str] | None = None) -> Plan:
+def assemble(
+    config: LoopConfig,
+    inherited: tuple[Plugin, ...] = (),
+    told: set[str] | None = None,
+    behind: tuple[Tool, ...] = (),
+) -> Plan:
     """The plan of a configuration; raises `ConfigurationError` for what only shows when all parts are together.
 
     `inherited` are the plugins a child gets from its parent, beside its own; `told` is what the agent's log has been
-    told already.
+    told already; `behind` are tools that can be called and are not shown (see `many_tools`).
     """
     model: Any = config.model
     limits = config.limits
     estimator = config.token_estimator or CharEstimator()
     estimate = guarded(estimator.estimate)
     policy = config.protocol_policy or ProtocolPolicy()
+    if behind:
+        policy = FoundToolsPolicy(policy, {tool.name: tool for tool in behind})
+    tools = (*config.tools, *behind)
     specs = tuple(tool.spec for tool in config.tools)
     output = None if config.output_type is None else Output(config.output_type)
     texts = config.texts
@@ -58,11 +67,12 @@ def assemble(config: LoopConfig, inherited: tuple[Plugin, ...] = (), told: set[s
         route=None,
         position=0,
         system_prompt=system_prompt,
-        tools={tool.name: tool for tool in config.tools},
-        tool_names=frozenset(tool.name for tool in config.tools),
+        tools={tool.name: tool for tool in tools},
+        tool_names=frozenset(tool.name for tool in tools),
+        behind=frozenset(tool.name for tool in behind),
         specs=specs,
         terminal_tools=terminal_tools(config),
-        approvals=any(tool.requires_approval for tool in config.tools),
+        approvals=any(tool.requires_approval or tool.asks_back for tool in tools),
         fixed_tokens=system_tokens + (estimate(_wire.encode(specs).decode()) if specs else 0),
         landing_fixed_tokens=system_tokens,
         caps=_own_caps(config),

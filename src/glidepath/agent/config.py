@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Settings, settle_field
 from glidepath.agent.discovery import GROUPS, installed
+from glidepath.agent.equipment import split_tools
 from glidepath.agent.limits import FOREVER, OTHER_LIMIT_NAMES, Limits, checked_int, checked_seconds
 from glidepath.agent.prices import checked_prices
 from glidepath.context import strategy
@@ -22,6 +23,7 @@ from glidepath.plugins.lineup import Lineup
 from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, SessionStore, TokenEstimator
 from glidepath.texts import Texts
 from glidepath.tools import Output, Tool, tool
+from glidepath.tools.sources import ToolSource
 
 if TYPE_CHECKING:
     from glidepath.agent.builder import AgentBuilder
@@ -56,6 +58,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
 
     model: Model | str
     tools: tuple[Tool, ...] = ()
+    tool_sources: tuple[ToolSource, ...] = ()
     system_prompt: str = ""
     limits: Limits = Limits()
     guardrails: GuardrailsConfig = GuardrailsConfig()
@@ -159,11 +162,13 @@ def _normalize(config: LoopConfig) -> None:
     """What was given, as the runtime keeps it: tuples of resolved objects, plain texts, mappings of its own."""
     kept: dict[str, Any] = {
         name: _as_tuple(name, getattr(config, name))
-        for name in ("tools", "constraints", "plugins", "fallback_models", "stop_sequences")
+        for name in ("tools", "tool_sources", "constraints", "plugins", "fallback_models", "stop_sequences")
     }
     for name in GROUPS:
         kept[name] = with_installed(name, kept[name])
-    kept["tools"] = tuple(_as_tool(item) for item in kept["tools"])
+    items, sources = split_tools(kept["tools"])
+    kept["tools"] = tuple(_as_tool(item) for item in items)
+    kept["tool_sources"] = _checked_sources((*kept["tool_sources"], *sources))
     kept["model"] = _as_model(config.model)
     kept["fallback_models"] = tuple(_as_model(item) for item in kept["fallback_models"])
     for name in _TEXTS:
@@ -241,7 +246,19 @@ def _as_tool(item: Any) -> Tool:
     if callable(item) and not isinstance(item, type):
         made: Tool = tool(item)
         return made
-    raise ConfigurationError(f"tools must be Tool objects or functions, not {item!r:.100}")
+    raise ConfigurationError(f"tools must be Tool objects, functions or sources such as McpServer, not {item!r:.100}")
+
+
+def _checked_sources(sources: tuple[Any, ...]) -> tuple[ToolSource, ...]:
+    """The sources, each of which has a name of its own unless they are views of the same."""
+    items, named = split_tools(sources)
+    if items:
+        raise ConfigurationError(f"tool_sources must be sources such as McpServer(...), not {items[0]!r:.100}")
+    origins: dict[str, object] = {}
+    for source in named:
+        if origins.setdefault(source.name, source.origin) != source.origin:
+            raise ConfigurationError(f"two sources of tools are named {source.name!r}; give one of them another name")
+    return named
 
 
 def check(config: LoopConfig) -> None:
@@ -338,7 +355,8 @@ def _check_types(config: LoopConfig) -> None:
         value = getattr(config, field)
         if not isinstance(value, str) or (allowed is not None and value not in allowed):
             raise ConfigurationError(f"{field} must be one of {', '.join(allowed or TOOL_CHOICES)}; got {value!r}")
-    if config.tool_choice not in TOOL_CHOICES and config.tool_choice not in {item.name for item in config.tools}:
+    known = {*TOOL_CHOICES, *[item.name for item in config.tools]}
+    if config.tool_choice not in known and not config.tool_sources:  # what sources offer is known when a run starts
         raise ConfigurationError(
             f"tool_choice must be auto, required, none or the name of a tool; got {config.tool_choice!r}"
         )

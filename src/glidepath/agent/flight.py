@@ -12,6 +12,7 @@ from typing import Any
 from glidepath._wire import encode, replace
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.durable import Opening
+from glidepath.agent.equipment import Fitted
 from glidepath.agent.route import landing_money, priced
 from glidepath.ask.booking import LEAST_LANDING
 from glidepath.ask.summary import recall
@@ -190,6 +191,7 @@ async def finish_run(
     *,
     refusal: Refusal | None = None,
     opening: Opening | None = None,
+    fitted: Fitted | None = None,
 ) -> RunResult:
     """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned.
 
@@ -204,6 +206,8 @@ async def finish_run(
             if opening is not None:
                 ending = opening.attend(run) or ending
             run.start()
+            if fitted is not None:
+                ending = fitted.attend(run) or ending
             if cancel is not None:
                 cancel.subscribe(run.hear)
             if ending is None:
@@ -214,6 +218,8 @@ async def finish_run(
             ending = await salvaged(run, defect)
         result = await _concluded(run, home, ending, patrol)
     finally:
+        if fitted is not None:
+            fitted.leave(run)
         if patrol is not None:
             patrol.stop()
         if cancel is not None:

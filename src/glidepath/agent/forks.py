@@ -1,4 +1,4 @@
-"""Forking for an agent: from its store, or from a session in memory."""
+"""Forking for an agent: from its store, with its texts; calls of its read-only tools are no effects."""
 
 from __future__ import annotations
 
@@ -9,28 +9,35 @@ from glidepath.errors import ConfigurationError
 from glidepath.sessions.forking import Fork, fork, rewind
 
 if TYPE_CHECKING:
-    from glidepath.agent.agent import Agent
     from glidepath.agent.resuming import Target
 
-__all__ = ["forked", "rewound"]
+__all__ = ["ForkingAgent"]
 
 
-async def forked(agent: Agent, target: Target, at: int | None, name: str | None) -> Fork:
-    """A fork of a session in the agent's store; calls of its read-only tools are no effects."""
-    return await fork(_store(agent, "fork"), session_of(target), at=at, name=name, **_views(agent))
+class ForkingAgent:
+    """What an `Agent` can do with the sessions in its store beside running in them."""
+
+    __slots__ = ()
+
+    async def fork(self, target: Target, *, at: int | None = None, name: str | None = None) -> Fork:
+        """A new session from this one as it was after turn `at`, the last one by default; this one stays as it is.
+
+        Go on with `run(..., session=fork.session_id)` or `resume(fork.session_id)`. `fork.effects` lists what the
+        original did after that turn, and the model is told. Raises `ConfigurationError` for a turn that is not there.
+        """
+        return await fork(_store(self, "fork"), session_of(target), at=at, name=name, **_views(self))
+
+    async def rewind(self, target: Target, *, at: int) -> Fork:
+        """Take a session back to turn `at` under its own id; what it was is kept as the session `fork.origin`."""
+        return await rewind(_store(self, "rewind"), session_of(target), at=at, **_views(self))
 
 
-async def rewound(agent: Agent, target: Target, at: int) -> Fork:
-    """The same session, taken back to that turn."""
-    return await rewind(_store(agent, "rewind"), session_of(target), at=at, **_views(agent))
-
-
-def _store(agent: Agent, what: str) -> Any:
+def _store(agent: Any, what: str) -> Any:
     if agent.config.store is None:
         raise ConfigurationError(f"{what} needs the store that keeps the session: pass Agent(store=...)")
     return agent.config.store
 
 
-def _views(agent: Agent) -> dict[str, Any]:
+def _views(agent: Any) -> dict[str, Any]:
     tools = agent._plan.tools.values()  # noqa: SLF001 - a part of the agent, in a file of its own
     return {"texts": agent.config.texts, "harmless": frozenset(one.name for one in tools if one.read_only)}

@@ -22,6 +22,7 @@ INHERITANCE: Mapping[str, Passed] = MappingProxyType(
     {
         "model": Passed.YES,
         "tools": Passed.YES,
+        "tool_sources": Passed.YES,
         "system_prompt": Passed.NO,  # a child has another job
         "limits": Passed.IN_PART,  # how it lands and delegates; what it may use is its own, within the parent's
         "guardrails": Passed.YES,

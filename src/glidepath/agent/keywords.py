@@ -14,6 +14,7 @@ from glidepath.sessions import Session
 from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, SessionStore, TokenEstimator
 from glidepath.texts import Texts
 from glidepath.tools import Tool, ToolContext
+from glidepath.tools.sources import ToolSource
 
 __all__ = ["AgentChanges", "AgentKeywords", "ResumeKeywords", "RunKeywords"]
 
@@ -21,7 +22,8 @@ __all__ = ["AgentChanges", "AgentKeywords", "ResumeKeywords", "RunKeywords"]
 class _Rest(TypedDict, total=False):
     """Every setting but the model and the type of the output."""
 
-    tools: Iterable[Tool | Callable[..., Any]]
+    tools: Iterable[Tool | ToolSource | Callable[..., Any]]
+    tool_sources: Iterable[ToolSource]
     system_prompt: str
     limits: Limits
     guardrails: GuardrailsConfig

@@ -17,6 +17,7 @@ from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, TokenEstimator
 from glidepath.texts import Texts
 from glidepath.tools import Tool
+from glidepath.tools.sources import ToolSource
 
 __all__ = ["Knobs"]
 
@@ -59,9 +60,13 @@ class Knobs:
         """The model to ask: an object with `name` and `stream(request)`."""
         return self._set("model", value)
 
-    def tools(self, value: Iterable[Tool | Callable[..., Any] | str]) -> Self:
-        """The tools: `Tool` objects, functions, or names of installed ones. The last call counts."""
+    def tools(self, value: Iterable[Tool | ToolSource | Callable[..., Any] | str]) -> Self:
+        """The tools: `Tool` objects, functions, sources, or names of installed ones. The last call counts."""
         return self._list("tools", value)
+
+    def tool_sources(self, value: Iterable[ToolSource]) -> Self:
+        """Sources of tools, such as MCP servers, beside those in `tools`. The last call counts."""
+        return self._list("tool_sources", value)
 
     def system_prompt(self, value: str) -> Self:
         """What the model is told first."""

@@ -27,13 +27,18 @@ def checked_per_run(
     tool_choice: Any = None,
     metadata: Any = None,
     user: Any = None,
+    *,
+    more_tools: bool = False,
 ) -> PerRun | None:
-    """What was passed to `run()`, or None when nothing was; raises `ConfigurationError` naming the argument."""
+    """What was passed to `run()`, or None when nothing was; raises `ConfigurationError` naming the argument.
+
+    `more_tools`: there are sources, whose tools are known only when the run starts.
+    """
     if extras is None and tool_choice is None and metadata is None and user is None:
         return None
     return PerRun(
         extras=None if extras is None else _extras(extras),
-        tool_choice=None if tool_choice is None else _tool_choice(tool_choice, tools),
+        tool_choice=None if tool_choice is None else _tool_choice(tool_choice, tools, more_tools=more_tools),
         metadata=None if metadata is None else check_metadata(metadata),
         user=None if user is None else check_user(user),
     )
@@ -67,9 +72,9 @@ def _extras(extras: Any) -> dict[str, Any]:
         ) from None
 
 
-def _tool_choice(choice: Any, tools: tuple[Tool, ...]) -> str:
+def _tool_choice(choice: Any, tools: tuple[Tool, ...], *, more_tools: bool) -> str:
     names = [tool.name for tool in tools]
-    if not isinstance(choice, str) or (choice not in TOOL_CHOICES and choice not in names):
+    if not isinstance(choice, str) or (choice not in TOOL_CHOICES and choice not in names and not more_tools):
         raise ConfigurationError(
             f"tool_choice must be auto, required, none or the name of a tool; got {shown(choice, 100)}"
         )

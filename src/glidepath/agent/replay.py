@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
+from glidepath.agent.adopting import DELEGATES
 from glidepath.agent.durable import claimed, reopened
 from glidepath.agent.kin import journal_of
 from glidepath.agent.recording import STOPPED, Leg, legs_of
@@ -336,8 +337,6 @@ async def _children(
     agent: Agent, store: SessionStore, legs: Sequence[Leg], agents: dict[str, Agent]
 ) -> dict[str, Replayed]:
     """The replays of the children whose agents are known."""
-    from glidepath.agent.agent import DELEGATES
-
     known: dict[str, tuple[Agent, Any]] = {name: (one, None) for name, one in agents.items()}
     for tool in agent.config.tools:
         with suppress(TypeError):  # a function that nobody can refer to weakly is none of ours
@@ -378,7 +377,7 @@ async def _flown(
     agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None, token: CancelToken
 ) -> RunResult:
     from glidepath.agent.agent import Agent
-    from glidepath.agent.conversation import bounded_conversation
+    from glidepath.agent.conversation import begun, bounded_conversation
     from glidepath.agent.flight import finish_run, open_run, watch_over
 
     began: Any = leg.began
@@ -399,6 +398,7 @@ async def _flown(
         model=_Tape(config.model, leg.attempts),
         fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
         tools=tuple(tool.answering(answer) for tool in config.tools),
+        tool_sources=(),  # nothing outside is asked again
         store=checking,
         durability="sync",
         event_sink=None,
@@ -425,6 +425,7 @@ async def _flown(
             run = open_run(plan, home, (), meter, watch(), None, None, resumed=resumed)
             prompt = ()
         else:
+            begun(meter, leg.carried)
             run = open_run(plan, home, prompt, meter, watch(), None, None, per_run=leg.per_run)
         run.run_id, run.carried = began.run_id, leg.carried
         run.token = token

@@ -8,9 +8,11 @@ from typing import Any
 from glidepath import _wire
 from glidepath.errors import ConfigurationError
 from glidepath.messages import AssistantMessage, ToolResultMessage
-from glidepath.outcome import LoopOutcome, RunResult, Snapshot
+from glidepath.outcome import LoopOutcome, PendingCall, RunResult, Snapshot
 from glidepath.run import Decision, snapshot_of
 from glidepath.sessions import Session
+from glidepath.tools import ArgumentsError
+from glidepath.tools.binding import SchemaBinder
 
 __all__ = ["Target", "check_decisions", "find", "nothing_to_decide", "run_of"]
 
@@ -112,6 +114,7 @@ def check_decisions(
     for call_id, decision in decisions.items():
         if call_id in pending:
             found[call_id] = _checked(call_id, decision)
+            _check_answer(call_id, decision, next(one for one in snapshot.pending if one.call.id == call_id))
         elif not _was_obeyed(call_id, decision, obeyed or {}):
             waits = f"pending are {', '.join(pending)}" if pending else "nothing is pending"
             raise ConfigurationError(f"decisions: there is no pending call {call_id!r:.100}; {waits}")
@@ -137,3 +140,20 @@ def _checked(call_id: Any, decision: Any) -> Decision:
             f"decisions[{call_id!r}] must be approve(), deny(reason) or answer(text), not {decision!r:.100}"
         )
     return decision
+
+
+def _check_answer(call_id: str, decision: Decision, waiting: PendingCall) -> None:
+    """An answer to a form has the form's fields; a text or a plain yes answers only what has no form."""
+    form = waiting.form
+    if form is None:
+        if decision.kind == "answer" and decision.arguments is not None:
+            raise ConfigurationError(f"decisions[{call_id!r}]: this call has no form; pass answer(text)")
+        return
+    if decision.kind == "deny":
+        return
+    if decision.kind == "answer" and decision.arguments is None:
+        raise ConfigurationError(f"decisions[{call_id!r}]: this call waits for a form; pass answer({{...}})")
+    try:
+        SchemaBinder("the form", {"type": "object", **form}).bind(decision.arguments or {})
+    except ArgumentsError as error:
+        raise ConfigurationError(f"decisions[{call_id!r}]: {'; '.join(error.problems)}") from None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["choice_among", "offer"]
 
+DOORS = frozenset({"find_tools", "call_found_tool"})
 MOST_NAMES = 100_000  # names that one gate may allow
 
 
@@ -34,6 +35,8 @@ async def offer(run: Run) -> tuple[ToolSpec, ...]:
         work = allowed - plan.terminal_tools
         allowed -= work
         run.denials.update(dict.fromkeys(work, plan.texts.fill("work_withdrawn")))
+    if plan.behind and allowed & plan.behind and not run.work_withdrawn:
+        allowed |= DOORS  # gates judge the tools themselves; these two only lead to them
     run.allowed = allowed
     if len(allowed) == len(every):
         return plan.specs  # the same object as ever: the request can be used again

@@ -19,6 +19,7 @@ from glidepath.run import Decision, approve, deny
 
 __all__ = ["Asked", "consult", "decide", "decisions_about", "question", "sandboxed", "somebody"]
 
+NOBODY = "a form needs an answer, and nobody is there to give one"
 ALLOW = "allow it? [y]es, [n]o, or say why not: "
 _KEPT_FREE = 2  # rows of the screen for the prompt and what is typed
 _FEWEST = 3
@@ -68,8 +69,10 @@ async def decisions_about(
     asked: Sequence[Asked], policy: str, world: World, caught: Caught
 ) -> dict[str, Decision] | None:
     """A decision for every call, as the policy or a person says; None when the person left."""
-    if policy == "all":
+    if policy == "all" and not any(one.pending.form for one in asked):
         return {one.name: approve() for one in asked}
+    if policy == "all":
+        return {one.name: approve() if not one.pending.form else deny(NOBODY) for one in asked}
     if policy == "deny":
         return {one.name: deny("calls that need approval are denied here") for one in asked}
 
@@ -94,6 +97,10 @@ async def consult(one: Asked, size: tuple[int, int], ask: Ask, allow: str = ALLO
     question allows anything.
     """
     columns, lines = size
+    if one.pending.form is not None:
+        from glidepath.cli.forms import fill_in
+
+        return await fill_in(one.pending, columns - 1, ask)
     rows = question(one, columns - 1)
     room = max(lines - _KEPT_FREE, _FEWEST)
     characters = f"the arguments are {size_of(one.pending.call.arguments):,} characters long"

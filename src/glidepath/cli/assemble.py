@@ -25,6 +25,7 @@ __all__ = [
     "keep_sessions",
     "make_agent",
     "make_model",
+    "make_servers",
     "make_store",
     "make_tools",
     "redacting",
@@ -48,7 +49,7 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
             "`glidepath models` lists what there is, `glidepath demo` needs none"
         )
     fields["model"] = make_model(name, world)
-    fields["tools"] = make_tools(settings, world)
+    fields["tools"] = (*make_tools(settings, world), *make_servers(settings, world))
     if fields.get("fallback_models"):
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
     if fields.get("store"):
@@ -179,6 +180,17 @@ def make_tools(settings: Settings, world: World) -> tuple[Tool, ...]:
         made = {item.name: item for item in tools}
         _tell_of_the_sandbox(made.get("shell"), world)
     return tuple(made[name] if name in made else _installed(name, world) for name in names)
+
+
+def make_servers(settings: Settings, world: World) -> tuple[Any, ...]:
+    """The MCP servers whose tools the model may call; what is too long for it is kept in the workspace."""
+    from glidepath.cli.servers import configured_servers
+
+    found = configured_servers(settings, world)
+    if not found:
+        return ()
+    folder = workspace_folder(settings, world) / ".glidepath" / "artifacts"
+    return tuple(server.configured(artifacts=str(folder)) for server, _ in found)
 
 
 def _own_files(settings: Settings, world: World) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from glidepath.cli.folder import CONFIGURATION, Folder
 from glidepath.cli.narrow import beyond, wish
-from glidepath.cli.shown import folded, revealed
+from glidepath.cli.shown import folded, quoted, revealed
 from glidepath.cli.trust import is_trusted, record_of, remember
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
@@ -62,11 +62,32 @@ def listing(folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE) -> st
         wishes = [(key, *wish(key, value, folder.path)) for key, value in wanted.items()]
         for key, text, shown in sorted(wishes, key=lambda one: len(one[2]) < _LONG):  # what is long scrolls away
             lines += [_wrapped(f"  - {key}: {text}", width), folded(shown, width, _INDENT)]
+    lines += _servers_of(folder, width)
     others = [name for name in folder.files if name not in CONFIGURATION or name in folder.links]
     if others:
         lines.append("Trust also covers these files:")
         lines += [f"  - {_file(folder, name)}" for name in others]
     return "\n".join(lines)
+
+
+def _servers_of(folder: Folder, width: int) -> list[str]:
+    """What `.mcp.json` would start or contact, in full."""
+    data = folder.files.get(".mcp.json")
+    if data is None:
+        return []
+    import json
+
+    try:
+        said = json.loads(data)
+        servers = said.get("mcpServers", said.get("servers", {}))
+        pairs = [(name, one) for name, one in servers.items() if isinstance(one, dict)]
+    except (ValueError, AttributeError, RecursionError):
+        return ["Its .mcp.json cannot be read."]
+    lines = ["Its .mcp.json starts these programs, or contacts these addresses, whenever an agent runs here:"]
+    for name, one in pairs:
+        what = one.get("url") or [one.get("command"), *(one.get("args") or [])]
+        lines += [f"  - {revealed(str(name))}:", folded(quoted(what), width, _INDENT)]
+    return lines
 
 
 def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: World) -> bool:

@@ -18,6 +18,7 @@ _WISHES = {
     "fallback_models": "they go to these models when the first one fails",
     "system_prompt": "the model gets these instructions first",
     "tools": "the model may call these tools",
+    "mcp": "these programs are started, or these addresses contacted, and their tools given to the model",
     "workspace": "the tools work here: outside this folder, or in a part of it that tools must not write",
     "shell_home": "shell commands get this folder as HOME",
     "allow_protected": "the tools may write these protected files",

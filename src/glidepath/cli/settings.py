@@ -68,6 +68,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("fallback_models", _C + "fallback_models", "names", "models to fall back to, in order", "--fallback-models", metavar="NAMES"),
     Setting("system_prompt", _C + "system_prompt", "text", "what the model is told first", "--system-prompt", metavar="TEXT"),
     Setting("tools", _C + "tools", "names", "tools the model may call: read, list, grep, write, edit, shell, or installed ones", "--tools", metavar="NAMES", default=("read", "list", "grep"), found=("read", "list", "grep")),
+    Setting("mcp", "", "table", "MCP servers whose tools the model may call: [mcp.servers.NAME]; also pins and lock"),
+    Setting("mcp_config", "", "text?", "a JSON file with mcpServers, read beside the configuration", "--mcp-config", metavar="FILE", in_file=False),
     Setting("workspace", "", "text", "the folder that the tools work in; the current one by default", "--workspace", metavar="DIR", found=INSIDE),
     Setting("sandbox", "", "choice", "the shell tool's sandbox: auto uses it where it is installed, require insists on it", "--sandbox", choices=("auto", "require", "off"), default="auto", found=("auto", "require")),
     Setting("shell_home", "", "text?", "the folder that is HOME for shell commands, read-only in the sandbox; an empty one by default", "--shell-home", metavar="DIR"),
@@ -147,6 +149,7 @@ SETTINGS: tuple[Setting, ...] = (
 # fmt: on
 
 PYTHON_ONLY: dict[str, str] = {
+    "LoopConfig.tool_sources": "Python objects; MCP servers stand in [mcp.servers.NAME]",
     "LoopConfig.limits": "the section [limits]",
     "LoopConfig.guardrails": "the section [guardrails]",
     "LoopConfig.event_sink": "a Python callable",

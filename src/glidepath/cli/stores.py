@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from glidepath.cli.layers import Known, Settings
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
-__all__ = ["DEFAULT_STORE", "NO_STORE", "assume_store", "keep_sessions", "make_store", "store_path"]
+__all__ = ["DEFAULT_STORE", "NO_STORE", "assume_store", "keep_sessions", "make_store", "migrate_store", "store_path"]
 
 DEFAULT_STORE = "default"
 """The name of the store in the user's data folder."""
@@ -53,7 +54,7 @@ def _place(name: str, folder: Path) -> tuple[str, Path]:
     path = folder / Path(name).expanduser()
     if path.is_dir():
         return _SEGMENTS, path
-    if path.exists() or path.suffix.lower() in _FILES:
+    if path.exists() or path.suffix.lower() in _FILES or os.name == "nt":
         return _SQLITE, path
     return _SEGMENTS, path
 
@@ -62,10 +63,41 @@ def _default_is_sqlite() -> bool:
     """True when the user's data folder has a SQLite file with something in it: it is used until it is migrated."""
     from glidepath.sessions.sqlite import default_file
 
+    if os.name == "nt":
+        return True  # there are no segments on Windows
     try:
         return default_file().stat().st_size > 0
     except OSError:
         return False
+
+
+async def migrate_store(name: str | None, source: Any, world: World) -> int:
+    """Carry every session of a store over into the one that this name stands for; 1 when something had to stay.
+
+    Without a name it is the default folder of segments. A default SQLite file that was carried over whole is put
+    aside: from then on the folder is the default.
+    """
+    from glidepath.sessions import SegmentStore
+    from glidepath.sessions.migrate import migrate
+    from glidepath.sessions.sqlite import default_file
+
+    target = SegmentStore() if name is None else make_store(name, world)
+    if getattr(source, "path", None) == getattr(target, "path", ""):
+        raise ConfigurationError(f"{source.path} is where these sessions are: name another store to carry them to")
+    try:
+        done = await migrate(source, target)
+    finally:
+        await target.close()
+    for session, reason in done.left.items():
+        world.complain(f"{session} stays: {reason}")
+    world.note(f"{len(done.moved)} sessions are in {getattr(target, 'path', name)}")
+    file = default_file()
+    if name is None and not done.left and getattr(source, "path", None) == str(file):
+        await source.close()
+        aside = file.with_name(f"{file.name}.migrated")
+        file.rename(aside)
+        world.note(f"that is where sessions are kept from now on; the old file is {aside}")
+    return 1 if done.left else 0
 
 
 def keep_sessions(settings: Settings, world: World) -> None:
@@ -93,7 +125,6 @@ def keep_sessions(settings: Settings, world: World) -> None:
 
 def _must_be_writable(folder: Path) -> None:
     import errno
-    import os
 
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(folder))

@@ -37,6 +37,7 @@ pytest.register_assert_rewrite(
             "plugin",
             "policies",
             "sim",
+            "sources",
             "stores",
             "voices",
             "wallet_stores",
@@ -67,6 +68,7 @@ from glidepath.conformance.hooks import (  # noqa: E402
 from glidepath.conformance.inboxes import InboxContract  # noqa: E402
 from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
+from glidepath.conformance.sources import ToolSourceContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
 from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
 from glidepath.conformance.wallet_stores import WalletStoreContract  # noqa: E402
@@ -98,6 +100,7 @@ __all__ = [
     "TeamCoordinatorContract",
     "TokenEstimatorContract",
     "ToolGateContract",
+    "ToolSourceContract",
     "WalletStoreContract",
     "clauses_of",
 ]
@@ -111,13 +114,11 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (
-            SessionStoreContract,
-            WalletStoreContract,
-            CatalogContract,
-            ExcerptsContract,
-            InboxContract,
-        ),
+        "session_store": (SessionStoreContract,),
+        "session_catalog": (CatalogContract,),
+        "session_excerpts": (ExcerptsContract,),
+        "session_inbox": (InboxContract,),
+        "wallet_store": (WalletStoreContract,),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract,),
@@ -128,6 +129,7 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "follow_up": (FollowUpContract,),
         "tool_gate": (ToolGateContract,),
         "context_overflow_recovery": (ContextOverflowRecoveryContract,),
+        "tool_source": (ToolSourceContract,),
     }
 )
 """The contracts of each extension point, by its name in `glidepath.spi.EXTENSION_POINTS`; the first is for all."""

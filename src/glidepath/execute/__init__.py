@@ -21,7 +21,7 @@ from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
-from glidepath.tools import ArgumentsError, Tool, ToolContext, ToolResult
+from glidepath.tools import ArgumentsError, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         votes = _end_plainly(run, job, result, step)
     if watch.interrupt is not None:
         raise run.interrupted()
+    if run.pending:  # it asks back
+        return _put_off(run, [job])
     return votes and _count_votes([job], run.plan.terminal_tools)
 
 
@@ -185,7 +187,7 @@ async def finish_batch(run: Run) -> bool:
             keep(run, job, len(jobs))
             fatal = fatal or job.fatal
     if run.watch.interrupt is None:  # else nobody is asked any more
-        run.pending = tuple([waiting.get(job.call.id) or _pend(run, job) for job in jobs if job.result is None])
+        run.pending = tuple([_still(waiting, job) or _pend(run, job) for job in jobs if job.result is None])
     if fatal is not None:
         raise Touchdown(_fatal(fatal))
     _learn(run, Step(reply.tool_calls, run.plan.tools, run.withdrawn, run.notice is not None))
@@ -217,6 +219,8 @@ def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
         call = pending.call
     job = job_for(run, call)
     job.waits_for = "" if pending is None else pending.reason
+    if pending is not None and pending.form is not None:
+        job.asks = pending
     decision = run.resumed.decisions.get(call.id)  # type: ignore[union-attr]
     if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
         job.refuse("unknown_tool", run.plan.texts.fill("tool_gone", tool=call.name))
@@ -372,6 +376,8 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
                     run.meter.charge_tool_call()
             if tool.wants_context or not tool.plain:
                 job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
+                if job.continuation is not None:
+                    job.context.continuation = job.continuation
     return ready
 
 
@@ -478,10 +484,18 @@ def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
     return run.watch.interrupt is None and not any(job.fatal for job in jobs)
 
 
+def _still(waiting: Mapping[str, PendingCall], job: Job) -> PendingCall | None:
+    """What a call has waited for all the time; None when it waits for something new."""
+    return None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
+
+
 def _pend(run: Run, job: Job) -> PendingCall:
     bound: Any = job.bound  # what an observer does to its event does not change what a person decides about
-    run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "")
-    return PendingCall(call=ToolCall(job.call.id, job.call.name, bound.written()), reason=job.waits_for or "")
+    asks = job.asks
+    form = None if asks is None else asks.form
+    run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "", form)
+    call = ToolCall(job.call.id, job.call.name, bound.written())
+    return PendingCall(call=call, reason=job.waits_for or "", form=form, state="" if asks is None else asks.state)
 
 
 async def _after(run: Run, job: Job) -> None:

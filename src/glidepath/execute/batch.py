@@ -114,7 +114,7 @@ class _Batch:
                 self.leaving.pop(job, None)
                 job.took = self.run.time() - job.started_at  # type: ignore[operator]
                 self._land(job)
-                if self.notes_results:
+                if self.notes_results and job.result is not None:
                     self.landed.append(job)
 
     def _land(self, job: Job) -> None:

@@ -15,7 +15,7 @@ from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, StopCause
 from glidepath.run import Decision, HookFault, Opinion, Verdict, opinion, report, to_read
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
-from glidepath.tools import ArgumentsError, ToolResult, malformed_arguments_message, unknown_tool_message
+from glidepath.tools import ArgumentsError, Continuation, ToolResult, malformed_arguments_message, unknown_tool_message
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -76,9 +76,13 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
         decision = decisions.get(job.call.id)
         if decision is None or decision.kind == "ask" or job.result is not None:
             continue
-        if decision.kind in ("approve", "repeat"):
+        if decision.kind in ("approve", "repeat") or (decision.kind == "answer" and job.asks is not None):
             job.waits_for = None
-            _bind(run, job, decision.arguments)
+            if job.asks is None:
+                _bind(run, job, decision.arguments)
+            else:
+                _bind(run, job)
+                job.continuation = Continuation(job.asks.state, decision.arguments or {})
             if job.result is None and run.hooks.before_tool_call:
                 await _ask_all(run, job, replaceable=False, approved=True)
         elif decision.kind == "deny":

@@ -33,6 +33,7 @@ def settle(run: Run) -> None:
         if decision.kind == "unknown" or not _takes(job, decision.arguments):
             job.refuse(UNKNOWN, "")
             keep(run, job)
+            run.pending = tuple([waiting for waiting in run.pending if waiting.call.id != call.id])
 
 
 def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:

@@ -15,7 +15,7 @@ from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AbandonedWork
 from glidepath.run import Stopped
 from glidepath.run.inside import LostChild
-from glidepath.tools import Bound, Tool, ToolContext, ToolResult, as_result, trim_result
+from glidepath.tools import Bound, Continuation, NeedsInput, Tool, ToolContext, ToolResult, as_result, trim_result
 from glidepath.tools.pictures import small_enough
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ class Job(Record, eq=False):
     """It failed, and that is the tool's own fault."""
     waits_for: str | None = None
     """Why a person must decide first."""
+    asks: Any = None
+    """A `NeedsInput` that it raised, or the `PendingCall` of one it had raised: what it waits for."""
+    continuation: Continuation | None = None
+    """What it goes on with, once a person has answered."""
     doubt: str | None = None
     """It had begun when the process died: what the model is told unless it gets its result now."""
     counted: bool = False
@@ -116,6 +120,9 @@ class Job(Record, eq=False):
     def raised(self, error: BaseException) -> None:
         """It raised: type and message are for the model, the traceback for people."""
         if self.result is not None:
+            return
+        if isinstance(error, NeedsInput) and self.tool is not None and self.tool.asks_back:
+            self.waits_for, self.asks = error.reason, error
             return
         if isinstance(error, LostChild):
             self.kind, self.result = UNKNOWN, ToolResult(words(error), is_error=True)

@@ -62,6 +62,14 @@ class Host:
             run.emit(ToolProgress, call_id, tool_name, _brief(progress), self.dropped)
             if run.ring is not None:
                 run.ring()
+            elif run.watch.ring is not None:  # it may have come from a task beside the run's own
+                run.watch.ring()
+
+    def unknown(self, call_id: str) -> None:
+        """Nobody knows what this call has done: its result says so, and so does the run's."""
+        run = self.run
+        if run.result is None and run.reply is not None:
+            run.unknown_effects += tuple([call for call in run.reply.tool_calls if call.id == call_id])
 
     async def spawn(self, agent: Any, prompt: Any, limits: Any, call_id: str) -> RunResult:
         """Run a child on this run's budget; it is stopped when its tool call ends before it."""

@@ -36,11 +36,14 @@ def approve(arguments: Mapping[str, Any] | None = None) -> Decision:
         return Decision(kind="approve")
     if not isinstance(arguments, Mapping):
         raise ConfigurationError(f"approve(arguments) takes a mapping of arguments, not {arguments!r:.100}")
+    return Decision(kind="approve", arguments=_plain("approve", arguments))
+
+
+def _plain(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        copied = _wire.loads(_wire.encode(dict(arguments)))
+        return _wire.loads(_wire.encode(dict(arguments)))  # type: ignore[no-any-return]
     except Exception as error:
-        raise ConfigurationError(f"approve(arguments) takes plain JSON data: {error}") from None
-    return Decision(kind="approve", arguments=copied)
+        raise ConfigurationError(f"{verb}(arguments) takes plain JSON data: {error}") from None
 
 
 def deny(reason: str = "") -> Decision:
@@ -48,8 +51,13 @@ def deny(reason: str = "") -> Decision:
     return Decision(kind="deny", text=_text("deny(reason)", reason))
 
 
-def answer(text: str) -> Decision:
-    """Do not let the call run: this text is its result, as if the tool had returned it."""
+def answer(text: str | Mapping[str, Any]) -> Decision:
+    """Do not let the call run: this text is its result, as if the tool had returned it.
+
+    A call that waits with a form (`PendingCall.form`) takes a mapping with the form's fields, and goes on with it.
+    """
+    if isinstance(text, Mapping):
+        return Decision(kind="answer", arguments=_plain("answer", text))
     return Decision(kind="answer", text=_text("answer(text)", text))
 
 

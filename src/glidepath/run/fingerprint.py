@@ -70,7 +70,7 @@ def _made(plan: Plan) -> Fingerprint:
         model=plans[0].model_name,
         fallback_models=", ".join(one.model_name for one in plans[1:]),
         system_prompt=_digest(plan.system_prompt.encode(errors="replace")) if plan.system_prompt else "",
-        output_type="" if plan.output is None else _digest(canonical(plan.output.schema)),
+        output_type="" if plan.output is None else _of_schema(plan.output.schema),
         limits={name: str(value) for name, value in limits.items() if value is not None},
         tools={name: _of_tool(tool) for name, tool in plan.tools.items()},
         plugins=dict.fromkeys(_guarding(plan), "in use"),
@@ -87,7 +87,15 @@ def _guarding(plan: Plan) -> list[str]:
 def _of_tool(tool: Tool) -> str:
     """Its parameters, and what matters when a call of it was interrupted."""
     marks = [mark for mark in ("idempotent", "requires_approval", "terminal") if getattr(tool, mark)]
-    return " ".join([_digest(canonical(tool.parameters)), *marks])
+    return " ".join([_of_schema(tool.parameters), *marks])
+
+
+def _of_schema(schema: Any) -> str:
+    """The digest of a schema, also of one that is no JSON."""
+    try:
+        return _digest(canonical(schema))
+    except Exception:
+        return _digest(repr(schema).encode(errors="replace"))
 
 
 def _digest(data: bytes) -> str:

@@ -98,6 +98,8 @@ class Plan(Value, frozen=True, kw_only=True):
     system_prompt: str
     tools: Mapping[str, Tool]
     tool_names: frozenset[str]
+    behind: frozenset[str]
+    """Those of the tools that are not shown: the model finds them, and calls them by another."""
     specs: tuple[ToolSpec, ...]
     terminal_tools: frozenset[str]
     approvals: bool

@@ -59,6 +59,10 @@ class Ear:
         """A future, for whoever asks what a task waits for, as anyio does."""
         return asyncio.Future
 
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else it is asked, such as `cancelled` by anyio's memory streams."""
+        return getattr(self._future, name)
+
     def cancel(self, msg: Any = None) -> bool:
         """Somebody cancels the task: take note when it is the foreign code itself."""
         watch = self._watch

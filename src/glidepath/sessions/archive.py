@@ -163,7 +163,7 @@ def parse_export(data: bytes) -> list[tuple[Entry, tuple[Commit, ...]]]:
             else:
                 lines[-1].append(_wire.decode(line, _Line))
         sessions = [_section(header, rows) for header, rows in zip(headers, lines, strict=True)]
-    except (WireError, ValueError) as error:
+    except (WireError, ValueError, RecursionError) as error:
         what = f"this is not an exported journal, or not a whole one: line {number}: {error}"
         raise StoreError(what, kind="damaged") from None
     _check_family(headers)

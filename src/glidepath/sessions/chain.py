@@ -68,7 +68,7 @@ def read(commit: Commit) -> tuple[Record, ...]:
     """The records of a commit; raises `StoreError` of kind `damaged`."""
     try:
         return _records(commit.body)  # type: ignore[no-any-return]
-    except (_wire.WireError, ValueError) as error:
+    except (_wire.WireError, ValueError, RecursionError) as error:
         raise StoreError(f"commit {commit.number} cannot be read: {error}", kind="damaged") from None
 
 

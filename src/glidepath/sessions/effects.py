@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from glidepath import _wire
-from glidepath._wire import replace
+from glidepath._wire import Value, replace
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, codec
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Effect
@@ -16,6 +16,10 @@ __all__ = ["effects_in", "told_effects"]
 
 _SHOWN_CALLS, _SHOWN_ARGUMENTS = 20, 200
 _NEVER_RAN = frozenset({"interrupted", "not_decided", "denied", "blocked", "unknown_tool", "cancelled", "answered"})
+
+
+class _Listing(Value, frozen=True):
+    effects: tuple[Effect, ...] = ()
 
 
 def effects_in(commits: Iterable[Commit], at: int, *, whole: bool = True) -> list[Effect]:
@@ -34,6 +38,8 @@ def effects_in(commits: Iterable[Commit], at: int, *, whole: bool = True) -> lis
                 calls = {call.id: (call, at) for call in message.tool_calls}
             elif type(message) is ToolResultMessage:
                 _conclude(found, message, at, whole=whole)
+            elif record.kind in ("forked", "quarantine"):  # what was behind an earlier fork, or was lost
+                found |= {one.call_id: one for one in _wire.decode(data, _Listing).effects}
             elif record.kind == "intent":
                 told = _wire.decode(data, dict[str, Any])
                 call_id = str(told.get("call_id", ""))

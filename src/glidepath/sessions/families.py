@@ -196,10 +196,10 @@ async def write_family(store: SessionStore, members: Sequence[Member]) -> None:
         await store.release(first.lease)
         raise
     await store.release(first.lease)
-    annotate: Any = getattr(store, "annotate", None)
+    catalog: Any = store if getattr(store, "find", None) is not None else None
     for member in members:
-        if annotate is not None and (member.title or member.tags):
-            await annotate(member.session_id, title=member.title, tags=member.tags)
+        if catalog is not None and (member.title or member.tags):
+            await catalog.annotate(member.session_id, title=member.title, tags=member.tags)
 
 
 async def _refuse_taken(store: SessionStore, members: Sequence[Member]) -> None:

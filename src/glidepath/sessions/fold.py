@@ -55,7 +55,10 @@ class Opened(Value, frozen=True, kw_only=True):
 
 
 class Began(Value, frozen=True, kw_only=True):
-    """A run began, or went on (`resumed`) with what a person had decided."""
+    """A run began, or went on (`resumed`) with what a person had decided.
+
+    `pins`: the digest of every tool that a server has offered it, by server and name.
+    """
 
     run_id: str
     agent: str = ""
@@ -63,6 +66,7 @@ class Began(Value, frozen=True, kw_only=True):
     resumed: bool = False
     first_new: int = 0
     decisions: Mapping[str, Decision] = {}
+    pins: Mapping[str, Mapping[str, str]] = {}
     schema: int = 1
     version: str = ""
     """The release that writes from here on."""
@@ -80,6 +84,8 @@ class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
     key: str
     arguments: dict[str, Any] | None = None
     idempotent: bool = False
+    tool: str = ""
+    """Its tool, where the model has called it by another (`call_found_tool`)."""
 
 
 class Imported(Value, frozen=True, kw_only=True):
@@ -244,8 +250,6 @@ class Folded:
         if self.children and any(record.kind not in _BESIDE for record in records):
             self.children = [child for child in self.children if not child.of_hook]  # the run has gone on: all is told
         for record in records:
-            if record.kind == "base":
-                self._on_base(bytes(record.payload), commit)
             reader = _READERS.get(record.kind)
             self.sequence, self.time = record.sequence, record.time
             if reader is None:
@@ -253,7 +257,9 @@ class Folded:
                 continue
             try:
                 reader(self, bytes(record.payload))
-            except (WireError, ValueError, TypeError, KeyError, IndexError) as error:
+                if record.kind == "base":
+                    self._remember(bytes(record.payload), commit)
+            except (WireError, ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
                 raise self._unreadable(f"record {record.sequence} ({record.kind})", error) from None
 
     def _unreadable(self, what: str, error: Exception) -> StoreError:
@@ -306,7 +312,7 @@ class Folded:
             self._new_batch()
         messages.append(message)
 
-    def _on_base(self, data: bytes, commit: Commit | None) -> None:
+    def _remember(self, data: bytes, commit: Commit | None) -> None:
         """What is known so far was written down once more: nothing new, but a place to read from."""
         told = _wire.loads(data)
         if commit is None or not isinstance(told, dict):
@@ -316,7 +322,7 @@ class Folded:
         self.based = int(told["count"])
 
     def on_base(self, data: bytes) -> None:
-        """Read already."""
+        """Nothing new is in it."""
 
     def on_rewrite(self, data: bytes) -> None:
         """The transcript was repaired."""

@@ -17,8 +17,8 @@ from glidepath.sessions.archive import Journal, read_journal
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.effects import effects_in, told_effects
 from glidepath.sessions.families import Member, family_of, rebased, renamed, renamed_summary, write_family
-from glidepath.sessions.finding import find_sessions, remove_sessions
-from glidepath.sessions.fold import Effect, Folded, Forked, fold
+from glidepath.sessions.finding import TEAM, find_sessions, remove_sessions
+from glidepath.sessions.fold import Effect, Folded, Forked, Imported, fold
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import open_calls
 from glidepath.sessions.session import checked_id
@@ -171,6 +171,8 @@ async def _labels(store: SessionStore, session_id: str) -> Entry:
 def _find(journal: Journal, at: Any) -> _Place:
     """The place after turn `at`; raises `ConfigurationError` when there is no such turn."""
     name, most = journal.entry.session_id, turns(journal.folded)
+    if name.startswith(TEAM):
+        raise ConfigurationError(f"session {name!r} is the journal of a team: fork the session of one of its members")
     if journal.folded.began is None:
         raise ConfigurationError(f"session {name!r} has no run yet: there is nothing to fork")
     if at is None:
@@ -213,6 +215,8 @@ def _mark(
     items: list[tuple[str, Any]] = [
         ("forked", Forked(session_id=new, origin=old, at=place.at, run_id=run_id, effects=effects))
     ]
+    if journal.folded.imported and not made.imported:  # what a stranger wrote stays a stranger's
+        items.insert(0, ("imported", Imported(session_id=new)))
     if not place.whole:
         return items, made
     if effects:
@@ -258,7 +262,7 @@ def _stopped(folded: Folded, run_id: str, new: str, old: str, at: int) -> RunRes
 
 
 def _summary(entry: Entry, made: Folded, mark: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    forked = mark[0][1]
+    forked = next(item for kind, item in mark if kind == "forked")
     ended = next((item for kind, item in mark if kind == "ended"), made.result)
     snapshot = made.snapshot
     task = next(

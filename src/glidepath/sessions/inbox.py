@@ -16,6 +16,8 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import Message, codec
 from glidepath.outcome import RunResult
 from glidepath.run.decisions import Decision
+from glidepath.sessions.chain import plain_payload
+from glidepath.sessions.redaction import redactor_of
 from glidepath.spi.hooks import as_message
 from glidepath.spi.sessions import Inbox, Note
 
@@ -42,6 +44,9 @@ async def send(store: Any, session_id: str, message: str | Message, *, note_id: 
         raise ConfigurationError(f"send() takes a text or a user message: {error}") from None
     if not ready.text.strip() or "\0" in ready.text:
         raise ConfigurationError("send() takes a text that is not empty and has no NUL character")
+    redactor = redactor_of(store)
+    if redactor is not None:  # what is kept is what the run will read
+        body = _wire.encode(redactor.record("message", ready))
     return await _post(store, session_id, "message", body, note_id)
 
 
@@ -57,7 +62,10 @@ async def decide(store: Any, session_id: str, decisions: _DECISIONS, *, note_id:
             raise ConfigurationError(
                 f"decisions[{call_id!r:.80}] must be approve(), deny(reason) or answer(text), not {decision!r:.100}"
             )
-    return await _post(store, session_id, "decision", _wire.encode(dict(decisions)), note_id)
+    body, redactor = _wire.encode(dict(decisions)), redactor_of(store)
+    if redactor is not None and redactor.record("decided", dict(decisions)) != plain_payload(dict(decisions)):
+        raise ConfigurationError("decisions: this store redacts a text or an argument in them; pass them to resume()")
+    return await _post(store, session_id, "decision", body, note_id)
 
 
 async def _post(store: Any, session_id: str, kind: str, body: bytes, note_id: str | None) -> int:

@@ -9,9 +9,11 @@ from glidepath._wire import Value
 from glidepath.errors import StoreError
 from glidepath.sessions.chain import verified
 from glidepath.sessions.families import IMPORTING
+from glidepath.sessions.finding import annotate, each_session
 from glidepath.sessions.owner import this_owner
+from glidepath.sessions.segment_catalog import SegmentWallets
 from glidepath.sessions.wallet_desk import WalletDesk
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
+from glidepath.spi.sessions import Commit, Entry, Inbox, Lease, SessionStore, WalletStore
 
 __all__ = ["Migrated", "migrate"]
 
@@ -40,25 +42,34 @@ async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
     """
     moved: list[str] = []
     left: dict[str, str] = {}
-    for entry in sorted(await source.entries(), key=lambda entry: entry.updated):
+    entries = [entry async for entry in each_session(source, roots=False)]
+    for entry in sorted(entries, key=lambda entry: entry.updated):
         try:
-            await _carry(source, target, entry.session_id, entry.flag)
+            await _carry(source, target, entry)
             moved.append(entry.session_id)
         except StoreError as error:
             left[entry.session_id] = str(error)
-    if isinstance(source, WalletDesk) and isinstance(target, WalletDesk):
+    try:
         await _carry_wallets(source, target)
+    except StoreError as error:
+        left["wallets"] = str(error)
     return Migrated(moved=tuple(moved), left=left)
 
 
-async def _carry(source: SessionStore, target: SessionStore, session_id: str, flag: str | None) -> None:
+async def _carry(source: SessionStore, target: SessionStore, listed: Entry) -> None:
+    session_id = listed.session_id
     lease = await _hold(source, session_id)
     try:
         entry, commits = await source.load(session_id)
         list(verified(commits, head=entry.head, hash_=entry.hash))
         await _put(target, entry, commits)
-        if flag is not None:
-            await target.flag(session_id, flag)
+        if listed.flag is not None:
+            await target.flag(session_id, listed.flag)
+        if isinstance(source, Inbox) and isinstance(target, Inbox):
+            for note in await source.notes(session_id):
+                await target.post(session_id, note)
+        if listed.title or listed.tags:
+            await annotate(target, session_id, title=listed.title, tags=listed.tags)
         there, found = await target.load(session_id)
         if (there.head, list(found)) != (entry.head, list(commits)):
             raise StoreError(f"session {session_id!r} came out differently in the other store", kind="damaged")
@@ -67,16 +78,27 @@ async def _carry(source: SessionStore, target: SessionStore, session_id: str, fl
             await source.release(lease)
 
 
-async def _carry_wallets(source: WalletDesk, target: WalletDesk) -> None:
-    """Wallets with their limits and their history."""
+async def _carry_wallets(source: SessionStore, target: SessionStore) -> None:
+    """Wallets with their limits and their history; raises `StoreError` when the target cannot keep them."""
+    if not isinstance(source, WalletStore):
+        return
+    old, new = _desk_of(source), _desk_of(target)
     try:
-        wallets, periods = await source.wallet_rows()
+        count = len(await source.wallets())
+        if count and (old is None or new is None):
+            what = f"{count} wallets cannot be carried over between these stores: they are in the old one only"
+            raise StoreError(what, kind="unavailable")
+        if count and old is not None and new is not None:
+            await new.take_wallets(*await old.wallet_rows())
     except StoreError as error:
         if error.kind != "missing":
             raise
-        return
-    if wallets:
-        await target.take_wallets(wallets, periods)
+
+
+def _desk_of(store: Any) -> WalletDesk | None:
+    if isinstance(store, SegmentWallets):
+        return store.opened_accounts()
+    return store if isinstance(store, WalletDesk) else None
 
 
 async def _hold(source: SessionStore, session_id: str) -> Lease | None:

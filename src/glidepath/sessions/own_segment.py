@@ -16,7 +16,7 @@ from glidepath.errors import StoreError
 from glidepath.sessions.frames import Frame, Gap, Kind, mended, packed, salt_of, scan
 from glidepath.sessions.lease_table import replaced
 
-__all__ = ["Intrusion", "OwnSegment", "disk_error", "segment_path"]
+__all__ = ["Intrusion", "OwnSegment", "disk_error", "is_free", "segment_path", "sync_file"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -25,6 +25,17 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 def segment_path(folder: str, number: int) -> str:
     """Where a segment is."""
     return f"{folder}/segments/{number:08d}.seg"
+
+
+def is_free(fd: int, *, wait: bool = False) -> bool:
+    """Take the lock that a segment's writer holds for as long as it lives, wherever it runs; False when it is held."""
+    import fcntl
+
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
 
 
 def disk_error(error: OSError, path: str) -> StoreError:
@@ -58,6 +69,9 @@ class OwnSegment:
         if new:
             os.fchmod(self.fd, 0o600)  # whatever the umask
         self.end = os.fstat(self.fd).st_size
+        if not is_free(self.fd, wait=new):
+            self.close()
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process has this segment open", self.path)
 
     def append(self, frames: bytes) -> tuple[int, Intrusion | None]:
         """Write; where it begins, and what others have put in front of it. Raises `StoreError`."""

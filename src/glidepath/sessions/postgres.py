@@ -235,6 +235,10 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         line = self._lines.get(self._place())
         if line is not None and line.leases:
             line.leases -= 1
+            if not line.leases and line.answer is not None:  # nobody waits for that any more
+                line.answer.cancel()
+                await asyncio.wait([line.answer])
+                line.answer = None
             await self._leave(line)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
@@ -245,6 +249,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             if line.answer is None:
                 work = self._beat_all(line, renew=renew)
                 line.answer = asyncio.get_running_loop().create_task(work, name="glidepath-beat")
+                line.answer.add_done_callback(_heard_of)
             signs = await asyncio.shield(line.answer)
         finally:
             await self._leave(line)
@@ -402,6 +407,11 @@ async def make_tables(connection: Any) -> None:
 
 def _alive(owner: str) -> bool:
     return owner in _held if of_this_process(owner) else alive(owner)
+
+
+def _heard_of(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # whoever waited for it has it; when nobody did, it is nobody's concern
 
 
 def _sign(lease: Lease, row: Any) -> Sign:

@@ -45,11 +45,15 @@ def explained(what: str, seconds: float) -> Iterator[None]:
         if state.startswith(_PASSING):
             raise PassingError(f"{what} failed: {told(error)}") from error
         raise StoreError(f"{what} failed: {told(error)}", kind=_KINDS.get(state, "unavailable")) from error
+    except asyncpg.DataError as error:
+        raise StoreError(f"{what} cannot keep this: {told(error)}") from error
     except (TimeoutError, OSError, asyncpg.InterfaceError) as error:
         said = str(error) or f"no answer within {seconds:g} s"
         raise PassingError(f"{what} cannot be reached: {said}") from error
-    except Exception as error:  # the driver's own defects: InternalClientError and whatever else a cut line brings
+    except asyncpg.InternalClientError as error:  # what a line that is cut in the middle may bring
         raise PassingError(f"{what} failed: {told(error)}") from error
+    except Exception as error:
+        raise StoreError(f"{what} failed: {told(error)}") from error
 
 
 async def ridden_out(work: Callable[[], Awaitable[T]], *, known: Callable[[], bool], seconds: float = RIDE) -> T:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from glidepath import _wire
+from glidepath._wire import Raw, replace
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.chain import link, plain_payload, read
-from glidepath.spi.sessions import Commit
+from glidepath.spi.sessions import Commit, Note
 
 __all__ = ["Hook", "RedactingStore", "Redactor", "redacted_commits", "redactor_of"]
 
@@ -168,7 +170,22 @@ class RedactingStore:
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
         """Set the title, put through the hook, the tags, or both."""
         kept = None if title is None else Redactor(self.redact).text(title)
+        if getattr(self.store, "annotate", None) is None:
+            raise StoreError(f"{type(self.store).__name__} has no catalog: it cannot keep titles and tags")
         await self.store.annotate(session_id, title=kept, tags=tags)
+
+    async def post(self, session_id: str, note: Note) -> int:
+        """Put a note into a session's inbox, through the hook: its run reads what is kept.
+
+        Raises `StoreError` for a decision whose arguments the hook would change: the call would be made with those.
+        """
+        told = plain_payload(Raw(note.body))
+        kept = Redactor(self.redact).record(note.kind, told)
+        for call_id, decision in told.items() if note.kind == "decision" else ():
+            if decision.get("arguments") != kept[call_id].get("arguments"):
+                what = f"the decision about {call_id!r:.80} has arguments that may not be stored"
+                raise StoreError(f"{what}: decide with resume(decisions=...)")
+        return await self.store.post(session_id, replace(note, body=_wire.encode(kept)))  # type: ignore[no-any-return]
 
     async def fork(self, session: str, *, at: int | None = None, name: str | None = None) -> Any:
         """A new session from a turn of this one, as `fork` of the store inside."""

@@ -75,6 +75,8 @@ class Scribe:
         self.written = 0  # messages of the transcript that are in the journal
         self.tail: frozenset[str] | None = None  # results among them, when others of their batch may join in between
         self.decisions: dict[str, Any] = {}
+        self.pins: dict[str, Any] = {}
+        """The digests of the tools that servers offer, by server."""
         self.broken: StoreError | None = None
         self.kin: dict[str, Meter | Used] = {}  # the children of the calls in flight: our figures have their spend
         self.born: set[str] = set()  # the sessions of all children that this run is known to have started
@@ -113,6 +115,7 @@ class Scribe:
             resumed=run.resumed is not None,
             first_new=run.first_new,
             decisions=self.decisions,
+            pins=self.pins,
             schema=SCHEMA,
             version=VERSION,
             config=digest,
@@ -175,6 +178,7 @@ class Scribe:
                 key=f"{run.run_id}:{call.id}",
                 arguments=None if used == call.arguments else used,
                 idempotent=job.tool.idempotent,
+                tool=call.name if run.plan.behind and call.name in run.plan.behind else "",
             )
             items.append(("intent", intent))
         await self._write([], items, guards=False)

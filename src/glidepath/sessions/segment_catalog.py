@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from glidepath.errors import StoreError
+from glidepath.sessions.books import PeriodRow, WalletRow
 from glidepath.sessions.cards import checked_query, checked_tags, checked_title
 from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_folder import SegmentFolder
@@ -90,9 +91,9 @@ class SegmentWallets:
     """When somebody in this process last began to write off what is overdue, by the monotonic clock."""
 
     def __init__(self) -> None:
-        self._accounts = SqliteStore(f"{self.path}/wallets.db", lease=self._lease, clock=self._clock)
+        self.accounts = SqliteStore(f"{self.path}/wallets.db", lease=self._lease, clock=self._clock)
 
-    def _opened(self) -> SqliteStore:
+    def opened_accounts(self) -> SqliteStore:
         """The accounts, in a folder that is a store."""
         raise NotImplementedError
 
@@ -100,7 +101,7 @@ class SegmentWallets:
         """The accounts, if there are any; raises `StoreError` (`missing`) when there is no store."""
         if not SegmentFolder(self.path).exists():
             raise StoreError(f"there is no session store at {self.path}", kind="missing")
-        return self._accounts if Path(self._accounts.path).exists() else None
+        return self.accounts if Path(self.accounts.path).exists() else None
 
     async def _with_wallet(self, name: str, work: Callable[[SqliteStore], Awaitable[None]]) -> None:
         accounts = self._there()
@@ -110,15 +111,24 @@ class SegmentWallets:
 
     async def draw(self, hold: Hold, want: WalletDraw) -> Grant:
         """Take out what the next call may cost."""
-        return await self._opened().draw(hold, want)
+        return await self.opened_accounts().draw(hold, want)
 
     async def open_wallets(self, line: Sequence[WalletTerms]) -> None:
         """Make the wallets that are new, and give the others these limits."""
-        await self._opened().open_wallets(line)
+        await self.opened_accounts().open_wallets(line)
+
+    async def wallet_rows(self) -> tuple[list[WalletRow], list[PeriodRow]]:
+        """Every wallet with its history, to be carried to another store."""
+        accounts = self._there()
+        return ([], []) if accounts is None else await accounts.wallet_rows()
+
+    async def take_wallets(self, wallets: Sequence[WalletRow], periods: Sequence[PeriodRow]) -> None:
+        """Take in wallets of another store."""
+        await self.opened_accounts().take_wallets(wallets, periods)
 
     async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
         """The run is over with its meter at these totals."""
-        return await self._opened().settle(hold, tokens, money)
+        return await self.opened_accounts().settle(hold, tokens, money)
 
     async def overdue(self) -> Sequence[OverdueHold]:
         """The holds that somebody should write off."""

@@ -8,10 +8,11 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.sessions.frames import HEADER_SIZE, Frame, Gap, Kind, Scan, salt_of, scan
-from glidepath.sessions.own_segment import segment_path
+from glidepath.sessions.own_segment import is_free, segment_path
 from glidepath.sessions.owner import GONE
-from glidepath.sessions.segment_index import Row, SegmentIndex
+from glidepath.sessions.segment_index import MARK, Row, SegmentIndex
 from glidepath.sessions.segment_reader import Broken, SegmentReader
+from glidepath.spi.sessions import Note
 
 __all__ = ["Catching", "catch_up", "discover"]
 
@@ -27,15 +28,18 @@ def catch_up(index: SegmentIndex, number: int) -> None:
     except FileNotFoundError:
         return  # whoever needs a frame of it will be told
     try:
+        dead = writer is not None and is_free(fd)  # before it is read: a living one may write more
         size = os.fstat(fd).st_size
         if size > known:
             catching = Catching(index, number, known)
             data, found = _scanned(fd, known, salt_of(index.store, number))
             catching.take(data, found)
-            writer, known = catching.writer or writer, found.end
+            known = found.end
+            dead = dead or is_free(fd)
+        if dead:
+            index.close_segment(number, known, size)
     finally:
         os.close(fd)
-    index.close_dead(number, writer, known, size)
 
 
 def _scanned(fd: int, start: int, salt: int) -> tuple[bytes, Scan]:
@@ -96,6 +100,7 @@ class Catching:
         self.told: set[int] = set()
         """Sessions whose name or summary has changed."""
         self.labels: dict[int, Row] = {}
+        self.marks: dict[int, list[tuple[int, int, int]]] = {}
         self.writer: str | None = None
         self.data = b""
 
@@ -116,6 +121,8 @@ class Catching:
                     index.note(row.key, row.id, row.summary)
                 if row.key in self.labels:
                     index.label(row.key, row.title, row.tags, row.annotated)
+        for key, marks in self.marks.items():
+            index.mark(key, marks)
         db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", [(self.number, key) for key in self.parts])
         if self.writer is not None:
             db.execute("UPDATE segments SET writer = ? WHERE number = ?", (self.writer, self.number))
@@ -159,11 +166,21 @@ class Catching:
             if row is None or row.token < frame.token:  # else its removal failed, and somebody has claimed it since
                 self.rows[frame.key] = None
                 self.index.forget(frame.key, self.number, frame.token)
-        elif kind in (Kind.FLAG, Kind.LABEL):
+        elif kind in (Kind.FLAG, Kind.LABEL, Kind.NOTE):
             self.parts.add(frame.key)
             row = self._row(frame.key)
-            if row is not None:
+            if kind == Kind.NOTE and frame.sound and not self.index.is_removed(frame.key, frame.token):
+                self._note(frame)
+            elif row is not None:
                 self._words(row, frame, self._payload(frame))
+
+    def _note(self, frame: Frame) -> None:
+        start = frame.at - self.start + HEADER_SIZE
+        head, body = self.data[start : start + frame.extra], self.data[start + frame.extra : start + frame.size]
+        with suppress(_wire.WireError, ValueError, KeyError, TypeError):
+            said = _wire.loads(head)
+            note = Note(id=said["id"], kind=said["kind"], body=body, number=frame.number, posted=frame.time)
+            self.index.posted(frame.key, note)
 
     def _words(self, row: Row, frame: Frame, said: dict[str, Any]) -> None:
         """What a person said about a session: the last word counts, whichever segment has it."""
@@ -188,12 +205,18 @@ class Catching:
             return  # it has been read before
         if frame.kind == Kind.CUT:
             row.suspect = 0
+        self._unmark(row.key, frame.number if frame.kind == Kind.CLAIM else 0)
         row.head, row.hash, row.segment, row.place = frame.number, frame.hash, self.number, frame.at
         row.updated = max(row.updated, frame.time)
         if "summary" in said:
             row.summary = _wire.encode(said["summary"])
             self.told.add(row.key)
             self._words(row, frame, said)
+
+    def _unmark(self, key: int, after: int) -> None:
+        self.index.unmark(key, after)
+        if key in self.marks:
+            self.marks[key] = [mark for mark in self.marks[key] if mark[0] <= after]
 
     def _named(self, key: int, name: str | None, token: int) -> Row | None:
         """The row of a session, made when the index does not have it; None when the session was removed.
@@ -235,6 +258,8 @@ class Catching:
             row.suspect = 0  # nothing was lost in between
         row.token, row.head, row.hash = frame.token, frame.number, frame.hash
         row.segment, row.place, row.updated, row.released = self.number, frame.at, frame.time, 0
+        if frame.number % MARK == 0:
+            self.marks.setdefault(row.key, []).append((frame.number, self.number, frame.at))
         if frame.extra and frame.sound:
             start = frame.at - self.start + HEADER_SIZE
             row.summary = self.data[start : start + frame.extra]

@@ -9,9 +9,9 @@ from glidepath import _wire
 from glidepath.sessions.frames import Kind, packed
 from glidepath.sessions.own_segment import OwnSegment, segment_path
 from glidepath.sessions.segment_desk import SegmentDesk
-from glidepath.sessions.segment_index import Row
+from glidepath.sessions.segment_index import MARK, Row
 from glidepath.sessions.segment_reader import Broken, SegmentReader
-from glidepath.sessions.segment_sessions import everything_said
+from glidepath.sessions.segment_sessions import everything_said, note_frame
 
 __all__ = ["clean"]
 
@@ -61,19 +61,26 @@ def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
         return
     token, place = row.token + 1, (0, 0)
     desk.strays.add((own.number, row.key))
+    marks: list[tuple[int, int, int]] = []
     for commit in commits:
         frame = packed(
             own.salt, Kind.COPY, row.key, token, commit.number, place, commit.hash, row.updated, b"", commit.body
         )
         place = (own.number, _written(desk, own, frame))
+        if commit.number % MARK == 0:
+            marks.append((commit.number, *place))
     said = _wire.encode(everything_said(row))
     frame = packed(own.salt, Kind.CUT, row.key, token, row.head, place, row.hash, row.updated, b"", said)
     at = _written(desk, own, frame)
+    for note in desk.index.notes(row.key):
+        _written(desk, own, note_frame(own, row.key, token, note))
     own.sync()  # before the old ones go
     row.token, row.owner, row.released, row.segment, row.place = token, None, 1, own.number, at
     desk.index.put(row)
     desk.dirty.pop(row.key, None)
     desk.leases.hold(row.key, token, 0.0)
+    desk.index.unmark(row.key)
+    desk.index.mark(row.key, marks)
     desk.index.db.execute("DELETE FROM parts WHERE key = ?", (row.key,))
     desk.index.db.execute("INSERT INTO parts VALUES(?, ?)", (own.number, row.key))
 

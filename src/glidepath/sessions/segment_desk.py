@@ -48,7 +48,10 @@ class Held(Record):
     stirred: int = -1
     """What the table's counter was when the index was last asked about it."""
     flag: str | None = None
+    mail: int = 0
     suspect: bool = False
+    marks: tuple[tuple[int, int, int], ...] = ()
+    """Where some of its commits are, which the index does not know yet."""
     elder: int = 0
     """Another segment that its commits are in, until the disk is known to have it."""
 
@@ -103,11 +106,14 @@ class SegmentDesk:
         if self.own is not None:
             self._retire(self.own)
         index = self.index
+        own: OwnSegment | None = None
         number = index.free_segment(SEGMENT // 2)
-        new = number is None
-        if number is None:
+        if number is not None:
+            with suppress(BlockingIOError):  # a fork of its writer may have it open
+                own = OwnSegment(self.path, self.folder.store, number, new=False)
+        if own is None:
             number = index.unused_number()
-        own = OwnSegment(self.path, self.folder.store, number, new=new)
+            own = OwnSegment(self.path, self.folder.store, number, new=True)
         index.db.execute("INSERT OR IGNORE INTO segments(number) VALUES(?)", (number,))
         index.db.execute("UPDATE segments SET writer = ? WHERE number = ?", (self.me, number))
         said = {"layout": LAYOUT, "store": self.folder.store, "writer": self.me}
@@ -186,6 +192,8 @@ class SegmentDesk:
                 yield
         except BaseException:
             self.dirty, self.strays, self.flushed = dirty, strays, flushed
+            for held in dirty.values():
+                held.told = False  # to say it again does no harm
             raise
 
     def flush(self, only: Iterable[int] | None = None) -> None:
@@ -209,9 +217,11 @@ class SegmentDesk:
         for held in chosen:
             if not held.told:
                 self.index.note(held.key, held.id, held.summary)
+            if held.marks:
+                self.index.mark(held.key, held.marks)
         if only is None:
             for held in chosen:
-                held.told = True
+                held.told, held.marks = True, ()
             db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", self.strays)
             self.strays = set()
             db.execute("UPDATE segments SET known = max(known, ?) WHERE number = ?", (self.own.end, number))

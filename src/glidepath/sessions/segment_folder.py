@@ -22,8 +22,8 @@ __all__ = ["FORMAT", "SegmentFolder", "is_segment_folder"]
 
 FORMAT = "glidepath segments"
 _MARKER = "STORE"
-_OURS = {_MARKER, "segments", "leases", "lock", "index.db", "index.db-wal", "index.db-shm", "index.db.lost"}
-_OURS |= {"wallets.db", "wallets.db-wal", "wallets.db-shm"}
+_OURS = ("segments", "leases", "lock")
+_BEGIN = (f"{_MARKER}.", _MARKER, "index.db", "wallets.db")  # and whatever SQLite keeps beside its files
 _OTHERS = stat.S_IRWXO
 _CORRUPT = (1, 11, 26)  # no such table; the file is damaged; it is not a database
 
@@ -95,8 +95,8 @@ class SegmentFolder:
         if not self.writable:
             raise StoreError(f"there is no session store in {self.path}, and it is read-only", kind="read_only")
         if folder.is_dir():
-            names = (entry.name for entry in folder.iterdir())
-            strange = sorted(name for name in names if name not in _OURS and not name.startswith(f"{_MARKER}."))
+            names = [entry.name for entry in folder.iterdir()]
+            strange = sorted(name for name in names if name not in _OURS and not name.startswith(_BEGIN))
             if strange:
                 what = f"{self.path} is a folder of something else ({strange[0]!r:.80}): choose another folder"
                 raise StoreError(what, kind="damaged")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,16 @@ from glidepath import _wire
 from glidepath._wire import Record
 from glidepath.sessions.cards import card
 from glidepath.sessions.own_segment import segment_path
-from glidepath.sessions.owner import GONE, alive
+from glidepath.sessions.owner import GONE
+from glidepath.spi.sessions import Note
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["FIELDS", "LAYOUT", "Row", "SegmentIndex", "loaded", "split"]
+__all__ = ["FIELDS", "LAYOUT", "MARK", "Row", "SegmentIndex", "loaded", "split"]
 
 LAYOUT = 1
+MARK = 64  # the place of every commit with a number that can be divided by this is noted
 APPLICATION = 0x676C6978  # "glix"
 _NAME = re.compile(r"(\d{8,})\.seg")
 _TABLES = """
@@ -47,6 +49,12 @@ CREATE TABLE IF NOT EXISTS parts(
   segment INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY(segment, key)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS parts_by_key ON parts(key);
 CREATE TABLE IF NOT EXISTS removed(key INTEGER PRIMARY KEY, segment INTEGER NOT NULL, token INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS marks(
+  key INTEGER NOT NULL, number INTEGER NOT NULL, segment INTEGER NOT NULL, place INTEGER NOT NULL,
+  PRIMARY KEY(key, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS notes(
+  key INTEGER NOT NULL, number INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL,
+  posted REAL NOT NULL, PRIMARY KEY(key, number), UNIQUE(key, id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS gaps(
   segment INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, PRIMARY KEY(segment, start)) WITHOUT ROWID
 """
@@ -255,6 +263,47 @@ class SegmentIndex:
         words = f"{known.task}\n{session_id}".casefold()
         self.db.execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, key))
 
+    def mark(self, key: int, marks: Iterable[tuple[int, int, int]]) -> None:
+        """Note where some commits are: number, segment and place. Whoever looks for one near it need not go far."""
+        rows = [(key, *mark) for mark in marks]
+        self.db.executemany("INSERT OR REPLACE INTO marks VALUES(?, ?, ?, ?)", rows)
+
+    def unmark(self, key: int, after: int = 0) -> None:
+        """Commits after this one are not there any more, or elsewhere."""
+        self.db.execute("DELETE FROM marks WHERE key = ? AND number > ?", (key, after))
+
+    def mark_at(self, key: int, number: int) -> tuple[int, int, int] | None:
+        """The next commit from this one on whose place is noted."""
+        row = self.db.execute(
+            "SELECT number, segment, place FROM marks WHERE key = ? AND number >= ? ORDER BY number LIMIT 1",
+            (key, number),
+        ).fetchone()
+        return None if row is None else (row[0], row[1], row[2])
+
+    def mail(self, key: int) -> int:
+        """The number of the last note in a session's inbox."""
+        return self.db.execute("SELECT max(number) FROM notes WHERE key = ?", (key,)).fetchone()[0] or 0
+
+    def posted(self, key: int, note: Note) -> tuple[int, bool]:
+        """The number of this note, and whether it is new."""
+        known = self.db.execute("SELECT number FROM notes WHERE key = ? AND id = ?", (key, note.id)).fetchone()
+        if known is not None:
+            return known[0], False
+        number = note.number or self.mail(key) + 1
+        done = self.db.execute(
+            "INSERT OR IGNORE INTO notes VALUES(?, ?, ?, ?, ?, ?)",
+            (key, number, note.id, note.kind, note.body, note.posted),
+        )
+        return number, done.rowcount == 1
+
+    def notes(self, key: int, after: int = 0) -> list[Note]:
+        """The notes with a number above this one."""
+        rows = self.db.execute(
+            "SELECT id, kind, body, number, posted FROM notes WHERE key = ? AND number > ? ORDER BY number",
+            (key, min(after, 2**62)),
+        )
+        return [Note(id=row[0], kind=row[1], body=row[2], number=row[3], posted=row[4]) for row in rows]
+
     def label(self, key: int, title: str, tags: str, now: float) -> None:
         """Write down what a person called a session."""
         self.db.execute(
@@ -268,6 +317,8 @@ class SegmentIndex:
         """The session is gone; `segment` is where that is written, and `token` is larger than any of its owners had."""
         self.db.execute("DELETE FROM sessions WHERE key = ?", (key,))
         self.db.execute("DELETE FROM catalog_tags WHERE key = ?", (key,))
+        self.unmark(key)
+        self.db.execute("DELETE FROM notes WHERE key = ?", (key,))
         self.db.execute("INSERT OR REPLACE INTO removed VALUES(?, ?, ?)", (key, segment, token))
 
     def is_removed(self, key: int, token: int) -> bool:
@@ -319,10 +370,9 @@ class SegmentIndex:
         known = {row[0] for row in self.db.execute("SELECT number FROM segments")}
         return [number for number in self.files() if number not in known]
 
-    def close_dead(self, number: int, writer: str | None, known: int, size: int) -> None:
-        """Note that nobody writes this segment any more, when its writer is dead; what is torn at its end stays."""
-        if writer is not None and not alive(writer):
-            self.db.execute("UPDATE segments SET writer = NULL, torn = ? WHERE number = ?", (size > known, number))
+    def close_segment(self, number: int, known: int, size: int) -> None:
+        """Note that nobody writes this segment any more; what is torn at its end stays."""
+        self.db.execute("UPDATE segments SET writer = NULL, torn = ? WHERE number = ?", (size > known, number))
 
     def empty_segments(self) -> list[int]:
         """Segments that no session needs, and whose news of removed sessions nobody needs either."""

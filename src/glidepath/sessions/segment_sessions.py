@@ -15,10 +15,10 @@ from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.own_segment import OwnSegment
 from glidepath.sessions.owner import GONE, free
 from glidepath.sessions.segment_desk import Held, SegmentDesk, overlaid
-from glidepath.sessions.segment_index import FIELDS, Row, loaded, split
+from glidepath.sessions.segment_index import FIELDS, MARK, Row, loaded, split
 from glidepath.sessions.segment_reader import Broken, SegmentReader
 from glidepath.sessions.sqlite_catalog import conditions
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionPage, SessionQuery
+from glidepath.spi.sessions import Commit, Entry, Lease, Note, SessionPage, SessionQuery
 
 __all__ = [
     "PendingClaim",
@@ -31,6 +31,10 @@ __all__ = [
     "give_back",
     "keep_journal",
     "label_session",
+    "note_frame",
+    "pick_commits",
+    "post_note",
+    "read_notes",
     "read_session",
     "remove_families",
     "remove_session",
@@ -38,6 +42,7 @@ __all__ = [
     "write_commit",
 ]
 
+_MARKS = 1000  # more than are written between two flushes
 _EXPIRED = 1.0  # an `expires` that is past, of a lease that was not given back by whoever holds it
 
 
@@ -97,6 +102,7 @@ def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -
         row.summary,
         renew=now + seconds / 4,
         suspect=bool(row.suspect),
+        mail=desk.index.mail(row.key),
         elder=row.segment,
     )
 
@@ -142,7 +148,7 @@ def _write_claims(desk: SegmentDesk, won: list[Held], now: float) -> None:
 
 def _lease_of(held: Held, expires: float) -> Lease:
     head, digest = (held.head + 1, b"") if held.suspect else (held.head, held.hash)
-    return Lease(held.id, held.token, held.owner, expires, head, digest, held.key)
+    return Lease(held.id, held.token, held.owner, expires, head, digest, held.key, held.mail)
 
 
 def give_back(desk: SegmentDesk, lease: Lease, now: float) -> None:
@@ -189,6 +195,8 @@ def write_commit(
     held.head, held.hash, held.segment, held.place, held.updated = number, commit.hash, segment, at, now
     if first:
         held.summary, held.told = first, False
+    if number % MARK == 0:
+        held.marks = (*held.marks[-_MARKS:], (number, segment, at))
     desk.dirty[held.key] = held
     if now >= held.renew:
         desk.leases.hold(held.key, held.token, now + seconds)
@@ -228,6 +236,35 @@ def flag_session(desk: SegmentDesk, session_id: str, reason: str | None, now: fl
         desk.leases.stir()
 
 
+def post_note(desk: SegmentDesk, session_id: str, note: Note, now: float) -> int:
+    """Put a note into a session's inbox; its number."""
+    _must_be_writable(desk)
+    desk.segment()
+    with desk.transaction():
+        row = _row(desk, session_id)
+        number, new = desk.index.posted(row.key, _wire.replace(note, number=0, posted=now))
+        desk.leases.stir()
+    if new:  # the frame comes after its number was given out for good
+        own = desk.segment()
+        segment, _ = desk.write(
+            own, note_frame(own, row.key, row.token, _wire.replace(note, number=number, posted=now))
+        )
+        desk.strays.add((segment, row.key))
+    return number
+
+
+def note_frame(own: OwnSegment, key: int, token: int, note: Note) -> bytes:
+    """A note, for a segment."""
+    first = _wire.encode({"id": note.id, "kind": note.kind})
+    return packed(own.salt, Kind.NOTE, key, token, note.number, time=note.posted, first=first, body=note.body)
+
+
+def read_notes(desk: SegmentDesk, session_id: str, after: int) -> Sequence[Note]:
+    """The notes above a number."""
+    row = _row(desk, session_id)
+    return tuple(desk.index.notes(row.key, after))
+
+
 def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: float) -> None:
     """Drop every commit after `head`."""
     held = desk.held.get(lease.key)
@@ -246,6 +283,7 @@ def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: f
     with desk.transaction():
         row = desk.index.keyed(held.key)
         if row is not None:
+            desk.index.unmark(row.key, head)
             row.token, row.owner, row.released, row.suspect, row.head, row.hash = token, None, 1, 0, head, hash_
             row.segment, row.place, row.updated, row.summary = number, at, now, held.summary
             desk.index.put(row)
@@ -333,21 +371,37 @@ def label_session(
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def read_session(desk: SegmentDesk, session_id: str) -> tuple[Entry, Sequence[Commit]]:
-    """The whole journal. What is left of one that is broken is given as it is: its reader verifies it."""
+def read_session(desk: SegmentDesk, session_id: str, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+    """The journal from commit `since` on. What is left of a broken one is given as it is: its reader verifies it."""
+    after = max(0, since - 1)
+    for last in (False, True):
+        row = _row(desk, session_id)
+        with SegmentReader(desk.path, desk.folder.store) as reader:
+            try:
+                return entry_of(desk, row), tuple(reader.chain(row.key, (row.segment, row.place), row.head, after))
+            except Broken:
+                if last:  # before, it may have been moved meanwhile
+                    found = reader.gathered(row.key, {*_parts(desk, row.key), row.segment})
+                    commits = [commit for number, (commit, _) in found.items() if number > after]
+                    return entry_of(desk, row), tuple(commits)
+    raise AssertionError  # the second time is the last
+
+
+def pick_commits(desk: SegmentDesk, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
+    """The commits with these numbers, in this order; those that are not there are left out."""
     row = _row(desk, session_id)
-    with SegmentReader(desk.path, desk.folder.store) as reader:
-        try:
-            return entry_of(desk, row), tuple(reader.chain(row.key, (row.segment, row.place), row.head))
-        except Broken:
-            pass
-    row = _row(desk, session_id)  # it may have been moved meanwhile
-    with SegmentReader(desk.path, desk.folder.store) as reader:
-        try:
-            return entry_of(desk, row), tuple(reader.chain(row.key, (row.segment, row.place), row.head))
-        except Broken:
-            found = reader.gathered(row.key, {*_parts(desk, row.key), row.segment})
-            return entry_of(desk, row), tuple([commit for commit, _ in found.values()])
+    found = []
+    try:
+        with SegmentReader(desk.path, desk.folder.store) as reader:
+            for number in numbers:
+                if 0 < number <= row.head:
+                    mark = desk.index.mark_at(row.key, number)
+                    start = (row.head, row.segment, row.place) if mark is None or mark[0] > row.head else mark
+                    found.append(reader.chain(row.key, (start[1], start[2]), start[0], number - 1)[0])
+    except Broken:
+        have = {commit.number: commit for commit in read_session(desk, session_id)[1]}
+        return tuple([have[number] for number in numbers if number in have])
+    return tuple(found)
 
 
 def find_page(desk: SegmentDesk, query: SessionQuery) -> SessionPage:

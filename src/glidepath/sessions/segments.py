@@ -28,6 +28,9 @@ from glidepath.sessions.segment_sessions import (
     flag_session,
     give_back,
     keep_journal,
+    pick_commits,
+    post_note,
+    read_notes,
     read_session,
     remove_session,
     taken_over,
@@ -35,7 +38,7 @@ from glidepath.sessions.segment_sessions import (
 )
 from glidepath.sessions.sqlite import SqliteStore
 from glidepath.sessions.sqlite_says import explained
-from glidepath.spi.sessions import Commit, Entry, Lease, Sign
+from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
 __all__ = ["SegmentStore", "default_folder"]
 
@@ -78,6 +81,8 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             raise ConfigurationError(f"SegmentStore takes the path of a folder, not {path!r:.100}") from None
         if not isinstance(self.path, str) or not self.path.strip() or "\0" in self.path:
             raise ConfigurationError(f"SegmentStore takes the path of a folder, not {path!r:.100}")
+        if os.name == "nt":
+            raise ConfigurationError("SegmentStore needs the file locks of Linux or macOS; use SqliteStore(path)")
         self._lease = lease
         self._busy = busy
         self._clock = clock
@@ -245,6 +250,10 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""
         renew = renew or self._lease < SHORT
+        desk = self._desk
+        if desk is not None and self._pid == os.getpid() and time.monotonic() - self._looked < _LOOK:
+            with self._lock, self._errors():  # somebody has just made sure that the files are there
+                return self._beat(desk, leases, renew)
         return await self._patiently(lambda desk: self._beat(desk, leases, renew), self._leased)
 
     def _beat(self, desk: SegmentDesk, leases: Sequence[Lease], renew: bool) -> list[Sign]:
@@ -258,15 +267,15 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
                 if row is None or row.token != lease.token:
                     signs.append(Sign(session_id=lease.session_id, lost=True))
                     continue
-                flag = row.flag
+                flag, mail = row.flag, desk.index.mail(row.key)
                 if held is not None and held.token == lease.token:
-                    held.stirred, held.flag = stirred, flag
+                    held.stirred, held.flag, held.mail = stirred, flag, mail
             else:
-                flag = held.flag
+                flag, mail = held.flag, held.mail
             if renew:
                 desk.leases.hold(lease.key, lease.token, now + self._lease)
-            if flag is not None:
-                signs.append(Sign(session_id=lease.session_id, stop=flag))
+            if flag is not None or mail:
+                signs.append(Sign(session_id=lease.session_id, stop=flag, mail=mail))
         return signs
 
     def _look_around(self, desk: SegmentDesk) -> None:
@@ -365,10 +374,15 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
 
     # --- reading and housekeeping -----------------------------------------------------------------------------
 
-    async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
-        """The whole journal."""
+    async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
+        """The journal, from commit `since` on."""
         self._must_exist(session_id)
-        return await self._patiently(lambda desk: read_session(desk, session_id), self._looking)
+        return await self._patiently(lambda desk: read_session(desk, session_id, since), self._looking)
+
+    async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
+        """The commits with these numbers."""
+        self._must_exist(session_id)
+        return await self._patiently(lambda desk: pick_commits(desk, session_id, numbers), self._looking)
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions, the last written first."""
@@ -384,6 +398,16 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         """Ask the run in this session to stop."""
         self._must_exist(session_id)
         await self._patiently(lambda desk: flag_session(desk, session_id, reason, self._clock()))
+
+    async def post(self, session_id: str, note: Note) -> int:
+        """Put a note into a session's inbox."""
+        self._must_exist(session_id)
+        return await self._patiently(lambda desk: post_note(desk, session_id, note, self._clock()))
+
+    async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
+        """The notes above a number."""
+        self._must_exist(session_id)
+        return await self._patiently(lambda desk: read_notes(desk, session_id, after), self._looking)
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
@@ -420,7 +444,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         if self._pid != os.getpid():
             self._forked()
         self._stop_sync()
-        await self._accounts.close()
+        await self.accounts.close()
         with self._lock:
             desk = self._desk
             if desk is None:
@@ -434,10 +458,10 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             desk.retire()
             desk.close()
 
-    def _opened(self) -> SqliteStore:
+    def opened_accounts(self) -> SqliteStore:
         """The accounts of wallets, in a folder that is a store."""
         self._with(lambda _: None)
-        return self._accounts
+        return self.accounts
 
     def _stop_sync(self) -> None:
         with self._lock:

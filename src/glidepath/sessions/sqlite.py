@@ -19,12 +19,12 @@ from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
 from glidepath.sessions.sqlite_catalog import SHIFT, SqliteCatalog, note_summary, prepare
-from glidepath.sessions.sqlite_notes import drop_notes, last_note, post_note, read_notes
+from glidepath.sessions.sqlite_notes import SqliteInbox, drop_notes, last_note
 from glidepath.sessions.sqlite_rows import blob, entry_in
 from glidepath.sessions.sqlite_says import explained
 from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.sessions.writer import Writer
-from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
+from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 
 if TYPE_CHECKING:
     import sqlite3
@@ -92,7 +92,7 @@ def _keep_private(path: str) -> None:
                 os.chmod(file, mode & 0o770 if mode & stat.S_IWGRP else 0o600)  # noqa: PTH101
 
 
-class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
+class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     """Keeps journals in one SQLite file, which is made when it is first used.
 
     Without a `path` it is `sessions.db` in the user's data folder of this platform.
@@ -520,24 +520,6 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteWallets):
 
         self._must_exist(session_id)
         await self._patiently(lambda: self._do(work))
-
-    async def post(self, session_id: str, note: Note) -> int:
-        """Put a note into a session's inbox."""
-
-        def work(connection: Any) -> int:
-            return post_note(connection, self._entry(connection, session_id)[1], note, self._clock())
-
-        self._must_exist(session_id)
-        return await self._patiently(lambda: self._do(work))  # type: ignore[no-any-return]
-
-    async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
-        """The notes above a number."""
-
-        def work(connection: Any) -> list[Note]:
-            return read_notes(connection, self._entry(connection, session_id)[1], after)
-
-        self._must_exist(session_id)
-        return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from glidepath.spi.sessions import Note
+from glidepath.spi.sessions import Entry, Note
 
-__all__ = ["drop_notes", "last_note", "post_note", "read_notes"]
+__all__ = ["SqliteInbox", "drop_notes", "last_note"]
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS notes(
@@ -28,7 +29,7 @@ def last_note(connection: Any, key: int) -> int:
     return row[0] or 0
 
 
-def post_note(connection: Any, key: int, note: Note, now: float) -> int:
+def _post(connection: Any, key: int, note: Note, now: float) -> int:
     """Write a note, once; its number. A transaction that writes is open."""
     connection.execute(_TABLE)
     known = connection.execute("SELECT number FROM notes WHERE session = ? AND id = ?", (key, note.id)).fetchone()
@@ -40,7 +41,7 @@ def post_note(connection: Any, key: int, note: Note, now: float) -> int:
     return number
 
 
-def read_notes(connection: Any, key: int, after: int) -> list[Note]:
+def _read(connection: Any, key: int, after: int) -> list[Note]:
     """The notes above a number."""
     if not _there(connection):
         return []
@@ -55,3 +56,44 @@ def drop_notes(connection: Any, key: int) -> None:
     """Forget the notes of a session."""
     if _there(connection):
         connection.execute("DELETE FROM notes WHERE session = ?", (key,))
+
+
+class SqliteInbox:
+    """What `SqliteStore` is as an `Inbox`."""
+
+    _clock: Callable[[], float]
+
+    async def post(self, session_id: str, note: Note) -> int:
+        """Put a note into a session's inbox."""
+
+        def work(connection: Any) -> int:
+            return _post(connection, self._entry(connection, session_id)[1], note, self._clock())
+
+        self._must_exist(session_id)
+        return await self._patiently(lambda: self._do(work))  # type: ignore[no-any-return]
+
+    async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
+        """The notes above a number."""
+
+        def work(connection: Any) -> list[Note]:
+            return _read(connection, self._entry(connection, session_id)[1], after)
+
+        self._must_exist(session_id)
+        return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
+
+    # --- what the store has -----------------------------------------------------------------------------------
+
+    def _must_exist(self, session_id: str = "") -> None:
+        raise NotImplementedError
+
+    def _entry(self, connection: Any, session_id: str) -> tuple[Entry, int]:
+        raise NotImplementedError
+
+    async def _patiently(self, work: Callable[[], Any]) -> Any:
+        raise NotImplementedError
+
+    def _do(self, work: Callable[[Any], Any]) -> Any:
+        raise NotImplementedError
+
+    def _look(self, work: Callable[[Any], Any]) -> Any:
+        raise NotImplementedError

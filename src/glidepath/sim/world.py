@@ -85,6 +85,7 @@ class World:
             self._config,
             model=_Model(self, self._config.model),
             tools=tuple(tools),
+            tool_sources=(),  # nothing is started for a simulation
             plugins=(*self._config.plugins, *[make() for make in self.specimen.plugins]),
             store=None,
             event_sink=sink,

@@ -62,6 +62,26 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
         implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
     ),
     ExtensionPoint(
+        name="session_catalog",
+        port="glidepath.spi:Catalog",
+        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
+    ),
+    ExtensionPoint(
+        name="session_excerpts",
+        port="glidepath.spi:Excerpts",
+        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
+    ),
+    ExtensionPoint(
+        name="session_inbox",
+        port="glidepath.spi.sessions:Inbox",
+        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
+    ),
+    ExtensionPoint(
+        name="wallet_store",
+        port="glidepath.spi:WalletStore",
+        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
+    ),
+    ExtensionPoint(
         name="team_coordinator",
         port="glidepath.teams.spi:TeamCoordinator",
         implementations=("glidepath.teams:DefaultTaskDispatchCoordinator", "glidepath.teams:ExpertTeamCoordinator"),
@@ -91,6 +111,9 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
         implementations=("glidepath.plugins:OpeningGate", "glidepath.plugins:ToolListGate"),
     ),
     ExtensionPoint(name="context_overflow_recovery", port=_HOOKS),
+    ExtensionPoint(
+        name="tool_source", port="glidepath.tools.sources:ToolSource", implementations=("glidepath.mcp:McpServer",)
+    ),
 )
 """Every extension point. A hook of `Plugin` is one of its own."""
 
@@ -103,6 +126,7 @@ TEXTBOOK: Mapping[str, str] = MappingProxyType(
         "context_transform": "what a model should see instead is the application's knowledge; shaping has its own port",
         "follow_up": "what to say to a finished run is the application's; the channel is the one general source",
         "context_overflow_recovery": "the built-in strategies are the default; this is for who knows better",
+        "tool_source": "MCP is the protocol everybody speaks; another source brings a protocol of its own",
     }
 )
 """Extension points with fewer than two implementations here, each with its reason."""

@@ -1,6 +1,7 @@
 """Tools: how a function becomes something a model can call, how a call is checked and run, and what it gives back."""
 
 from glidepath.tools.advice import closest, malformed_arguments_message, unknown_tool_message
+from glidepath.tools.asking import Continuation, NeedsInput
 from glidepath.tools.binding import ArgumentsError, Bound
 from glidepath.tools.context import RecordingContext, ToolContext, ToolHost
 from glidepath.tools.definition import Tool, tool
@@ -12,6 +13,8 @@ from glidepath.tools.text import trim
 __all__ = [
     "ArgumentsError",
     "Bound",
+    "Continuation",
+    "NeedsInput",
     "Output",
     "OutputError",
     "RecordingContext",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -96,9 +97,23 @@ class Binder(Protocol):
         """The arguments, as plain data or as JSON, checked; raises `ArgumentsError` and nothing else."""
         ...
 
+    def named(self, name: str) -> Binder:
+        """The same for a tool of another name."""
+        ...
+
+
+def _renamed(binder: Any, name: str) -> Any:
+    other = copy.copy(binder)
+    other._name = name  # noqa: SLF001 - of our own classes
+    return other
+
 
 class SignatureBinder:
     """Checks arguments against the types of a function's parameters, in one pass."""
+
+    def named(self, name: str) -> SignatureBinder:
+        """The same for a tool of another name."""
+        return _renamed(self, name)  # type: ignore[no-any-return]
 
     def __init__(self, name: str, parameters: Sequence[Parameter]) -> None:
         self._name = name
@@ -170,6 +185,10 @@ class SchemaBinder:
         self._required: Sequence[str] = schema.get("required", ())
         self._closed = "properties" in schema and not schema.get("additionalProperties", "patternProperties" in schema)
         self._repair = Repair(schema, [name for name in self._properties if name not in self._required])
+
+    def named(self, name: str) -> SchemaBinder:
+        """The same for a tool of another name."""
+        return _renamed(self, name)  # type: ignore[no-any-return]
 
     def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, checked at their top level; raises `ArgumentsError` and nothing else."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from glidepath.errors import ToolError
 from glidepath.outcome import RunResult
 from glidepath.spi import Remaining
+from glidepath.tools.asking import Continuation
 
 __all__ = ["RecordingContext", "ToolContext", "ToolHost"]
 
@@ -69,12 +70,16 @@ class ToolContext:
         "_untold",
         "abandoned",
         "call_id",
+        "continuation",
         "idempotency_key",
         "tool_name",
     )
 
     abandoned: str | None
     """Internal: set when the call was let go while its work still runs."""
+
+    continuation: Continuation | None
+    """Set when the tool had raised `NeedsInput` in this call, and a person has answered."""
 
     def __init__(self, host: ToolHost, call_id: str, tool_name: str, idempotency_key: str) -> None:
         self._host = host
@@ -83,6 +88,7 @@ class ToolContext:
         self.abandoned = None
         self._asked = False
         self._dropped = 0
+        self.continuation = None
         self.call_id = call_id
         self.tool_name = tool_name
         self.idempotency_key = idempotency_key

@@ -75,6 +75,8 @@ class Tool:
     """The model is held to its schema, where the provider can; None follows the agent's `strict_tools`."""
     overlaps: bool
     """Its calls may run beside others under `ExecutionMode.AUTO`: it is `read_only`, `parallel_safe` or an agent."""
+    asks_back: bool = False
+    """It may raise `NeedsInput`: a person is asked in the middle of its call."""
     plain: bool
     """Runs as its function's own coroutine, with nothing around it."""
     breaker: Any = None
@@ -131,6 +133,7 @@ class Tool:
         fields["wants_context"] = signature.context is not None
         fields["overlaps"] = self.read_only or self.parallel_safe
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
+        fields["_binder"] = binder
         fields["_bind"] = binder.bind
         if type(self).bind is Tool.bind:
             fields["bind"] = binder.bind  # the method below, a step shorter
@@ -191,6 +194,31 @@ class Tool:
             return self.fn(**values)  # type: ignore[no-any-return]
         return self._run(values, context)
 
+    def renamed(self, name: str) -> Tool:
+        """The same tool under another name."""
+        check_name(name)
+        spec = ToolSpec(name, self.description, self.parameters)
+        other = self._bound_by(self._binder.named(name), name=name, spec=spec)
+        other.__dict__.pop("breaker", None)
+        return other
+
+    def checked_by(self, binder: Binder) -> Tool:
+        """The same tool, its arguments checked by another binder."""
+        return self._bound_by(binder)
+
+    def _bound_by(self, binder: Binder, **changes: Any) -> Tool:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _binder=binder, _bind=binder.bind, **changes)
+        if "bind" in other.__dict__:
+            other.__dict__["bind"] = binder.bind
+        return other
+
+    def asking_back(self) -> Tool:
+        """The same tool, which may ask a person in the middle of a call by raising `NeedsInput`."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, asks_back=True)
+        return other
+
     def overlapping(self) -> Tool:
         """The same tool, which may run beside others under `ExecutionMode.AUTO` and still uses a slot of the cap."""
         other = object.__new__(type(self))
@@ -228,6 +256,7 @@ class Tool:
         return f"<Tool {self.name}>"
 
     # What `_fill` and `_take` keep for `bind` and `invoke`; `_run` is None where the function runs as it is.
+    _binder: Binder
     _bind: Callable[[Mapping[str, Any] | _wire.Raw], Bound]
     _signature: Signature
     _context_name: str | None

@@ -159,6 +159,13 @@ class ChatApp(App[int]):
             return
         name, _, rest = line.partition(" ")
         try:
+            if ":" in name or name == "/prompts":
+                text = await self.talk.prompt(line)
+                if text is not None and name != "/prompts" and not self.talk.busy:
+                    self._flight = asyncio.create_task(self._turns(text), name="glidepath-chat-turn")
+                    return
+                await self._note(text or f"There is no {name}: /prompts lists the prompts of servers.")
+                return
             await self._note(await self.talk.resume(rest.strip()) if name == "/resume" else self.talk.command(line))
         except ConfigurationError as error:
             await self._note(str(error))
@@ -179,6 +186,7 @@ class ChatApp(App[int]):
         if self.talk.busy:
             await self.action_interrupt()
         elif self._leaving:
+            await self.talk.close()
             self.exit(0)
         else:
             self._leaving = True
@@ -196,6 +204,7 @@ class ChatApp(App[int]):
             self._asked.cancel()
         if self._flight is not None and not self._flight.done():
             await asyncio.wait([self._flight], timeout=_LANDING)
+        await self.talk.close()
         self.exit(code)
 
     def action_page(self, way: int) -> None:

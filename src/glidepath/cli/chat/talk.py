@@ -25,6 +25,7 @@ COMMANDS = {
     "status": "what this conversation has used",
     "model": "show the model, or change it: /model NAME",
     "tools": "the tools the model may call",
+    "prompts": "the prompts of MCP servers; send one with /SERVER:PROMPT words",
     "compact": "make the conversation shorter for the model",
     "resume": "continue a conversation in the store: /resume ID",
     "clear": "begin a new conversation",
@@ -50,6 +51,19 @@ class Talk:
         self.status = Status(self.agent.config.limits, world.now)
         self.status.phase = "ready"
         self._token: CancelToken | None = None
+        self._entered: Agent | None = None
+
+    async def close(self) -> None:
+        """End the servers of the agent's tools."""
+        entered, self._entered = self._entered, None
+        if entered is not None:
+            await entered.__aexit__(None, None, None)
+
+    async def prompt(self, line: str) -> str | None:
+        """The text of a server's prompt, for `/SERVER:PROMPT words`; None when it is no such line."""
+        from glidepath.cli.servers import prompt_of
+
+        return await prompt_of(line, self.agent.config.tool_sources)
 
     def _conversation(self, name: str | None = None, messages: Sequence[Message] = ()) -> Session:
         """A session whose money limit is that of the whole conversation, not of each message."""
@@ -76,6 +90,9 @@ class Talk:
         """Say something, show what happens, and ask about calls that wait for a person until the run has ended."""
         token = self._token = CancelToken()
         self.status.restart()
+        if self._entered is not self.agent:
+            await self.close()
+            self._entered = await self.agent.__aenter__()  # servers of tools stay for the whole conversation
         try:
             # with a store, the store knows best
             home = self._conversation(self.session.id) if self._stored else self.session
@@ -158,6 +175,9 @@ class Talk:
 
     def _tools(self, _: str) -> str:
         tools = self.agent.config.tools
+        servers = [f"and those of the MCP server {source.name}" for source in self.agent.config.tool_sources]
+        if not tools and servers:
+            return "\n".join(servers)
         if not tools:
             return "The model has no tools: leave, and say --tools read,list,grep."
         wide = max(len(tool.name) for tool in tools)
@@ -165,7 +185,7 @@ class Talk:
         for tool in tools:
             asks = " (asks you first)" if tool.requires_approval else ""
             rows.append(f"{tool.name:<{wide}}  {tool.description.splitlines()[0] if tool.description else ''}{asks}")
-        return "\n".join(rows)
+        return "\n".join([*rows, *servers])
 
     def _compact(self, _: str) -> str:
         if self.busy:
@@ -185,7 +205,8 @@ class Talk:
     async def resume(self, wanted: str) -> str:
         """Go on with a conversation that the store keeps; without an id, the last ones are listed."""
         from glidepath.errors import StoreError
-        from glidepath.sessions.archive import list_runs, read_journal
+        from glidepath.sessions.archive import read_journal
+        from glidepath.sessions.finding import find_sessions
 
         store = self.agent.config.store
         if store is None:
@@ -194,8 +215,11 @@ class Talk:
             return "A turn is in flight: Esc interrupts it."
         try:
             if not wanted:
-                entries = [entry for entry in await list_runs(store) if entry.session_id != self.session.id]
-                rows = [f"{entry.session_id}  {entry.summary.get('task', '')}" for entry in entries[:_LISTED]]
+                found = (await find_sessions(store, limit=_LISTED + 1)).sessions
+                entries = [entry for entry in found if entry.session_id != self.session.id]
+                rows = [
+                    f"{entry.session_id}  {entry.title or entry.summary.get('task', '')}" for entry in entries[:_LISTED]
+                ]
                 return "\n".join([clip(row, _ROW) for row in rows] or ["The store has no other conversation."])
             folded = (await read_journal(store, wanted)).folded
         except StoreError as error:

@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "fleet": "look at a fleet, and say what it may spend and how fast",
     "demo": "see an agent fly on the embedded model, no key needed",
     "team": "give a team of agents one goal and watch its steps",
+    "mcp": "list, test and pin MCP servers, or serve agents as one",
     "models": "list model providers, fetch the embedded model",
     "sim": "fly your configuration against misbehaving models and tools",
     "whatif": "ask what other limits, prices or guards would have done to stored runs",

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from glidepath.cli.layers import Settings
     from glidepath.cli.screens import Screen
     from glidepath.cli.signals import Caught
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from glidepath.outcome import RunResult
     from glidepath.run import CancelToken
 
-__all__ = ["add_arguments", "execute", "fly", "read_task"]
+__all__ = ["add_arguments", "execute", "fly", "read_task", "to_know"]
 
 _MOST_STDIN = 10_000_000
 _EXAMPLES = """\
@@ -107,10 +109,9 @@ async def fly(
     world: World,
     *,
     resume: str | None = None,
-    limits: Any = None,
-    accept_repair: bool = False,
+    **going_on: Any,
 ) -> int:
-    """The run itself, from the first event to the exit code; `resume` names the session to go on with."""
+    """The run itself, from the first event to the exit code; `resume` names the session to continue, `going_on` how."""
     import traceback
 
     from glidepath.cli.assemble import wallet_of
@@ -127,20 +128,13 @@ async def fly(
     ended = False
     with catching(token, screen.say) as caught:
         try:
-            above = await wallet_of(settings, agent)
-            if resume is None:
-                stream = agent.stream(task, session=session, cancel=token, parent=above)
-            else:
-                stream = agent.stream(
-                    resume=resume, limits=limits, cancel=token, parent=above, accept_repair=accept_repair
-                )
-            result = await _fly_on(agent, stream, screen, settings, world, token, caught)
-            screen.finish(result)
+            given: Any = {"session": session} if resume is None else {"resume": resume, **going_on}
+            stream = agent.stream(task, cancel=token, parent=await wallet_of(settings, agent), **given)
+            async with agent:  # servers of tools stay while a person decides
+                result = await _fly_on(agent, stream, screen, settings, world, token, caught)
+            kept = session is not None or caught.number is not None
+            _finish(screen, result, limits_named=going_on.get("limits") is not None, kept=kept)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
-            if result.outcome is LoopOutcome.PAUSED and session is None and caught.number is None:
-                screen.say(
-                    "Nobody decided, and the run is not kept. Pass --store PATH to keep it, or --approve all or deny."
-                )
         except ConfigurationError:
             ended = True  # nothing was begun
             raise
@@ -162,6 +156,32 @@ async def fly(
     return exit_code(result, caught.number)
 
 
+def _finish(screen: Screen, result: RunResult, *, limits_named: bool, kept: bool) -> None:
+    """The answer, and what a person should know beside it."""
+    from glidepath.outcome import LoopOutcome
+
+    screen.finish(result)
+    for line in to_know(result, limits_named=limits_named):
+        screen.say(line)
+    if result.outcome is LoopOutcome.PAUSED and not kept:
+        screen.say("Nobody decided, and the run is not kept. Pass --store PATH to keep it, or --approve all or deny.")
+
+
+def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
+    """What a person should know about a run that was interrupted: what has changed since, what may have happened.
+
+    `limits_named`: who names other limits knows that they are others.
+    """
+    from glidepath.cli.shown import call_line, revealed
+
+    for change in result.changes:
+        if limits_named and change.what == "limit":
+            continue
+        yield f"changed since the run was interrupted: {revealed(str(change))}"
+    for call in result.unknown_effects:
+        yield f"outcome unknown, it may have taken effect: {call_line(call.name, call.arguments)}"
+
+
 def _lost(result: RunResult, *, begun: bool) -> bool:
     """True when the store failed and there is nothing to go on with: it never began, or is somebody else's."""
     cause = result.cause
@@ -175,12 +195,16 @@ async def _fly_on(
     agent: Any, stream: Any, screen: Screen, settings: Settings, world: World, token: CancelToken, caught: Caught
 ) -> RunResult:
     """Until the run has ended, or waits for a decision that nobody is there to make."""
+    from glidepath._wire import replace
     from glidepath.cli.approval import decide
     from glidepath.cli.assemble import wallet_of
     from glidepath.outcome import LoopOutcome
 
+    changes: tuple[Any, ...] = ()
     while True:
         result = await _consume(stream, screen, token)
+        changes += result.changes
+        result = replace(result, changes=changes)
         if result.outcome is not LoopOutcome.PAUSED or caught.number is not None:
             return result
         decisions = await decide(result, agent.config.tools, screen, settings, world, caught)

@@ -1,7 +1,8 @@
 """Find, look at, label, fork, carry and delete the sessions in a store.
 
 `list` and `search` show a page at a time, the newest first. `export` writes a session with its children as JSON lines
-and `import` takes them back. `delete` forgets sessions with everything that belongs to them.
+and `import` takes them back. `delete` forgets sessions with everything that belongs to them. `migrate` carries a whole
+store over into another.
 """
 
 from __future__ import annotations
@@ -48,6 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     imported.add_argument("file", help="the file; - reads standard input")
     imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
     _add_delete(actions.add_parser("delete", help="forget sessions, with their children and all that belongs to them"))
+    moved = actions.add_parser("migrate", help="carry every session over into another store, as it is")
+    moved.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="segments:FOLDER, sqlite:FILE or an address (default: the folder of segments in your data folder)",
+    )
     for action in actions.choices.values():
         add_store_flags(action)
 
@@ -240,6 +248,12 @@ async def _expire(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
+async def _migrate(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.cli.stores import migrate_store
+
+    return await migrate_store(options.target, store, world)
+
+
 def _say_gone(gone: list[str], world: World) -> None:
     world.note(f"deleted {_counted(len(gone))}")
 
@@ -257,4 +271,5 @@ _ACTIONS: dict[str, Callable[[argparse.Namespace, Any, World], Awaitable[int]]] 
     "export": _export,
     "import": _import,
     "delete": _delete,
+    "migrate": _migrate,
 }

@@ -24,7 +24,8 @@ class Bell:
         self._dsn = dsn
         self._timeout = timeout
         self._line: Any = None
-        self._lock: asyncio.Lock | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = asyncio.Lock()
         self._queues: dict[str | None, Queue] = {}
         self.on_queued: Callable[[], None] | None = None
 
@@ -35,8 +36,8 @@ class Bell:
 
     async def listen(self) -> None:
         """Have a line; raises `StoreError` when there is none to be had."""
-        if self._lock is None:
-            self._lock = asyncio.Lock()
+        if self._loop is not asyncio.get_running_loop():  # the first time, or on another loop
+            self._loop, self._lock, self._line = asyncio.get_running_loop(), asyncio.Lock(), None
         async with self._lock:
             if self.hears:
                 return

@@ -306,9 +306,7 @@ class Fleet:
                 if refused not in ("", "known"):
                     raise _refusal(refused, session, tenant)
                 if not refused:
-                    given = (
-                        (session, agent, task, about) if about else (session, agent, task)
-                    )  # as older workers take it
+                    given = (session, agent, task, *([about] if about else []))  # as older workers take it
                     self._client.enqueue_in_transaction(connection, _options(session, agent), *given)
 
     def _enqueue_again(self, session: str) -> bool:

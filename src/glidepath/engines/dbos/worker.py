@@ -184,7 +184,6 @@ class Worker:
         while not self._stop.is_set():
             try:
                 known, late, others, self.rated = await self.ledger.beat(self.id, self._lease)
-                await self.ledger.bell.listen()
                 now = loop.time()
                 if now - heard > self._lease:  # nobody could be heard: wait until everybody could
                     patience = now + 2 * self._lease
@@ -202,6 +201,8 @@ class Worker:
             except StoreError as error:
                 self.cut_off = True
                 _log.warning("worker %s: %s", self.id, error)
+            with suppress(StoreError, TimeoutError):  # without it, DBOS looks by itself
+                await asyncio.wait_for(self.ledger.bell.listen(), self._lease / BEATS)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), self._lease / BEATS)
         return False

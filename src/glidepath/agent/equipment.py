@@ -1,0 +1,253 @@
+"""The sources of an agent's tools in one event loop: opened for the first run, closed after the last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import operator
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from glidepath.errors import ConfigurationError, told, words
+from glidepath.events import ToolsChanged
+from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, StopCause
+from glidepath.run import CancelToken, Ending
+from glidepath.tools import Tool
+from glidepath.tools.sources import SourceError, ToolSource, ToolSupply
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["Equipment", "Fitted", "Outfit", "split_tools"]
+
+_log = logging.getLogger("glidepath")
+PATIENCE = 1.0  # seconds a source has to close before it is listed as abandoned
+
+
+def split_tools(items: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[ToolSource, ...]]:
+    """The tools and the sources among what was given as tools."""
+    sources = tuple(item for item in items if isinstance(item, ToolSource))
+    if not sources:
+        return tuple(items), ()
+    for source in sources:
+        name = getattr(source, "name", None)
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"tools: the source {type(source).__name__} needs a name that is not empty")
+    return tuple(item for item in items if not isinstance(item, ToolSource)), sources
+
+
+class Fitted:
+    """What the sources gave to one run: tools, and why some gave none."""
+
+    __slots__ = ("_supplies", "failed", "missing", "tools")
+
+    def __init__(self, supplies: Sequence[tuple[str, ToolSupply]]) -> None:
+        self._supplies = tuple(supplies)
+        self.tools: list[Tool] = []
+        self.missing: list[tuple[str, str]] = []
+        self.failed: tuple[str, str] | None = None
+        """The required source that gave none, and why."""
+
+    def attend(self, run: Run) -> Ending | None:
+        """The run begins: it is told what is missing; how it ends at once, when that was required."""
+        if run.journal is not None:
+            run.journal.pins = {name: pins for name, supply in self._supplies if (pins := supply.pins())}
+        for name, why in self.missing:
+            run.emit(ToolsChanged, name, (), (), (), "unavailable", why)
+        for _, supply in self._supplies:
+            with suppress(Exception):  # what a source does with its run is no reason to fail it
+                supply.attach(run)
+        if self.failed is None:
+            return None
+        name, why = self.failed
+        cause = StopCause(source=f"tools:{name}", action="fail", reason=why)
+        return Ending(
+            state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, text=f"Not started: {why}", partial=True
+        )
+
+    def leave(self, run: Run) -> None:
+        """The run has ended."""
+        for _, supply in self._supplies:
+            with suppress(Exception):
+                supply.detach(run)
+
+
+class Equipment:
+    """The open sources of one agent in one loop, and who uses them."""
+
+    def __init__(self, sources: Sequence[ToolSource], taken: frozenset[str]) -> None:
+        self._sources = tuple(sources)
+        self._taken = taken
+        self._supplies: dict[object, ToolSupply] = {}
+        self._renamed: dict[tuple[int, str], tuple[Tool, Tool]] = {}
+        self.users = 0
+        self.keepers = 0
+
+    def keep(self, *, more: int) -> None:
+        """Somebody holds it open beyond the end of a run, or does no longer."""
+        self.keepers += more
+        for supply in self._supplies.values():
+            supply.kept = self.keepers > 0
+
+    async def fit(self, cancel: CancelToken | None, seconds: float | None) -> Fitted:
+        """The tools of all sources, those that can be had; raced against the caller's hand on the run."""
+        for source in self._sources:
+            if source.origin not in self._supplies:
+                supply = self._supplies[source.origin] = source.open()
+                supply.kept = self.keepers > 0
+        found = await self._gathered(cancel, seconds)
+        names = {source.origin: source.name for source in self._sources}
+        fitted = Fitted([(names[origin], supply) for origin, supply in self._supplies.items()])
+        taken = set(self._taken)
+        for source in self._sources:
+            tools, why = found[source.origin]
+            if why is None:
+                try:
+                    self._take(fitted, source, tools, taken)
+                    continue
+                except SourceError as error:
+                    why = words(error)
+            fitted.missing.append((source.name, why))
+            if source.required and fitted.failed is None:
+                fitted.failed = (source.name, why)
+            else:
+                _log.warning("The run goes on without the tools of %r: %s", source.name, why)
+        return fitted
+
+    async def _gathered(
+        self, cancel: CancelToken | None, seconds: float | None
+    ) -> dict[object, tuple[Sequence[Tool], str | None]]:
+        loop = asyncio.get_running_loop()
+        stopped: asyncio.Future[None] = loop.create_future()
+
+        def hear(what: str, _reason: str) -> None:
+            if what == "cancel":
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(_set, stopped)
+
+        tasks = {
+            origin: loop.create_task(_asked(supply), name="glidepath-source", context=contextvars.Context())
+            for origin, supply in self._supplies.items()
+        }
+        if cancel is not None:
+            cancel.subscribe(hear)
+        try:
+            waiting: set[asyncio.Future[Any]] = set(tasks.values())
+            until = None if seconds is None else loop.time() + seconds
+            while waiting and not stopped.done():
+                left = None if until is None else until - loop.time()
+                if left is not None and left <= 0:
+                    break
+                done, _ = await asyncio.wait({*waiting, stopped}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                waiting -= done
+        finally:
+            if cancel is not None:
+                cancel.unsubscribe(hear)
+            for task in tasks.values():
+                task.cancel()
+        late = "the run was stopped before it answered" if stopped.done() else "it did not answer in the run's time"
+        return {
+            origin: task.result() if task.done() and not task.cancelled() else ((), late)
+            for origin, task in tasks.items()
+        }
+
+    def _take(self, fitted: Fitted, source: ToolSource, tools: Sequence[Tool], names: set[str]) -> None:
+        for tool in source.choose(tools):
+            if tool.name in names:
+                tool = self._other_name(tool, f"{source.name}_{tool.name}")  # noqa: PLW2901 - the same tool
+            if tool.name in names:
+                _log.warning("Two tools are named %r: the one of %r is left out", tool.name, source.name)
+                continue
+            names.add(tool.name)
+            fitted.tools.append(tool)
+
+    def _other_name(self, tool: Tool, name: str) -> Tool:
+        """The same object for every run, so that its breaker lasts."""
+        known = self._renamed.get((id(tool), name))
+        if known is None or known[0] is not tool:
+            known = self._renamed[id(tool), name] = (tool, tool.renamed(name[:128]))
+        return known[1]
+
+    async def close(self) -> tuple[AbandonedWork, ...]:
+        """Close every source; those that take too long are left to themselves, and listed."""
+        supplies, self._supplies = self._supplies, {}
+        loop = asyncio.get_running_loop()
+        names = {source.origin: source.name for source in self._sources}
+        tasks = {
+            loop.create_task(_closed(supply), name="glidepath-source-close", context=contextvars.Context()): names[
+                origin
+            ]
+            for origin, supply in supplies.items()
+        }
+        if not tasks:
+            return ()
+        _, slow = await asyncio.wait(tasks, timeout=PATIENCE)
+        reason = "it did not close within a second after the run's end"
+        return tuple(AbandonedWork(call_id="", tool_name=tasks[task], kind="source", reason=reason) for task in slow)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _asked(supply: ToolSupply) -> tuple[Sequence[Tool], str | None]:
+    """What a supply offers, or why it offers nothing."""
+    try:
+        return tuple(await supply.tools()), None
+    except SourceError as error:
+        return (), words(error)
+    except Exception as error:  # it should have raised a SourceError
+        return (), told(error)
+
+
+async def _closed(supply: ToolSupply) -> None:
+    try:
+        await supply.close()
+    except Exception as error:
+        _log.warning("A source of tools failed while it was closed: %s", told(error))
+
+
+class Outfit:
+    """The sources of one agent in whatever loops it runs, and the agent with their tools."""
+
+    def __init__(self, sources: Sequence[ToolSource], taken: frozenset[str]) -> None:
+        self._sources = tuple(sources)
+        self._taken = taken
+        self._here: WeakKeyDictionary[asyncio.AbstractEventLoop, Equipment] = WeakKeyDictionary()
+        self._known: tuple[tuple[Tool, ...], Any] | None = None
+
+    def enter(self, *, keep: bool = False) -> Equipment:
+        """The equipment of the running loop, in use from now on."""
+        loop = asyncio.get_running_loop()
+        equipment = self._here.get(loop)
+        if equipment is None:
+            equipment = self._here[loop] = Equipment(self._sources, self._taken)
+        equipment.users += 1
+        if keep:
+            equipment.keep(more=1)
+        return equipment
+
+    async def leave(self, equipment: Equipment, *, kept: bool = False) -> tuple[AbandonedWork, ...]:
+        """It is not used here any more; the last one closes it. What did not close is listed."""
+        equipment.users -= 1
+        if kept:
+            equipment.keep(more=-1)
+        return () if equipment.users else await equipment.close()
+
+    async def leave_kept(self) -> tuple[AbandonedWork, ...]:
+        """The end of an `async with`."""
+        return await self.leave(self._here[asyncio.get_running_loop()], kept=True)
+
+    def equipped(self, tools: Sequence[Tool], make: Callable[[tuple[Tool, ...]], Any]) -> Any:
+        """What `make` makes of these tools; the same for the same tools."""
+        wanted = tuple(tools)
+        known = self._known
+        if known is not None and len(known[0]) == len(wanted) and all(map(operator.is_, known[0], wanted)):
+            return known[1]
+        made = make(wanted)
+        self._known = (wanted, made)
+        return made

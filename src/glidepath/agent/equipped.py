@@ -1,0 +1,109 @@
+"""An agent whose tools come from sources, too: it flies as the agent that has their tools."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from glidepath._wire import replace
+from glidepath.agent.assemble import assemble
+from glidepath.agent.equipment import Fitted, Outfit
+from glidepath.agent.many_tools import CALL, FIND, doors, too_many
+from glidepath.agent.per_run import checked_per_run
+from glidepath.outcome import PerRun, RunResult
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from glidepath.agent.config import LoopConfig
+    from glidepath.plugins.lineup import Lineup
+    from glidepath.run import CancelToken, Plan
+    from glidepath.tools import Tool
+
+__all__ = ["Equipped", "supplied"]
+
+_log = logging.getLogger("glidepath")
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, RunResult]])
+
+
+def supplied(method: F) -> F:
+    """Make a method that flies a run fly it with the tools of the agent's sources, where it has any."""
+    place = list(inspect.signature(method).parameters).index("cancel") - 1
+
+    @functools.wraps(method)
+    def flown(self: Equipped, *args: Any, **keywords: Any) -> Coroutine[Any, Any, RunResult]:
+        if self._outfit is None:
+            return method(self, *args, **keywords)
+        cancel = keywords["cancel"] if "cancel" in keywords else args[place] if len(args) > place else None
+        return self._with_sources(cancel, lambda agent: method(agent, *args, **keywords))
+
+    return flown  # type: ignore[return-value]
+
+
+class Equipped:
+    """What an agent does about sources of tools: nothing, when it has none."""
+
+    __slots__ = ("_began", "_behind", "_fitted", "_heirs", "_outfit", "_plan", "_told_of_store", "config")
+
+    config: LoopConfig
+    _plan: Plan
+    _heirs: WeakKeyDictionary[Lineup, Plan]
+    _told_of_store: bool
+    _outfit: Outfit | None
+    _fitted: Fitted | None
+    _began: float | None
+    _behind: tuple[Tool, ...]
+
+    def _prepare_sources(self) -> None:
+        sources, tools = self.config.tool_sources, self.config.tools
+        self._outfit = Outfit(sources, frozenset({FIND, CALL, *[one.name for one in tools]})) if sources else None
+        self._fitted = self._began = None
+        self._behind = ()
+
+    async def __aenter__(self) -> Self:
+        """Keep the servers of its tools open between runs, until the end of the `async with`."""
+        if self._outfit is not None:
+            self._outfit.enter(keep=True)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        outfit = self._outfit
+        if outfit is not None and (slow := await outfit.leave_kept()):
+            _log.warning("%s: %s", ", ".join(work.tool_name for work in slow), slow[0].reason)
+
+    async def _with_sources(
+        self, cancel: CancelToken | None, fly: Callable[[Equipped], Coroutine[Any, Any, RunResult]]
+    ) -> RunResult:
+        """Fly as the agent that has the tools of its sources, and let go of the sources afterwards."""
+        outfit: Any = self._outfit
+        began = asyncio.get_running_loop().time()
+        equipment = outfit.enter()
+        try:
+            timeout = self._plan.timeout
+            fitted = await equipment.fit(cancel, None if timeout is None else timeout / 2)
+            agent = object.__new__(type(self))
+            agent.config, agent._plan, agent._heirs, agent._behind = outfit.equipped(fitted.tools, self._with_tools)
+            agent._told_of_store, agent._outfit, agent._fitted, agent._began = True, None, fitted, began
+            result = await fly(agent)
+        except BaseException:
+            await outfit.leave(equipment)
+            raise
+        slow = await outfit.leave(equipment)
+        return replace(result, abandoned=(*result.abandoned, *slow)) if slow else result
+
+    def _with_tools(self, tools: tuple[Tool, ...]) -> tuple[Any, ...]:
+        """This agent's configuration with the tools of its sources among its own, or behind two of them; its plan."""
+        behind: tuple[Tool, ...] = ()
+        if too_many(tools, self._plan.context_window, self._plan.estimator.estimate):
+            behind, tools = tools, doors(tools)
+        config = replace(self.config, tools=(*self.config.tools, *tools), tool_sources=())
+        return config, assemble(config, told=self._plan.told, behind=behind), WeakKeyDictionary(), behind
+
+    def _per_run(self, extras: Any, tool_choice: Any, metadata: Any, user: Any) -> PerRun | None:
+        more = self._outfit is not None
+        return checked_per_run(self.config.tools, extras, tool_choice, metadata, user, more_tools=more)

@@ -1,0 +1,296 @@
+"""List, test and pin MCP servers, or offer agents as one.
+
+Servers come from [mcp.servers.NAME] in glidepath.toml, from --mcp-config FILE, and from .mcp.json in a trusted folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.arguments import add_config_flags
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from glidepath.cli.world import World
+    from glidepath.mcp import McpServer
+    from glidepath.mcp.pins import Lock
+    from glidepath.mcp.supply import McpSupply
+
+__all__ = ["add_arguments", "execute"]
+
+_EXAMPLES = """\
+examples:
+  glidepath mcp list                         the servers that are configured, without starting them
+  glidepath mcp test time                    start one and list its tools
+  glidepath mcp test time --call get_current_time '{"timezone": "UTC"}'
+  glidepath mcp pin                          remember the tools of all servers in glidepath.mcp.lock
+  glidepath mcp diff                         what has changed since (exit code 1 when something has)
+  glidepath mcp approve time                 look at the changes and accept them
+  glidepath mcp login tickets                log in to a server with auth = "oauth"
+  glidepath mcp serve --agent my_package.agents:helper
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath mcp` takes."""
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
+    listed = actions.add_parser("list", help="the configured servers, without starting them")
+    tested = actions.add_parser("test", help="start servers and show their tools")
+    tested.add_argument("--call", nargs=2, metavar=("TOOL", "JSON"), help="call one tool with these arguments")
+    pinned = actions.add_parser("pin", help="remember what servers offer now, in glidepath.mcp.lock")
+    differs = actions.add_parser("diff", help="show what is different from what was pinned")
+    approved = actions.add_parser("approve", help="look at what changed and pin it")
+    approved.add_argument("--tool", action="append", default=[], help="only this tool; may be repeated")
+    approved.add_argument("--yes", action="store_true", help="do not ask; for scripts")
+    login = actions.add_parser("login", help='log in to servers with auth = "oauth", in the browser')
+    login.add_argument("--forget", action="store_true", help="delete the tokens instead")
+    for sub in (listed, tested, pinned, differs, approved, login):
+        sub.add_argument("names", nargs="*", metavar="NAME", help="which servers (default: all)")
+        sub.add_argument("--mcp-config", metavar="FILE", help="a JSON file with mcpServers")
+        add_config_flags(sub)
+    serve = actions.add_parser("serve", help="offer agents as tools of an MCP server")
+    serve.add_argument(
+        "--agent", action="append", required=True, metavar="MODULE:NAME", help="an Agent; may be repeated"
+    )
+    serve.add_argument("--http", action="store_true", help="streamable HTTP instead of stdio")
+    serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, default=8000, help="which port (default: 8000)")
+    serve.add_argument("--name", default="glidepath", help="the server's name (default: glidepath)")
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Do one of them."""
+    if options.action == "serve":
+        from glidepath.cli.serving import serve
+
+        return serve(options, world)
+    import asyncio
+
+    from glidepath.cli.layers import gather
+    from glidepath.cli.servers import configured_servers
+
+    settings = gather(options, world, only=("mcp",))
+    found = configured_servers(settings, world)
+    chosen = _chosen(found, options.names)
+    if options.action == "list":
+        return _list(chosen, world)
+    if not chosen:
+        world.complain(
+            "no MCP server is configured: write [mcp.servers.NAME] into glidepath.toml, or pass --mcp-config"
+        )
+        return 2
+    servers = [server for server, _ in chosen]
+    work = {"test": _test, "pin": _pin, "diff": _diff, "approve": _approve, "login": _login}[options.action]
+    return asyncio.run(work(servers, options, world))
+
+
+def _chosen(found: list[tuple[McpServer, str]], names: list[str]) -> list[tuple[McpServer, str]]:
+    from glidepath.errors import ConfigurationError
+    from glidepath.tools import closest
+
+    known = {server.name: (server, where) for server, where in found}
+    for name in names:
+        if name not in known:
+            meant = closest(name, known)
+            hint = f"; did you mean {meant}?" if meant else f"; there are {', '.join(known) or 'none'}"
+            raise ConfigurationError(f"there is no MCP server {name}{hint}")
+    return [known[name] for name in names] if names else found
+
+
+def _list(found: list[tuple[McpServer, str]], world: World) -> int:
+    from glidepath.cli.shown import revealed
+    from glidepath.mcp.pins import lock_path
+
+    if not found:
+        world.note("No MCP server is configured: write [mcp.servers.NAME] into glidepath.toml, or pass --mcp-config.")
+        return 0
+    lock = _lock(lock_path(found[0][0].link), world)
+    wide = max(len(server.name) for server, _ in found)
+    for server, where in found:
+        pinned = None if lock is None else lock.of(server.name)
+        state = "not pinned" if pinned is None else f"{len(pinned)} tools pinned"
+        world.write(f"{server.name:<{wide}}  {revealed(server.link.where)}\n{'':<{wide}}  from {where}; {state}\n")
+    return 0
+
+
+def _lock(path: Path, world: World) -> Lock | None:
+    """The lock; a damaged one is said, and counts as none here."""
+    from glidepath.errors import ConfigurationError
+    from glidepath.mcp.pins import read_lock
+
+    try:
+        return read_lock(path)
+    except ConfigurationError as error:
+        world.complain(str(error))
+        return None
+
+
+async def _login(servers: list[McpServer], options: Any, world: World) -> int:
+    import webbrowser
+
+    from glidepath.mcp.oauth_login import Login, forget_login
+
+    async def visit(address: str) -> None:
+        world.note(f"Log in here: {address}")
+        webbrowser.open(address)
+
+    code = 0
+    for server in [one for one in servers if one.link.auth == "oauth"]:
+        if options.forget:
+            world.write(f"{server.name}: {'forgotten' if forget_login(server.link) else 'there was no login'}\n")
+            continue
+        async with Login(visit) as login:
+            supply = await _opened(server.configured(auth=login, connect_timeout=300.0), world)
+        if supply is None:
+            code = 1
+            continue
+        await supply.close()
+        world.write(f"{server.name}: logged in\n")
+    if not any(server.link.auth == "oauth" for server in servers):
+        world.note('No such server has auth = "oauth".')
+    return code
+
+
+async def _opened(server: McpServer, world: World) -> McpSupply | None:
+    """A connection to the server, whatever is pinned; None, and why, when it cannot be had."""
+    from glidepath.tools.sources import SourceError
+
+    supply = server.configured(pins="off").open()
+    try:
+        await supply.tools()
+    except SourceError as error:
+        world.complain(str(error))
+        await supply.close()
+        return None
+    return supply
+
+
+async def _test(servers: list[McpServer], options: Any, world: World) -> int:
+    code = 0
+    for server in servers:
+        supply = await _opened(server, world)
+        if supply is None:
+            code = 1
+            continue
+        try:
+            listing = await supply.owner.connected()
+            tools = await supply.tools()
+            world.write(f"{server.name}: protocol {listing.version}, {len(tools)} tools\n")
+            for tool in tools:
+                first = tool.description.splitlines()[0] if tool.description else ""
+                world.write(f"  {tool.name}  {first[:100]}\n")
+            if options.call:
+                code = await _called(supply, options.call, world) or code
+        finally:
+            await supply.close()
+    return code
+
+
+async def _called(supply: McpSupply, call: list[str], world: World) -> int:
+    from glidepath import _wire
+    from glidepath.errors import GlidepathError
+    from glidepath.tools import as_result
+
+    name, text = call
+    tool = {one.name: one for one in await supply.tools()}.get(name)
+    if tool is None:
+        world.complain(f"{supply.link.name} has no tool {name}")
+        return 1
+    try:
+        bound = tool.bind(_wire.loads(text.encode()))
+        result = as_result(await tool.invoke(bound.values))
+    except (GlidepathError, _wire.WireError) as error:
+        world.complain(str(error))
+        return 1
+    content = result.content
+    said = content if isinstance(content, str) else "\n".join(getattr(one, "text", f"[{one}]") for one in content)
+    world.write(f"{said}\n")
+    return int(result.is_error)
+
+
+async def _pin(servers: list[McpServer], _options: Any, world: World) -> int:
+    from glidepath.mcp.pins import Lock, lock_path, read_lock, write_lock
+
+    path = lock_path(servers[0].link)
+    lock = read_lock(path) or Lock()
+    code = 0
+    for server in servers:
+        supply = await _opened(server, world)
+        if supply is None:
+            code = 1
+            continue
+        lock.pin(server.name, supply.definitions())
+        await supply.close()
+        world.write(f"{server.name}: {len(lock.servers[server.name])} tools pinned\n")
+    write_lock(path, lock)
+    world.write(f"Written: {path}. Keep it under version control.\n")
+    return code
+
+
+async def _differences(server: McpServer, lock: Lock | None, world: World) -> tuple[str, dict[str, Any]] | None:
+    """What is different from what was pinned, for a person, and what the server offers now."""
+    from glidepath.mcp.pins import differences
+
+    supply = await _opened(server, world)
+    if supply is None:
+        return None
+    now = supply.definitions()
+    await supply.close()
+    pinned = (lock.of(server.name) if lock is not None else None) or {}
+    parts = []
+    for name in [*now, *[name for name in pinned if name not in now]]:
+        if pinned.get(name) != now.get(name):
+            what = "new" if name not in pinned else "gone" if name not in now else "changed"
+            parts.append(f"{server.name}/{name}: {what}\n{differences(pinned.get(name), now.get(name))}\n")
+    return "\n".join(parts), now
+
+
+async def _diff(servers: list[McpServer], _options: Any, world: World) -> int:
+    from glidepath.mcp.pins import lock_path
+
+    lock = _lock(lock_path(servers[0].link), world)
+    code = 0
+    for server in servers:
+        found = await _differences(server, lock, world)
+        if found is None:
+            code = 1
+        elif found[0]:
+            world.write(found[0])
+            code = 1
+        else:
+            world.write(f"{server.name}: as it was pinned\n")
+    return code
+
+
+async def _approve(servers: list[McpServer], options: Any, world: World) -> int:
+    from glidepath.cli.consent import somebody
+    from glidepath.errors import ConfigurationError
+    from glidepath.mcp.pins import Lock, lock_path, read_lock, write_lock
+
+    path = lock_path(servers[0].link)
+    lock = read_lock(path) or Lock()
+    for server in servers:
+        found = await _differences(server, lock, world)
+        if found is None:
+            return 1
+        said, now = found
+        if not said:
+            world.write(f"{server.name}: as it was pinned\n")
+            continue
+        world.write(said)
+        if not options.yes:
+            if somebody(world) is None:
+                raise ConfigurationError("approve needs a terminal to ask on; in a script, pass --yes")
+            world.forget_typed()
+            world.stderr.write(f"Accept these tools of {server.name}? [y/N] ")
+            world.stderr.flush()
+            if world.stdin.readline().strip().lower() not in ("y", "yes"):
+                world.write("Not accepted.\n")
+                return 1
+        lock.pin(server.name, now, tuple(options.tool))
+        write_lock(path, lock)
+        world.write(f"{server.name}: pinned in {path}\n")
+    return 0

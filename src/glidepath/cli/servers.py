@@ -1,0 +1,151 @@
+"""The MCP servers of a command: from the configuration file, from --mcp-config, and from a trusted .mcp.json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.layers import Settings
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from glidepath.mcp import McpServer
+
+__all__ = ["SHARED", "configured_servers", "prompt_of"]
+
+SHARED = ".mcp.json"
+"""The file that many programs share; it starts programs, so it counts only in a trusted folder."""
+_SERVERS_KEYS = ("servers", "pins", "lock")
+
+
+def configured_servers(
+    settings: Settings, world: World, *, ask: bool = True, artifacts: Path | None = None
+) -> list[tuple[McpServer, str]]:
+    """Every server with where it was configured; a name counts once, and the more deliberate place wins."""
+    found: dict[str, tuple[McpServer, str]] = {}
+    for servers, where in _places(settings, world, ask=ask):
+        for server in servers:
+            found.setdefault(server.name, (server, where))
+    changes: dict[str, Any] = {} if artifacts is None else {"artifacts": str(artifacts)}
+    table = settings.get("mcp") or {}
+    if "pins" in table:
+        changes["pins"] = table["pins"]
+    changes["lock"] = str(world.folder / table.get("lock", "glidepath.mcp.lock"))
+    return [(_with(server, changes), where) for server, where in found.values()]
+
+
+def _with(server: McpServer, changes: dict[str, Any]) -> McpServer:
+    own = {key: value for key, value in changes.items() if key != "pins" or server.link.pins == "auto"}
+    return server.configured(**own)
+
+
+def _places(settings: Settings, world: World, *, ask: bool) -> list[tuple[Any, str]]:
+    named, table = settings.get("mcp_config"), settings.get("mcp")
+    shared = _shared(settings, world, ask=ask)
+    if not named and not table and shared is None:
+        return []
+    from glidepath.mcp.config_file import read_server_file, read_servers
+
+    places: list[tuple[Any, str]] = []
+    if named:
+        path = world.folder / Path(named).expanduser()
+        places.append((read_server_file(path, world.environ), str(named)))
+    if table:
+        origin = settings.origin("mcp")
+        folder = world.folder if settings.file is None else settings.file.parent
+        _check(table, origin)
+        places.append((read_servers(table.get("servers", {}), world.environ, where=origin, folder=folder), origin))
+    if shared is not None:
+        places.append((read_server_file(world.folder / SHARED, world.environ, shared), SHARED))
+    return places
+
+
+def _check(table: Any, origin: str) -> None:
+    for key in table:
+        if key not in _SERVERS_KEYS:
+            raise ConfigurationError(
+                f"{origin}: mcp has no key {key!r:.80}; it has servers ([mcp.servers.NAME]), pins and lock"
+            )
+    from glidepath.mcp.mcp_server import PIN_POLICIES
+
+    if "pins" in table and table["pins"] not in PIN_POLICIES:
+        raise ConfigurationError(f"{origin}: mcp.pins must be one of {', '.join(PIN_POLICIES)}")
+    if "lock" in table and not isinstance(table["lock"], str):
+        raise ConfigurationError(f"{origin}: mcp.lock must be the path of a file")
+
+
+def _shared(settings: Settings, world: World, *, ask: bool) -> bytes | None:
+    """The bytes of `.mcp.json`, when a person trusts this folder as it is."""
+    if settings.get("mcp_config") or not (world.folder / SHARED).is_file():
+        return None
+    from glidepath.cli.consent import agrees, keep, somebody
+    from glidepath.cli.folder import look
+    from glidepath.cli.trust import is_trusted
+
+    folder = look(world.folder)
+    if SHARED not in folder.files:
+        return None
+    if not is_trusted(folder):
+        stream = (
+            somebody(world) if ask and not folder.unread and settings.get("output_format") in (None, "text") else None
+        )
+        if stream is None:
+            world.note_once(
+                f"glidepath: this folder is not trusted, so {SHARED} is ignored. To allow it, run `glidepath trust` or "
+                f"pass --mcp-config {SHARED}"
+            )
+            return None
+        if not agrees(folder, {}, stream, world):
+            world.note_once(f"Not trusted: continuing without the servers of {SHARED}.")
+            return None
+        keep(folder, world)
+    return folder.files[SHARED]
+
+
+async def prompt_of(line: str, sources: Sequence[Any]) -> str | None:
+    """What `/SERVER:PROMPT words` says, or the list that `/prompts` asks for; None when there is no such prompt.
+
+    Words are the prompt's arguments in their order, or `name=value`; the last one takes what is left.
+    """
+    from glidepath.mcp.resource_tools import offered_prompts, prompt_text
+    from glidepath.tools.sources import SourceError
+
+    head, _, rest = line.strip().removeprefix("/").partition(" ")
+    wanted, _, name = head.partition(":")
+    said = []
+    for server in {source.origin: source for source in sources if hasattr(source, "link")}.values():
+        if wanted not in ("prompts", server.name):
+            continue
+        supply = server.open()
+        try:
+            for prompt in await offered_prompts(supply):
+                if wanted == "prompts":
+                    words = " ".join(part if part in prompt.required else f"[{part}]" for part in prompt.arguments)
+                    said.append(f"/{server.name}:{prompt.name} {words}  {prompt.description}".rstrip())
+                elif prompt.name == name:
+                    return await prompt_text(supply, name, _arguments(prompt, rest))
+        except SourceError as error:
+            said.append(str(error))
+        finally:
+            await supply.close()
+    if wanted == "prompts":
+        return "\n".join(said) or "No server offers a prompt."
+    return "\n".join(said) or None
+
+
+def _arguments(prompt: Any, words: str) -> dict[str, str]:
+    given: dict[str, str] = {}
+    left = words.strip()
+    free = list(prompt.arguments)
+    while left and free:
+        name, sign, _ = left.partition("=")
+        if sign and name in free:
+            left = left.partition("=")[2]
+            free.remove(name)
+        else:
+            name = free.pop(0)
+        word, _, more = left.partition(" ") if free else (left, "", "")
+        given[name], left = word, more.strip()
+    return given

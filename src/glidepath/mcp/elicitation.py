@@ -1,0 +1,112 @@
+"""What a server asks a person: as a form the run pauses with, and back as the server's answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from glidepath import _wire
+from glidepath._wire import Value
+from glidepath.mcp.definitions import clean_text, offered_schema
+
+if TYPE_CHECKING:
+    from mcp.types import ElicitResult
+
+__all__ = ["Question", "answers_of", "asks_for_secret", "combined", "question_of", "with_defaults"]
+
+_SECRET = re.compile(
+    r"pass ?(word|wd|phrase|code)|secret|\btokens?\b|api ?key|credential|private ?key|\bpin\b|\bcvv\b|\bcvc\b|\bssn\b"
+    r"|credit ?card|card ?number|social ?security|\botp\b|one ?time",
+    re.IGNORECASE,
+)
+_WARNING = re.compile(r"\b(not|never|no|without|don't|avoid)\b[^.]*$", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+")
+MOST_FIELDS = 50
+
+
+class Question(Value, frozen=True, kw_only=True):
+    """One thing a server asks a person: a form, or a visit to an address."""
+
+    message: str
+    form: Mapping[str, Any]
+    url: str | None = None
+
+
+def question_of(params: Any) -> Question | str:
+    """The question in an elicitation request; a sentence when it must not be asked."""
+    message = clean_text(params.message, 1_000)
+    if params.mode == "url":
+        url = clean_text(params.url, 2_000)
+        if not url.startswith(("https://", "http://")):
+            return "it asks a person to open an address that is not a web page"
+        return Question(message=message, form={"type": "object", "properties": {}}, url=url)
+    if (field := asks_for_secret(params.requested_schema)) is not None:
+        return f"its form asks for a secret ({field}); a server must use URL mode for that"
+    form, wrong = offered_schema(params.requested_schema)
+    if wrong is not None:
+        return f"its form cannot be shown: {wrong}"
+    if len(form.get("properties", {})) > MOST_FIELDS:
+        return f"its form has more than {MOST_FIELDS} fields"
+    return Question(message=message, form=form)
+
+
+def asks_for_secret(schema: Mapping[str, Any]) -> str | None:
+    """The first field of a form that asks for a secret; None when there is none."""
+    properties = schema.get("properties")
+    for name, shown in properties.items() if isinstance(properties, Mapping) else ():
+        said = [_CAMEL.sub(" ", str(name))]
+        if isinstance(shown, Mapping):
+            if shown.get("format") == "password" or shown.get("writeOnly") is True:
+                return clean_text(str(name), 60)
+            said.append(str(shown.get("title", "")))
+            if _asks(clean_text(str(shown.get("description", "")), 500)):
+                return clean_text(str(name), 60)
+        if any(_SECRET.search(clean_text(text, 500)) for text in said):
+            return clean_text(str(name), 60)
+    return None
+
+
+def _asks(description: str) -> bool:
+    """True when a description asks for a secret, and does not warn against giving one."""
+    found = _SECRET.search(description)
+    return found is not None and _WARNING.search(description[: found.start()]) is None
+
+
+def combined(server: str, tool: str, questions: Mapping[str, Question]) -> tuple[str, dict[str, Any]]:
+    """The words and the form of one or several questions: one form, or one object for each question."""
+    said = [
+        f"{question.message} (open {question.url}, then approve)" if question.url else question.message
+        for question in questions.values()
+    ]
+    reason = f"MCP server {server!r} asks, in the middle of {tool}: {' / '.join(said)}"
+    if len(questions) == 1:
+        return reason, dict(next(iter(questions.values())).form)
+    parts = {name: {**question.form, "description": question.message} for name, question in questions.items()}
+    required = [name for name, question in questions.items() if question.form.get("required")]
+    return reason, {"type": "object", "properties": parts, "required": required}
+
+
+def with_defaults(form: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer with the form's own default for every field that was left out."""
+    properties = form.get("properties")
+    shapes = properties if isinstance(properties, Mapping) else {}
+    known = {name: shape for name, shape in shapes.items() if isinstance(shape, Mapping) and "default" in shape}
+    return {**{name: shape["default"] for name, shape in known.items()}, **answer}
+
+
+def answers_of(
+    kinds: Mapping[str, str], answer: Mapping[str, Any], forms: Mapping[str, Any]
+) -> dict[str, ElicitResult]:
+    """What a person answered, question by question, as the server wants it."""
+    from mcp.types import ElicitResult
+
+    found: dict[str, ElicitResult] = {}
+    for name, kind in kinds.items():
+        content: Any = answer if len(kinds) == 1 else answer.get(name) or {}
+        if kind == "url":
+            found[name] = ElicitResult(action="accept")
+        else:
+            given = with_defaults(forms.get(name) or {}, content)
+            found[name] = ElicitResult(action="accept", content=_wire.loads(_wire.encode(given)))
+    return found

@@ -1,0 +1,88 @@
+"""From what a server lists to tools an agent has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import Record
+from glidepath.mcp.definitions import clean_text, digest_of, offered_name, offered_schema, plain_definition
+from glidepath.mcp.schema_check import ServerBinder
+from glidepath.tools import Tool, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from mcp.types import Tool as Definition
+
+    from glidepath.mcp.server_owner import Listing
+    from glidepath.mcp.supply import McpSupply
+
+__all__ = ["Found", "asking", "found_tools"]
+
+
+class Found(Record, eq=False):
+    """One tool of a server: the agent's, the server's name for it, and what its definition comes to."""
+
+    tool: Tool
+    wire_name: str
+    digest: str
+    definition: dict[str, Any]
+    withdrawn: str | None = None
+    """Why it may not be called now."""
+
+
+def found_tools(supply: McpSupply, listing: Listing) -> tuple[dict[str, Found], list[str]]:
+    """The tools of a listing by their names, and a sentence for each that cannot be offered."""
+    found: dict[str, Found] = {}
+    problems: list[str] = []
+    for definition in listing.tools:
+        wrong = f"MCP server {supply.link.name!r}: tool {clean_text(definition.name, 80)!r} is left out: "
+        name = offered_name(definition.name)
+        if name in found:
+            problems.append(f"{wrong}there is another one of that name; the server must name each tool once")
+            continue
+        schema, problem = offered_schema(definition.input_schema)
+        if problem is not None:
+            problems.append(f"{wrong}{problem}; the server must correct it, or leave the tool out with only(...)")
+            continue
+        plain = plain_definition(definition)
+        one = Found(tool=_NOT_YET, wire_name=definition.name, digest=digest_of(plain), definition=plain)
+        one.tool = _made(supply, one, name, schema, definition)
+        found[name] = one
+    return found, problems
+
+
+def asking(tool: Tool, reason: str) -> Tool:
+    """The same tool, about every call of which a person is asked."""
+    other = object.__new__(Tool)
+    other.__dict__.update(tool.__dict__, requires_approval=True, approval_reason=reason)
+    return other
+
+
+async def _placeholder(**_: object) -> None:
+    """Never called: the tool's body is its server."""
+
+
+_NOT_YET = Tool(name="placeholder", description="", parameters={"type": "object"}, fn=_placeholder)
+
+
+def _made(supply: McpSupply, found: Found, name: str, schema: dict[str, Any], definition: Definition) -> Tool:
+    hints = definition.annotations if supply.link.trusted else None
+    reads = bool(hints is not None and hints.read_only_hint)
+    said = definition.description or definition.title or ""
+    tool = Tool(
+        name=name,
+        description=clean_text(said),
+        parameters=schema,
+        fn=_placeholder,
+        read_only=reads,
+        idempotent=reads or bool(hints is not None and hints.idempotent_hint),
+        consequential=bool(hints is not None and hints.destructive_hint and not reads),
+        untrusted=not supply.link.trusted,
+        timeout=supply.link.call_timeout,
+    )
+
+    async def call(values: dict[str, Any], context: ToolContext | None) -> ToolResult:
+        return await supply.call(found, values, context)
+
+    tool = tool.checked_by(ServerBinder(name, schema, found.definition.get("inputSchema", {})))
+    tool = tool.answering(call)
+    return tool.asking_back() if supply.link.elicitation else tool

@@ -1,0 +1,122 @@
+"""Streamable HTTP within bounds: a body, an event or a compressed bomb that is too large ends the request."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import TracebackType
+from typing import Any
+
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+
+from glidepath import _wire
+from glidepath.mcp.mcp_server import ServerLink
+from glidepath.mcp.oauth_login import provider_for
+
+__all__ = ["HTTP_FAILED", "HttpTransport"]
+
+HTTP_FAILED = -32018  # in the range of JSON-RPC that is ours to use: HTTP itself failed
+KEPT = ("www-authenticate", "retry-after")
+
+
+class HttpTransport:
+    """Opens the HTTP client and the SDK's transport on entering; closes both on leaving."""
+
+    def __init__(self, link: ServerLink) -> None:
+        self._link = link
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Any:
+        link = self._link
+        timeout = httpx2.Timeout(link.connect_timeout, read=None)  # idle and absolute times are the call's own
+        client = httpx2.AsyncClient(
+            transport=_Bounded(httpx2.AsyncHTTPTransport(), link.max_message_bytes),
+            headers={**link.headers, "accept-encoding": "identity"},
+            timeout=timeout,
+            auth=provider_for(link),
+        )
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(client)
+            transport: AbstractAsyncContextManager[Any] = streamable_http_client(
+                str(link.url), http_client=client, max_sse_event_size=link.max_message_bytes
+            )
+            streams = await stack.enter_async_context(transport)
+            self._stack = stack.pop_all()
+            return streams
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, trace)
+
+
+class _Bounded(httpx2.AsyncBaseTransport):
+    """Reads bodies up to the limit; a stream of events is bounded event by event instead.
+
+    What goes wrong below HTTP becomes an answer with an error for that one request: raised, it would take down the
+    SDK's connection and every call that is in flight on it.
+    """
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, limit: int) -> None:
+        self._inner = inner
+        self._limit = limit
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            response = await self._inner.handle_async_request(request)
+        except httpx2.TransportError as error:
+            return _failed(request, 502, f"the server cannot be reached: {_why(error)}")
+        kind = response.headers.get("content-type", "").lower()
+        if not response.is_error and kind.startswith("text/event-stream"):
+            return response
+        try:
+            body = await self._body(response)
+        except (httpx2.TransportError, _TooLong) as error:
+            return _failed(request, 502, _why(error))
+        finally:
+            await response.aclose()
+        gone = response.status_code == httpx2.codes.NOT_FOUND  # which the SDK reads as the end of the session
+        if response.is_error and not gone and not kind.startswith("application/json"):
+            said = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+            return _failed(request, response.status_code, said, response.headers)
+        headers = [pair for pair in response.headers.raw if pair[0].lower() != b"transfer-encoding"]
+        return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
+
+    async def _body(self, response: httpx2.Response) -> bytes:
+        encoding = response.headers.get("content-encoding", "")
+        if encoding not in ("", "identity"):
+            raise _TooLong(f"the server compressed its answer ({encoding}), although it was asked not to")
+        length = response.headers.get("content-length", "")
+        if length.isdigit() and int(length) > self._limit:
+            raise _too_long(self._limit)
+        body = bytearray()
+        async for chunk in response.stream:  # type: ignore[union-attr]
+            body += chunk
+            if len(body) > self._limit:
+                raise _too_long(self._limit)
+        return bytes(body)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _TooLong(Exception):  # noqa: N818 - never leaves this module
+    """The body is more than we read."""
+
+
+def _too_long(limit: int) -> _TooLong:
+    return _TooLong(
+        f"the server sent a message of more than {limit} bytes; raise max_message_bytes if that is what you want"
+    )
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _failed(request: httpx2.Request, status: int, why: str, headers: Any = None) -> httpx2.Response:
+    """An HTTP answer that carries a JSON-RPC error; challenges for OAuth are kept."""
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": HTTP_FAILED, "message": why}}
+    kept = {} if headers is None else {name: value for name, value in headers.items() if name in KEPT}
+    kept["content-type"] = "application/json"
+    return httpx2.Response(status, headers=kept, content=_wire.encode(error), request=request)

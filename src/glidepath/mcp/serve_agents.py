@@ -1,0 +1,244 @@
+"""Agents as an MCP server: each is one tool, within the limits of its own configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from glidepath.agent import Agent, Budget, Limits
+from glidepath.errors import ConfigurationError, told
+from glidepath.events import BudgetSettled, Event, LandingStarted, ToolStarted, TurnStarted
+from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.run import CancelToken
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mcp.server import MCPServer
+    from mcp.types import CallToolResult
+
+__all__ = ["AgentAnswer", "agent_server"]
+
+FAREWELL = 5.0  # seconds that runs have to land when the server ends
+_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class AgentAnswer(TypedDict):
+    """How a run ended: what the tool's structured content holds."""
+
+    outcome: str
+    state: str
+    text: str
+    partial: bool
+    cause: dict[str, Any] | None
+    usage: dict[str, int]
+    cost: str | None
+    iterations: int
+    tool_calls: int
+    session_id: str
+    pending: list[dict[str, Any]]
+
+
+def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instructions: str | None = None) -> MCPServer:
+    """An MCP server of the SDK with one tool for each agent; raises `ConfigurationError` for one without limits.
+
+    A caller may lower an agent's limits for one call, and never raise them. Cancelling the call lands the run.
+    """
+    for label, agent in agents.items():
+        _check(label, agent)
+    try:
+        from mcp.server import MCPServer
+    except ImportError:
+        raise ConfigurationError("serving agents needs the extra: pip install 'glidepath[mcp]'") from None
+
+    running: set[asyncio.Task[Any]] = set()
+
+    @asynccontextmanager
+    async def lifespan(_server: Any) -> AsyncIterator[dict[str, Any]]:
+        async with AsyncExitStack() as stack:
+            for agent in agents.values():
+                await stack.enter_async_context(agent)
+            try:
+                yield {}
+            finally:
+                if running:
+                    await asyncio.wait(running, timeout=FAREWELL)
+
+    server = MCPServer(name, instructions=instructions, lifespan=lifespan)
+    for label, agent in agents.items():
+        _add(server, _NAME.sub("_", label)[:64] or "agent", agent, running)
+    return server
+
+
+def _check(label: str, agent: Any) -> None:
+    if not isinstance(agent, Agent):
+        raise ConfigurationError(f"{label}: expected an Agent, got {type(agent).__name__}")
+    if not agent.config.limits.bounded:
+        raise ConfigurationError(
+            f"{label}: an agent that others may call needs limits of its own: Agent(limits=Limits(max_iterations=..., "
+            "max_tokens=..., timeout=...))"
+        )
+
+
+def _add(server: MCPServer, name: str, agent: Agent, running: set[asyncio.Task[Any]]) -> None:
+    from mcp.server.mcpserver import Context
+    from mcp.types import CallToolResult, TextContent, ToolAnnotations
+
+    async def run_agent(
+        task: str,
+        ctx: Context,
+        max_turns: int | None = None,
+        max_tokens: int | None = None,
+        max_cost: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - what a caller sees
+    ) -> Annotated[CallToolResult, AgentAnswer]:
+        try:
+            budget = _lowered(max_turns, max_tokens, max_cost, timeout)
+        except ConfigurationError as error:
+            return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
+        try:
+            result = await _in_its_own_task(agent, task, budget, ctx, running)
+        except ConfigurationError as error:
+            return CallToolResult(content=[TextContent(type="text", text=told(error))], is_error=True)
+        return CallToolResult(
+            content=[TextContent(type="text", text=_text(result))],
+            structured_content=dict(_answer(result)),
+            is_error=result.outcome in (LoopOutcome.FAILED, LoopOutcome.PAUSED),
+        )
+
+    run_agent.__annotations__ = {
+        "task": str,
+        "ctx": Context,
+        "max_turns": int | None,
+        "max_tokens": int | None,
+        "max_cost": str | None,
+        "timeout": float | None,
+        "return": Annotated[CallToolResult, AgentAnswer],
+    }
+    server.add_tool(
+        run_agent, name=name, description=_description(agent), annotations=ToolAnnotations(open_world_hint=True)
+    )
+
+
+def _description(agent: Agent) -> str:
+    first = agent.config.system_prompt.strip().split("\n")[0][:300]
+    limits = agent.config.limits
+    held = [
+        f"{value} {what}"
+        for value, what in (
+            (limits.max_iterations, "turns"),
+            (limits.max_tokens, "tokens"),
+            (limits.max_cost, "dollars"),
+            (limits.timeout, "seconds"),
+        )
+        if value is not None
+    ]
+    return (
+        f"Give a task to the agent {agent.config.agent_name!r}. {first}".strip()
+        + f" It always answers within its limits ({', '.join(held)}); max_turns, max_tokens, max_cost and timeout "
+        "lower them for one call."
+    )
+
+
+def _lowered(turns: Any, tokens: Any, cost: Any, timeout: Any) -> Budget | None:
+    """What a caller wants less of, as a budget around the run; asking for more changes nothing."""
+    if turns is None and tokens is None and cost is None and timeout is None:
+        return None
+    asked = Limits(max_iterations=turns, max_tokens=tokens, max_cost=cost, timeout=timeout)
+    return Budget(asked)
+
+
+async def _in_its_own_task(
+    agent: Agent, task: str, budget: Budget | None, ctx: Any, running: set[asyncio.Task[Any]]
+) -> RunResult:
+    """Run in a plain task: the SDK's scopes cancel again and again, which no landing survives."""
+    token = CancelToken()
+    news: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(maxsize=64)
+    flight = asyncio.get_running_loop().create_task(_flown(agent, task, budget, token, news), name="glidepath-served")
+    running.add(flight)
+    flight.add_done_callback(running.discard)
+    try:
+        while (one := await news.get()) is not None:
+            turn, said = one
+            await ctx.report_progress(turn, agent.config.limits.max_iterations, said)
+        await asyncio.wait([flight])
+    except asyncio.CancelledError:
+        token.cancel("the caller cancelled the call")
+        raise
+    return flight.result()
+
+
+async def _flown(
+    agent: Agent, task: str, budget: Budget | None, token: CancelToken, news: asyncio.Queue[tuple[int, str] | None]
+) -> RunResult:
+    watch = _Progress(agent.config.limits)
+    try:
+        async with agent.stream(task, cancel=token, parent=budget) as stream:
+            async for event in stream:
+                said = watch.hear(event)
+                if said is not None and news.qsize() < news.maxsize - 1:  # the last place is for the end
+                    news.put_nowait((watch.turn, said))
+    finally:
+        news.put_nowait(None)
+    return stream.result
+
+
+class _Progress:
+    """How far a run is, in one line: phase, turn, what it has used."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.turn = 0
+        self._phase = "starting"
+        self._tokens = 0
+        self._cost: Any = None
+
+    def hear(self, event: Event) -> str | None:
+        """The line after this event, when there is something new to say."""
+        if isinstance(event, TurnStarted):
+            self.turn += 1
+            self._phase = "thinking"
+        elif isinstance(event, ToolStarted):
+            self._phase = f"calling {event.tool_name}"
+        elif isinstance(event, LandingStarted):
+            self._phase = "landing"
+        elif isinstance(event, BudgetSettled):
+            self._tokens += event.usage.total
+            return None
+        else:
+            return None
+        most = self._limits.max_iterations
+        of = f" of {most}" if most is not None else ""
+        used = f"{self._tokens:,} tokens" + (
+            f" of {self._limits.max_tokens:,}" if self._limits.max_tokens is not None else ""
+        )
+        return f"{self._phase}, turn {self.turn}{of}, {used}"
+
+
+def _text(result: RunResult) -> str:
+    if result.outcome is LoopOutcome.PAUSED:
+        waiting = ", ".join(f"{one.call.name} ({one.reason})" for one in result.pending)
+        return f"The agent waits for a person's decision: {waiting}. Its session is {result.session_id}."
+    if result.outcome is LoopOutcome.DONE or result.cause is None:
+        return result.text
+    return f"[{result.outcome.value}: {result.cause.reason}]\n{result.text}"
+
+
+def _answer(result: RunResult) -> AgentAnswer:
+    usage, cause = result.usage, result.cause
+    return {
+        "outcome": result.outcome.value,
+        "state": result.state.value,
+        "text": result.text,
+        "partial": result.partial,
+        "cause": None if cause is None else {"source": cause.source, "action": cause.action, "reason": cause.reason},
+        "usage": {"input": usage.input, "output": usage.output, "total": usage.total},
+        "cost": None if result.cost is None else str(result.cost),
+        "iterations": result.iterations,
+        "tool_calls": result.tool_calls,
+        "session_id": result.session_id,
+        "pending": [{"id": one.call.id, "tool": one.call.name, "reason": one.reason} for one in result.pending],
+    }

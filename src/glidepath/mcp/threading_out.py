@@ -1,0 +1,24 @@
+"""Work that would hold the event loop, done on a daemon thread of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from glidepath.tools.threads import Worker
+
+__all__ = ["on_a_thread"]
+
+T = TypeVar("T")
+
+
+async def on_a_thread(work: Callable[[], T], name: str = "glidepath-mcp") -> T:
+    """What `work` returns, computed beside the loop; when the await is cancelled, the thread is let go."""
+    worker = Worker(work, name)
+    worker.start()
+    try:
+        await worker.finished()
+    except BaseException:
+        worker.release()
+        raise
+    return worker.outcome()  # type: ignore[no-any-return]

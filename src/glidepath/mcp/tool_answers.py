@@ -1,0 +1,120 @@
+"""What a server answers to a call, as a result the model can read."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glidepath import _wire
+from glidepath.mcp.definitions import clean_text
+from glidepath.messages import FileBlock, ImageBlock, ResultBlock, TextBlock
+from glidepath.tools import ToolResult
+
+if TYPE_CHECKING:
+    from mcp.types import CallToolResult
+
+    from glidepath.mcp.artifacts import Artifacts
+
+__all__ = ["as_tool_result", "resource_blocks"]
+
+KEPT = 32_000  # characters of text of a result, as SPEC 2.8 has it; the rest is kept as an artifact
+MOST_BLOCKS = 200
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+def as_tool_result(answer: CallToolResult, artifacts: Artifacts, *, limit: int = KEPT) -> ToolResult:
+    """The answer as a result: text, pictures, files, links; what is too long is kept as an artifact and named."""
+    blocks: list[ResultBlock] = []
+    for content in answer.content[:MOST_BLOCKS]:
+        blocks += _blocks(content, artifacts)
+    left_out = len(answer.content) - MOST_BLOCKS
+    if left_out > 0:
+        blocks.append(TextBlock(f"[{left_out} more parts of this result were left out]"))
+    structured = answer.structured_content
+    if structured is not None and not _says(blocks, structured):
+        blocks.append(TextBlock(_wire.encode(structured).decode()))
+    content_out = _within(blocks, artifacts, limit)
+    return ToolResult(content_out, is_error=bool(answer.is_error), kind="tool_error" if answer.is_error else None)
+
+
+def _says(blocks: list[ResultBlock], structured: Any) -> bool:
+    """True when one of the texts is the structured content in writing, as the protocol recommends."""
+    for block in blocks:
+        if isinstance(block, TextBlock) and len(block.text) < 1 << 20 and block.text[:1] in '{["-0123456789tfn':
+            try:
+                said = _wire.loads(block.text.encode())
+            except Exception:  # noqa: S112 - it is plain text
+                continue
+            if structured in (said, {"result": said}):
+                return True
+        elif isinstance(block, TextBlock) and isinstance(structured, dict) and structured == {"result": block.text}:
+            return True
+    return False
+
+
+def _within(blocks: list[ResultBlock], artifacts: Artifacts, limit: int) -> str | tuple[ResultBlock, ...]:
+    """The blocks with at most `limit` characters of text; all of the text is in the artifact."""
+    texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+    total = sum(map(len, texts))
+    if total > limit:
+        note = artifacts.keep("\n".join(texts).encode(), "txt", f"the whole text, {total} characters")
+        room = max(0, limit - len(note) - 2)
+        cut: list[ResultBlock] = []
+        for block in blocks:
+            if not isinstance(block, TextBlock):
+                cut.append(block)
+            elif room > 0:
+                cut.append(TextBlock(block.text[:room]))
+                room -= len(block.text)
+        blocks = [*cut, TextBlock(note)]
+    if blocks and all(isinstance(block, TextBlock) for block in blocks):
+        return "\n".join([block.text for block in blocks if isinstance(block, TextBlock)])
+    return tuple(blocks) if blocks else ""
+
+
+def _blocks(content: Any, artifacts: Artifacts) -> list[ResultBlock]:
+    kind = getattr(content, "type", "")
+    if kind == "text":
+        return [TextBlock(content.text)]
+    if kind in ("image", "audio"):
+        return [_binary(content.data, content.mime_type, artifacts)]
+    if kind == "resource_link":
+        return [TextBlock(_link(content))]
+    if kind == "resource":
+        return resource_blocks(content.resource, artifacts)
+    return [TextBlock(f"[a part of kind {kind!r:.40} that cannot be shown]")]
+
+
+def resource_blocks(resource: Any, artifacts: Artifacts) -> list[ResultBlock]:
+    """The contents of one resource, with its address in front."""
+    head = TextBlock(f"[resource {clean_text(str(resource.uri), 500)}]")
+    text = getattr(resource, "text", None)
+    if text is not None:
+        return [head, TextBlock(text)]
+    return [head, _binary(resource.blob, resource.mime_type or "application/octet-stream", artifacts)]
+
+
+def _link(content: Any) -> str:
+    said = [clean_text(str(content.uri), 500)]
+    said += [clean_text(str(part), 200) for part in (content.title or content.name, content.mime_type) if part]
+    if content.size is not None:
+        said.append(f"{content.size} bytes")
+    about = f": {clean_text(content.description, 500)}" if content.description else ""
+    return f"[link to {', '.join(said)}{about}]"
+
+
+def _binary(data: str, media_type: str, artifacts: Artifacts) -> ResultBlock:
+    media_type = clean_text(media_type, 100).lower()
+    try:
+        raw = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return TextBlock(f"[a part of type {media_type} that is not valid base64]")
+    if media_type in _IMAGES:
+        return ImageBlock(media_type=media_type, data=raw)
+    block = FileBlock(media_type=media_type, data=raw)
+    if block.kind:
+        return block
+    suffix = Path(f"x.{media_type.rpartition('/')[2]}").suffix.lstrip(".") or "bin"
+    return TextBlock(artifacts.keep(raw, suffix if suffix.isalnum() else "bin", f"{len(raw)} bytes of {media_type}"))

@@ -1,0 +1,88 @@
+"""Sources of tools: whatever offers tools that are known only once it is asked, such as an MCP server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from glidepath.errors import ToolError
+from glidepath.events import Event
+from glidepath.stability import UNPROVEN, experimental
+from glidepath.tools.definition import Tool
+
+__all__ = ["SourceError", "SuppliedRun", "ToolSource", "ToolSupply"]
+
+
+class SourceError(ToolError):
+    """A source cannot offer its tools; the message names the source and the fix."""
+
+
+class SuppliedRun(Protocol):
+    """A run that has tools of a supply, as the supply sees it."""
+
+    def emit(self, kind: type[Event], /, *fields: object) -> None:
+        """Say what happened: the kind of event, then its own fields in their order."""
+        ...
+
+
+@experimental(reason=UNPROVEN)
+class ToolSupply:
+    """One open source, in one event loop, shared by all runs of an agent there.
+
+    Contract: `tools` starts what has to be started, within a time of its own, and returns the same `Tool` objects as
+    long as nothing changed. It raises `SourceError` and nothing else; then the run goes without these tools, or fails
+    when the source is `required`. It may be called by several runs at once and again after a failure. Cancelling it
+    leaves the supply usable. `close` ends everything the supply started and may be called in any state; what it has not
+    ended within a second is listed in `RunResult.abandoned`. A tool of a supply never lets an anyio scope or an
+    `asyncio.timeout` of its own span the await of a call: the run may move that coroutine to another task.
+    """
+
+    kept: bool = False
+    """True while an enclosing `async with agent:` keeps it open beyond the end of a run."""
+
+    async def tools(self) -> Sequence[Tool]:
+        """The tools it offers now; raises `SourceError`."""
+        raise NotImplementedError
+
+    def attach(self, run: SuppliedRun) -> None:
+        """A run that has these tools begins. What has to be said about them is emitted as its events."""
+
+    def pins(self) -> Mapping[str, str]:
+        """A digest of every tool it offers, by name, for the journal."""
+        return {}
+
+    def detach(self, run: SuppliedRun) -> None:
+        """That run has ended."""
+
+    async def close(self) -> None:
+        """End everything this supply has started."""
+
+
+@experimental(reason=UNPROVEN)
+class ToolSource:
+    """Something that stands in `tools=[...]` and offers tools when a run starts.
+
+    A source is a value: immutable, shared by any number of agents and loops. Subclasses set `name` and implement
+    `open`. Sources with the same `origin` share one supply; `choose` says which of its tools this source offers, and
+    under which names.
+
+    Contract: what `open` raises is a mistake in the configuration; what the supply raises never reaches the model, and
+    costs a run these tools or, when `required`, the run.
+    """
+
+    name: str
+    required: bool = False
+    """True: without it a run fails. False: the run goes on without its tools."""
+
+    def open(self) -> ToolSupply:
+        """A supply that nothing has been asked of yet; it starts nothing before `tools` is awaited."""
+        raise NotImplementedError
+
+    @property
+    def origin(self) -> object:
+        """What its supply is shared by; anything that can be hashed."""
+        return self
+
+    def choose(self, tools: Sequence[Tool]) -> Sequence[Tool]:
+        """Those of the supply's tools that this source offers; raises `SourceError` for a name that is not there."""
+        return tools

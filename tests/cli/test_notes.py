@@ -1,0 +1,52 @@
+"""`glidepath send` and `glidepath decide`: what is said to a run waits in its store."""
+
+import json
+
+import pytest
+
+from .shell_user import glidepath
+
+STORE = ("--store", "sqlite:runs.db")
+FLIGHT = ("--model", "python:flights:shell", "--tools", "shell", *STORE)
+
+
+@pytest.fixture
+def paused(tmp_path):
+    """The session of a run that waits for a person, and the call that it waits with."""
+    ran = glidepath("run", "go", *FLIGHT, "--output-format", "json", folder=tmp_path)
+    assert ran.code == 6
+    result = json.loads(ran.out)
+    return result["session_id"], result["pending"][0]["call"]["id"]
+
+
+def test_a_decision_and_a_message_wait_for_whoever_resumes(tmp_path, paused):
+    session, call = paused
+    assert glidepath("decide", session, call, "deny", "not", "here", *STORE, folder=tmp_path).code == 0
+    sent = glidepath("send", session, "-", *STORE, folder=tmp_path, stdin="mind the gap")
+    assert (sent.code, sent.out) == (0, "")
+    assert f"sent to {session}" in sent.err
+    resumed = glidepath("resume", session, *FLIGHT, "--output-format", "json", folder=tmp_path)
+    messages = json.loads(resumed.out)["messages"]
+    assert "not here" in next(one["content"] for one in messages if one["role"] == "tool_result")
+    assert "mind the gap" in [one["content"] for one in messages if one["role"] == "user"]
+    assert not (tmp_path / "made.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (("send", "nobody", "hello"), "there is no session 'nobody'"),
+        (("send", "SESSION", " "), "a text that is not empty"),
+        (("decide", "SESSION", "CALL", "answer"), "CALL answer TEXT"),
+        (("decide", "SESSION", "CALL", "approve", "why not"), "CALL approve"),
+        (("decide", "SESSION", "CALL", "maybe"), "invalid choice"),
+        (("decide", "nobody", "CALL", "approve"), "there is no session 'nobody'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path, paused, argv, says):
+    session, call = paused
+    words = [{"SESSION": session, "CALL": call}.get(word, word) for word in argv]
+    said = glidepath(*words, *STORE, folder=tmp_path)
+    assert said.code == 2
+    assert says in said.err
+    assert "Traceback" not in said.err
