@@ -145,3 +145,8 @@ class TestPostgresExcerpts(ExcerptsContract):
 class TestSegmentExcerpts(ExcerptsContract):
     subject = SegmentStore
     place, make_store = TestSegmentStore.place, TestSegmentStore.make_store
+
+
+class TestSegmentInbox(InboxContract):
+    subject = SegmentStore
+    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again

@@ -16,7 +16,7 @@ from glidepath.sessions.archive import list_runs, read_journal, repair
 from glidepath.sessions.chain import link
 from glidepath.sessions.frames import Frame, Kind, packed, salt_of, scan
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import SessionQuery
+from glidepath.spi.sessions import Note, SessionQuery
 from glidepath.testing import ScriptedModel, call, say
 
 HOST = this_owner().partition("|")[0]
@@ -347,6 +347,26 @@ def test_a_stop_survives_the_loss_of_the_index(path):
     asyncio.run(ask())
     lose_index(path)
     assert asyncio.run(look()) == "enough"
+
+
+def test_notes_in_an_inbox_survive_the_loss_of_the_index(path):
+    async def post():
+        store = SegmentStore(path)
+        for place in range(3):
+            await store.post("well", Note(id=f"n{place}", kind="message", body=b'{"x":%d}' % place))
+        await store.close()
+
+    async def look():
+        store = SegmentStore(path)
+        found = await store.notes("well"), (await store.claim("well", DEAD)).mail
+        await store.close()
+        return found
+
+    asyncio.run(post())
+    before = asyncio.run(look())
+    assert ([note.id for note in before[0]], before[1]) == (["n0", "n1", "n2"], 3)
+    lose_index(path)
+    assert asyncio.run(look()) == before
 
 
 def test_titles_tags_and_what_is_searched_survive_the_loss_of_the_index(path):

@@ -17,6 +17,7 @@ from glidepath.sessions import SegmentStore, segment_desk
 from glidepath.sessions.archive import list_runs, prune, read_journal
 from glidepath.sessions.chain import link, verified
 from glidepath.sessions.owner import this_owner
+from glidepath.spi.sessions import Note
 from glidepath.testing import ScriptedModel, call, say
 
 from .test_damage import as_somebody_else
@@ -220,6 +221,7 @@ def test_what_is_left_of_thin_segments_is_moved_and_stays_whole(tmp_path, monkey
         grown = len(files(tmp_path / "s"))
         for number in range(0, 40, 10):
             await store.annotate(f"s{number}", title=f"Number {number}", tags=["kept"])
+            await store.post(f"s{number}", Note(id="n", kind="message", body=b"{}"))
         kept = {f"s{number}": (await store.load(f"s{number}")) for number in range(0, 40, 10)}
         for number in range(40):
             if f"s{number}" not in kept:
@@ -240,6 +242,7 @@ def test_what_is_left_of_thin_segments_is_moved_and_stays_whole(tmp_path, monkey
             assert found == commits
             assert (entry.head, entry.hash, entry.summary) == (before.head, before.hash, before.summary)
             assert (entry.updated, entry.title, entry.tags) == (before.updated, before.title, ("kept",))
+            assert [note.id for note in await store.notes(name)] == ["n"]
             await write(store, name, 2)
             assert await whole(store, name) == 7
         await store.close()

@@ -53,6 +53,7 @@ class Kind(IntEnum):
     COPY = 9  # a commit that was written anew; it counts through the cut that links to the last of them
     FLAG = 10  # a stop is asked for, or taken back
     LABEL = 11  # what a person called the session
+    NOTE = 12  # something for the run, from anywhere
 
 
 class Frame(NamedTuple):

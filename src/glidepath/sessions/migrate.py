@@ -13,7 +13,7 @@ from glidepath.sessions.finding import annotate, each_session
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.segment_catalog import SegmentWallets
 from glidepath.sessions.wallet_desk import WalletDesk
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, WalletStore
+from glidepath.spi.sessions import Commit, Entry, Inbox, Lease, SessionStore, WalletStore
 
 __all__ = ["Migrated", "migrate"]
 
@@ -65,6 +65,9 @@ async def _carry(source: SessionStore, target: SessionStore, listed: Entry) -> N
         await _put(target, entry, commits)
         if listed.flag is not None:
             await target.flag(session_id, listed.flag)
+        if isinstance(source, Inbox) and isinstance(target, Inbox):
+            for note in await source.notes(session_id):
+                await target.post(session_id, note)
         if listed.title or listed.tags:
             await annotate(target, session_id, title=listed.title, tags=listed.tags)
         there, found = await target.load(session_id)

@@ -12,6 +12,7 @@ from glidepath.sessions.own_segment import is_free, segment_path
 from glidepath.sessions.owner import GONE
 from glidepath.sessions.segment_index import MARK, Row, SegmentIndex
 from glidepath.sessions.segment_reader import Broken, SegmentReader
+from glidepath.spi.sessions import Note
 
 __all__ = ["Catching", "catch_up", "discover"]
 
@@ -165,11 +166,21 @@ class Catching:
             if row is None or row.token < frame.token:  # else its removal failed, and somebody has claimed it since
                 self.rows[frame.key] = None
                 self.index.forget(frame.key, self.number, frame.token)
-        elif kind in (Kind.FLAG, Kind.LABEL):
+        elif kind in (Kind.FLAG, Kind.LABEL, Kind.NOTE):
             self.parts.add(frame.key)
             row = self._row(frame.key)
-            if row is not None:
+            if kind == Kind.NOTE and frame.sound and not self.index.is_removed(frame.key, frame.token):
+                self._note(frame)
+            elif row is not None:
                 self._words(row, frame, self._payload(frame))
+
+    def _note(self, frame: Frame) -> None:
+        start = frame.at - self.start + HEADER_SIZE
+        head, body = self.data[start : start + frame.extra], self.data[start + frame.extra : start + frame.size]
+        with suppress(_wire.WireError, ValueError, KeyError, TypeError):
+            said = _wire.loads(head)
+            note = Note(id=said["id"], kind=said["kind"], body=body, number=frame.number, posted=frame.time)
+            self.index.posted(frame.key, note)
 
     def _words(self, row: Row, frame: Frame, said: dict[str, Any]) -> None:
         """What a person said about a session: the last word counts, whichever segment has it."""

@@ -11,7 +11,7 @@ from glidepath.sessions.own_segment import OwnSegment, segment_path
 from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_index import MARK, Row
 from glidepath.sessions.segment_reader import Broken, SegmentReader
-from glidepath.sessions.segment_sessions import everything_said
+from glidepath.sessions.segment_sessions import everything_said, note_frame
 
 __all__ = ["clean"]
 
@@ -72,6 +72,8 @@ def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
     said = _wire.encode(everything_said(row))
     frame = packed(own.salt, Kind.CUT, row.key, token, row.head, place, row.hash, row.updated, b"", said)
     at = _written(desk, own, frame)
+    for note in desk.index.notes(row.key):
+        _written(desk, own, note_frame(own, row.key, token, note))
     own.sync()  # before the old ones go
     row.token, row.owner, row.released, row.segment, row.place = token, None, 1, own.number, at
     desk.index.put(row)

@@ -48,6 +48,7 @@ class Held(Record):
     stirred: int = -1
     """What the table's counter was when the index was last asked about it."""
     flag: str | None = None
+    mail: int = 0
     suspect: bool = False
     marks: tuple[tuple[int, int, int], ...] = ()
     """Where some of its commits are, which the index does not know yet."""

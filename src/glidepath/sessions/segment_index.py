@@ -17,6 +17,7 @@ from glidepath._wire import Record
 from glidepath.sessions.cards import card
 from glidepath.sessions.own_segment import segment_path
 from glidepath.sessions.owner import GONE
+from glidepath.spi.sessions import Note
 
 if TYPE_CHECKING:
     import sqlite3
@@ -51,6 +52,9 @@ CREATE TABLE IF NOT EXISTS removed(key INTEGER PRIMARY KEY, segment INTEGER NOT 
 CREATE TABLE IF NOT EXISTS marks(
   key INTEGER NOT NULL, number INTEGER NOT NULL, segment INTEGER NOT NULL, place INTEGER NOT NULL,
   PRIMARY KEY(key, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS notes(
+  key INTEGER NOT NULL, number INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL,
+  posted REAL NOT NULL, PRIMARY KEY(key, number), UNIQUE(key, id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS gaps(
   segment INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, PRIMARY KEY(segment, start)) WITHOUT ROWID
 """
@@ -276,6 +280,30 @@ class SegmentIndex:
         ).fetchone()
         return None if row is None else (row[0], row[1], row[2])
 
+    def mail(self, key: int) -> int:
+        """The number of the last note in a session's inbox."""
+        return self.db.execute("SELECT max(number) FROM notes WHERE key = ?", (key,)).fetchone()[0] or 0
+
+    def posted(self, key: int, note: Note) -> tuple[int, bool]:
+        """The number of this note, and whether it is new."""
+        known = self.db.execute("SELECT number FROM notes WHERE key = ? AND id = ?", (key, note.id)).fetchone()
+        if known is not None:
+            return known[0], False
+        number = note.number or self.mail(key) + 1
+        done = self.db.execute(
+            "INSERT OR IGNORE INTO notes VALUES(?, ?, ?, ?, ?, ?)",
+            (key, number, note.id, note.kind, note.body, note.posted),
+        )
+        return number, done.rowcount == 1
+
+    def notes(self, key: int, after: int = 0) -> list[Note]:
+        """The notes with a number above this one."""
+        rows = self.db.execute(
+            "SELECT id, kind, body, number, posted FROM notes WHERE key = ? AND number > ? ORDER BY number",
+            (key, min(after, 2**62)),
+        )
+        return [Note(id=row[0], kind=row[1], body=row[2], number=row[3], posted=row[4]) for row in rows]
+
     def label(self, key: int, title: str, tags: str, now: float) -> None:
         """Write down what a person called a session."""
         self.db.execute(
@@ -290,6 +318,7 @@ class SegmentIndex:
         self.db.execute("DELETE FROM sessions WHERE key = ?", (key,))
         self.db.execute("DELETE FROM catalog_tags WHERE key = ?", (key,))
         self.unmark(key)
+        self.db.execute("DELETE FROM notes WHERE key = ?", (key,))
         self.db.execute("INSERT OR REPLACE INTO removed VALUES(?, ?, ?)", (key, segment, token))
 
     def is_removed(self, key: int, token: int) -> bool:

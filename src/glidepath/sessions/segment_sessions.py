@@ -18,7 +18,7 @@ from glidepath.sessions.segment_desk import Held, SegmentDesk, overlaid
 from glidepath.sessions.segment_index import FIELDS, MARK, Row, loaded, split
 from glidepath.sessions.segment_reader import Broken, SegmentReader
 from glidepath.sessions.sqlite_catalog import conditions
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionPage, SessionQuery
+from glidepath.spi.sessions import Commit, Entry, Lease, Note, SessionPage, SessionQuery
 
 __all__ = [
     "PendingClaim",
@@ -31,7 +31,10 @@ __all__ = [
     "give_back",
     "keep_journal",
     "label_session",
+    "note_frame",
     "pick_commits",
+    "post_note",
+    "read_notes",
     "read_session",
     "remove_families",
     "remove_session",
@@ -99,6 +102,7 @@ def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -
         row.summary,
         renew=now + seconds / 4,
         suspect=bool(row.suspect),
+        mail=desk.index.mail(row.key),
         elder=row.segment,
     )
 
@@ -144,7 +148,7 @@ def _write_claims(desk: SegmentDesk, won: list[Held], now: float) -> None:
 
 def _lease_of(held: Held, expires: float) -> Lease:
     head, digest = (held.head + 1, b"") if held.suspect else (held.head, held.hash)
-    return Lease(held.id, held.token, held.owner, expires, head, digest, held.key)
+    return Lease(held.id, held.token, held.owner, expires, head, digest, held.key, held.mail)
 
 
 def give_back(desk: SegmentDesk, lease: Lease, now: float) -> None:
@@ -230,6 +234,35 @@ def flag_session(desk: SegmentDesk, session_id: str, reason: str | None, now: fl
         desk.index.db.execute("UPDATE sessions SET flag = ?, flagged = ? WHERE key = ?", (reason, now, row.key))
         desk.index.db.execute("INSERT OR IGNORE INTO parts VALUES(?, ?)", (own.number, row.key))
         desk.leases.stir()
+
+
+def post_note(desk: SegmentDesk, session_id: str, note: Note, now: float) -> int:
+    """Put a note into a session's inbox; its number."""
+    _must_be_writable(desk)
+    desk.segment()
+    with desk.transaction():
+        row = _row(desk, session_id)
+        number, new = desk.index.posted(row.key, _wire.replace(note, number=0, posted=now))
+        desk.leases.stir()
+    if new:  # the frame comes after its number was given out for good
+        own = desk.segment()
+        segment, _ = desk.write(
+            own, note_frame(own, row.key, row.token, _wire.replace(note, number=number, posted=now))
+        )
+        desk.strays.add((segment, row.key))
+    return number
+
+
+def note_frame(own: OwnSegment, key: int, token: int, note: Note) -> bytes:
+    """A note, for a segment."""
+    first = _wire.encode({"id": note.id, "kind": note.kind})
+    return packed(own.salt, Kind.NOTE, key, token, note.number, time=note.posted, first=first, body=note.body)
+
+
+def read_notes(desk: SegmentDesk, session_id: str, after: int) -> Sequence[Note]:
+    """The notes above a number."""
+    row = _row(desk, session_id)
+    return tuple(desk.index.notes(row.key, after))
 
 
 def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: float) -> None:

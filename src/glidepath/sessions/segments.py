@@ -29,6 +29,8 @@ from glidepath.sessions.segment_sessions import (
     give_back,
     keep_journal,
     pick_commits,
+    post_note,
+    read_notes,
     read_session,
     remove_session,
     taken_over,
@@ -36,7 +38,7 @@ from glidepath.sessions.segment_sessions import (
 )
 from glidepath.sessions.sqlite import SqliteStore
 from glidepath.sessions.sqlite_says import explained
-from glidepath.spi.sessions import Commit, Entry, Lease, Sign
+from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
 __all__ = ["SegmentStore", "default_folder"]
 
@@ -265,15 +267,15 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
                 if row is None or row.token != lease.token:
                     signs.append(Sign(session_id=lease.session_id, lost=True))
                     continue
-                flag = row.flag
+                flag, mail = row.flag, desk.index.mail(row.key)
                 if held is not None and held.token == lease.token:
-                    held.stirred, held.flag = stirred, flag
+                    held.stirred, held.flag, held.mail = stirred, flag, mail
             else:
-                flag = held.flag
+                flag, mail = held.flag, held.mail
             if renew:
                 desk.leases.hold(lease.key, lease.token, now + self._lease)
-            if flag is not None:
-                signs.append(Sign(session_id=lease.session_id, stop=flag))
+            if flag is not None or mail:
+                signs.append(Sign(session_id=lease.session_id, stop=flag, mail=mail))
         return signs
 
     def _look_around(self, desk: SegmentDesk) -> None:
@@ -396,6 +398,16 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         """Ask the run in this session to stop."""
         self._must_exist(session_id)
         await self._patiently(lambda desk: flag_session(desk, session_id, reason, self._clock()))
+
+    async def post(self, session_id: str, note: Note) -> int:
+        """Put a note into a session's inbox."""
+        self._must_exist(session_id)
+        return await self._patiently(lambda desk: post_note(desk, session_id, note, self._clock()))
+
+    async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
+        """The notes above a number."""
+        self._must_exist(session_id)
+        return await self._patiently(lambda desk: read_notes(desk, session_id, after), self._looking)
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""

@@ -132,14 +132,9 @@ async def fly(
             stream = agent.stream(task, cancel=token, parent=await wallet_of(settings, agent), **given)
             async with agent:  # servers of tools stay while a person decides
                 result = await _fly_on(agent, stream, screen, settings, world, token, caught)
-            screen.finish(result)
-            for line in to_know(result, limits_named=going_on.get("limits") is not None):
-                screen.say(line)
+            kept = session is not None or caught.number is not None
+            _finish(screen, result, limits_named=going_on.get("limits") is not None, kept=kept)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
-            if result.outcome is LoopOutcome.PAUSED and session is None and caught.number is None:
-                screen.say(
-                    "Nobody decided, and the run is not kept. Pass --store PATH to keep it, or --approve all or deny."
-                )
         except ConfigurationError:
             ended = True  # nothing was begun
             raise
@@ -159,6 +154,17 @@ async def fly(
             await _close_store(agent)
             await let_go()
     return exit_code(result, caught.number)
+
+
+def _finish(screen: Screen, result: RunResult, *, limits_named: bool, kept: bool) -> None:
+    """The answer, and what a person should know beside it."""
+    from glidepath.outcome import LoopOutcome
+
+    screen.finish(result)
+    for line in to_know(result, limits_named=limits_named):
+        screen.say(line)
+    if result.outcome is LoopOutcome.PAUSED and not kept:
+        screen.say("Nobody decided, and the run is not kept. Pass --store PATH to keep it, or --approve all or deny.")
 
 
 def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
