@@ -32,7 +32,8 @@ def clean(desk: SegmentDesk) -> None:
 
 def _thin(desk: SegmentDesk) -> list[int]:
     rows = desk.index.db.execute(
-        "SELECT p.segment FROM parts p JOIN segments s ON s.number = p.segment LEFT JOIN sessions x ON x.key = p.key AND p.live "
+        "SELECT p.segment FROM parts p JOIN segments s ON s.number = p.segment "
+        "LEFT JOIN sessions x ON x.key = p.key AND p.live "
         "WHERE s.writer IS NULL GROUP BY p.segment HAVING count(x.key) > 0 AND count(x.key) * ? <= count(*)",
         (THIN,),
     ).fetchall()
