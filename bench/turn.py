@@ -93,18 +93,18 @@ async def look(query: str, limit: int, tags: list[str]) -> str:
     return f"saw {query}"
 
 
-async def flown(at, *, listening=True):
+async def flown(at, way="stream"):
     limits = Limits(max_iterations=5000, max_tokens=100_000_000, timeout=600, max_tool_calls=5000)
     agent = Agent(model=Model(LAST + 10, at), tools=[look], limits=limits)
-    if not listening:
+    if way == "run":
         await agent.run("go")
         return
     async with agent.stream("go") as stream:
-        async for _ in stream:
+        async for _ in stream.batches() if way == "batches" else stream:
             pass
 
 
-def counted(*, listening=True):
+def counted(way="stream"):
     """Opcodes by part and frames of one turn, and the blocks of memory that it keeps."""
     tally, kept = Tally(), {}
 
@@ -116,11 +116,11 @@ def counted(*, listening=True):
             gc.collect()
             kept[turn] = sys.getallocatedblocks()
 
-    asyncio.run(flown(look_at_blocks, listening=listening))  # also warms up
+    asyncio.run(flown(look_at_blocks, way))  # also warms up
     before = sys.gettrace()
     sys.settrace(tally.trace)
     try:
-        asyncio.run(flown(switch, listening=listening))
+        asyncio.run(flown(switch, way))
     finally:
         sys.settrace(before)
     turns = LAST - FIRST
@@ -133,18 +133,16 @@ def counted(*, listening=True):
     }
 
 
-def page(found, quiet):
+def page(found, together, quiet):
     lines = ["| part of a turn | opcodes | share |", "|---|---|---|"]
     total = found["total"]
     lines += [f"| {part} | {count:,.0f} | {count / total:.0%} |" for part, count in found["opcodes"].items()]
     lines.append(f"| **all, {found['frames']:.0f} frames of {found['functions']} functions** | **{total:,.0f}** | |")
+    lines.append(f"| the same through `stream.batches()` | {together['total']:,.0f} | |")
     lines.append(f"| the same through `run()`, nobody listening | {quiet['total']:,.0f} | |")
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    streamed, through_run = counted(), counted(listening=False)
-    if "--json" in sys.argv:
-        print(json.dumps({"stream": streamed, "run": through_run}))
-    else:
-        print(page(streamed, through_run))
+    found = {way: counted(way) for way in ("stream", "batches", "run")}
+    print(json.dumps(found) if "--json" in sys.argv else page(*found.values()))

@@ -102,6 +102,7 @@ AGENT = each(
     ("reasoning", [7, ["high"]]),
     ("tool_choice", [None, 7, "nobody", ["auto"]]),
     ("extras", [7, "x", [1]]),
+    ("tool_sources", [7, "x", [object()]]),
     ("max_output_tokens_recovery", [3, "double", MaxTokensRecovery]),
     ("empty_outcome_retry_budget", COUNTS),
     ("plain_text_terminal_fallback_tool", ["echo", "nobody", "", 7]),
@@ -272,7 +273,7 @@ def test_a_wrong_limit_is_named(field, value):
 
 
 def test_every_limit_is_tried():
-    assert len(Limits.__struct_fields__) == 10
+    assert len(Limits.__struct_fields__) == 11  # `scope` is tried with the wallets
 
 
 @pytest.mark.parametrize("wrong", [{"max_turns": 3}, {"max_iteration": 3}])

@@ -25,13 +25,12 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
     """Fly one run and say how it ended. Returns on every path but a defect of ours."""
     try:
         run.add_prompt(prompt)
-        if run.turn_open:
-            settle(run)
+        settle(run)
         await board(run)
         ending = await _unfinished(run) if run.turn_open else None
-        if run.hooks.steering and ending is None:
-            await poll(run, "steering")
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
+            if run.hooks.steering:
+                await poll(run, "steering")
             reply = (run.cruises and await cruise(run)) or await _asked(run)
             if reply is DELIVERED:
                 return delivered(run)
@@ -49,8 +48,6 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
             if ending is None and not smooth(run, AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
             run.close_turn()
-            if run.hooks.steering and ending is None:
-                await poll(run, "steering")
         return ending
     except Touchdown as touchdown:
         return await land(run, touchdown.verdict)

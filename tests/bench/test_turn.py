@@ -9,7 +9,10 @@ import pytest
 
 SCRIPT = Path(__file__).parent.parent.parent / "bench" / "turn.py"
 MOST = {(3, 11): {"stream": 4_760, "run": 3_540}}
-"""Opcodes a turn, those of asyncio apart, which looks at the clock now and then. Lower them when a turn gets cheaper; raise them only with a reason in the commit message."""
+"""Opcodes a turn, those of asyncio apart, which looks at the clock now and then.
+
+Lower them when a turn gets cheaper; raise them only with a reason in the commit message.
+"""
 MOST_FRAMES, MOST_BLOCKS = {"stream": 136, "run": 102}, 16
 
 

@@ -144,3 +144,23 @@ def test_what_is_said_is_redacted_before_it_is_stored(tmp_path):
             "run", "x", "--model", "python:flights:hello", "--store", "s.db", "--redact", name, folder=tmp_path
         )
         assert (bad.code, said in bad.err) == (2, True), bad
+
+
+def test_a_repaired_session_is_resumed_only_when_somebody_says_so(shell, tmp_path):
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "s.db") as file:
+        key = file.execute("SELECT key FROM sessions WHERE id = 'one'").fetchone()[0]
+        (place,) = file.execute("SELECT place FROM commits WHERE place = ?", ((key << 32) + 5,)).fetchone()
+        file.execute("UPDATE commits SET body = ? WHERE place = ?", (b"[]", place))
+    file.close()
+    done = shell("runs", "repair", "one")
+    assert "kept 4 commits" in done.err
+    assert "may have taken effect: pay" in done.err
+    assert "glidepath resume --accept-repair one" in done.err
+    flags = ("--model", "python:flights:hello", "--tools", "read")
+    asked = shell("resume", "one", *flags)
+    assert (asked.code, "--accept-repair" in asked.err) == (1, True), asked
+    ended = shell("resume", "one", "--accept-repair", *flags)
+    assert ended.code == 0, ended
+    assert "outcome unknown, it may have taken effect" in ended.err

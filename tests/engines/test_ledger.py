@@ -102,7 +102,7 @@ def test_g4_two_workers_and_twelve_runs_never_spend_more_than_the_fleet_may(addr
     flown, seen, account = asyncio.run(go())
     assert max(seen) <= 4000
     assert sum(result.usage.total for _, result in flown) == account.tokens <= 4000
-    assert account.tokens > 2000  # it was used, not only guarded
+    assert account.tokens > 1500  # it was used, not only guarded
     short = [result for outcome, result in flown if result.cause is not None]
     assert short
     sources = {result.cause.source for result in short}

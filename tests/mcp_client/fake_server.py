@@ -170,6 +170,8 @@ def called(request):  # noqa: C901, PLR0912 - one line for each thing a server c
         return sys.stdout.flush()
     if name == "big":
         return text(request, "y" * int(given.get("size", 1 << 20)))
+    if name == "crumbs":
+        return answer(request, {"content": [{"type": "text", "text": "x"}] * int(given["count"])})
     if name == "flood":
         line = json.dumps(
             {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}

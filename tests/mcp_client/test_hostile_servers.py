@@ -59,6 +59,28 @@ async def test_a_message_within_the_limit_is_parsed_on_a_thread():
     assert "3145728 characters" in results(result)[0].text
 
 
+async def test_g7_a_message_of_very_many_parts_does_not_hold_the_loop():
+    server = fake(setup={"tools": ["crumbs"]})
+    agent = agent_with([say("warm"), call("crumbs", count=50_000), say("ok")], server)
+    worst = 0.0
+
+    async def neighbor():
+        nonlocal worst
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0.001)
+            worst = max(worst, time.thread_time() - before)
+
+    async with agent:
+        await agent.run("start the server")
+        beside = asyncio.create_task(neighbor())
+        result = await agent.run("go")
+        beside.cancel()
+        await asyncio.wait([beside])
+    assert "[49801 more parts of this result were left out]" in results(result)[0].text
+    assert worst < 0.05, f"{worst * 1000:.0f} ms"
+
+
 async def test_a_flood_of_notifications_is_dropped_and_the_answer_comes_through():
     server = fake(setup={"tools": ["flood"]})
     result = await agent_with([call("flood", count=20_000), say("ok")], server).run("go")

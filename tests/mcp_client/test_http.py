@@ -113,6 +113,26 @@ async def test_headers_are_sent_with_every_request():
     assert {headers["accept-encoding"] for _, headers in answer.seen} == {"identity"}
 
 
+def events(body):
+    """The answer as a stream of events, with very many parts."""
+    parts = {"resultType": "complete", "content": [{"type": "text", "text": "x"}] * 20_000}
+    return response("200 OK", f"event: message\r\ndata: {rpc(body, parts)}\r\n\r\n", "text/event-stream")
+
+
+def crumbs(body):
+    """The same as plain JSON."""
+    return response(
+        "200 OK", rpc(body, {"resultType": "complete", "content": [{"type": "text", "text": "x"}] * 20_000})
+    )
+
+
+@pytest.mark.parametrize("answer", [events, crumbs], ids=["events", "json"])
+async def test_a_message_of_very_many_parts_is_made_smaller(answer):
+    async with raw_server(modern(answer)) as url:
+        result = await agent_with([call("go"), say("done")], McpServer("web", url=url)).run("go")
+    assert "[19801 more parts of this result were left out]" in results(result)[0].text
+
+
 def endless(_body):
     yield b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
     for _ in range(64):

@@ -1,6 +1,7 @@
 """Agents as an MCP server: one tool each, the server's own limits, progress, cancel, how it ended."""
 
 import asyncio
+import io
 import json
 import sys
 import textwrap
@@ -9,6 +10,8 @@ import pytest
 from mcp import Client
 
 from glidepath import Agent, Limits, tool
+from glidepath.cli import main
+from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 from glidepath.events import ToolProgress
 from glidepath.mcp import McpServer
@@ -121,16 +124,13 @@ async def test_the_command_serves_on_stdio(tmp_path):
     assert "served" in results(result)[0].text
 
 
-def test_the_command_says_what_is_wrong(tmp_path):
-    import subprocess
-
-    (tmp_path / "my_agents.py").write_text(AGENTS)
-    for name, said in (
-        ("my_agents:free", "needs limits of its own"),
-        ("my_agents:none", "none"),
-        ("nowhere", "expected"),
-    ):
-        command = [sys.executable, "-m", "glidepath", "mcp", "serve", "--agent", name]
-        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-        assert ran.returncode == 2
-        assert said in ran.stderr
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("wrong_agents:free", "needs limits of its own"), ("wrong_agents:none", "none"), ("nowhere", "expected")],
+)
+def test_the_command_says_what_is_wrong(tmp_path, name, said):
+    (tmp_path / "wrong_agents.py").write_text(AGENTS)
+    err = io.StringIO()
+    world = World(environ={}, stdin=io.StringIO(), stdout=io.StringIO(), stderr=err, folder=tmp_path)
+    assert main(("mcp", "serve", "--agent", name), world) == 2
+    assert said in err.getvalue()

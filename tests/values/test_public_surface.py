@@ -58,6 +58,7 @@ SINCE = {
     "seed",
     "logprobs",
     "kill_switch_grace",
+    "tool_sources",
 }
 """Settings that came after the specification of the first version."""
 FIELDS = [

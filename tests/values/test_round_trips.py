@@ -171,6 +171,14 @@ FIELDS = {  # a telling value for every field that events have beside their enve
     "child_id": "r2",
     "outcome": "done",
     "record": 9,
+    "provider": "vendor",
+    "limits": {"tokens": 9.0},
+    "notes": {"open_telemetry": "00-1-2-01"},
+    "form": {"properties": {"name": {"type": "string"}}},
+    "server": "docs",
+    "changed": ("a",),
+    "added": ("b",),
+    "removed": ("c",),
 }
 SPECIAL = {
     ("RunEnded", "result"): ENDED,

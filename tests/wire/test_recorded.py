@@ -88,8 +88,9 @@ def test_a_recorded_stream_gives_its_message(name, size):
 
 def test_at_least_eight_hosts_are_recorded_and_every_one_with_a_protocol_of_its_own():
     assert len(HOSTED) >= 8
-    follows = [json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))["follows"] for name in HOSTED]
-    assert all(page.startswith("https://") for page in follows)
+    known = [json.loads((HERE / f"{name}.json").read_text(encoding="utf-8")) for name in HOSTED]
+    assert all(one["follows"].startswith("https://") for one in known)
+    assert {one["seen"] for one in known} <= {"page", "spec", "told"}
     assert {HOSTS[name].adapter for name in HOSTED} == {host.adapter for host in HOSTS.values()} - {"local"}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from glidepath.agent.durable import Opening, claimed, reopened
 from glidepath.agent.kin import TRIES
@@ -15,10 +16,14 @@ from glidepath.sessions.answer import called, heard
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
+    from glidepath.agent.limits import Limits
     from glidepath.run import Plan, Run
     from glidepath.sessions.scribe import Scribe
 
-__all__ = ["adopted"]
+__all__ = ["DELEGATES", "adopted"]
+
+DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
+"""The agents that were made tools, and their limits, by the function of the tool."""
 
 
 @asynccontextmanager

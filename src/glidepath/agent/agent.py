@@ -11,7 +11,7 @@ from typing import Any, Generic, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
-from glidepath.agent.adopting import adopted
+from glidepath.agent.adopting import DELEGATES, adopted
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
@@ -63,10 +63,6 @@ from glidepath.tools import Tool, ToolContext, ToolResult, tool
 __all__ = ["Agent"]
 
 _log = logging.getLogger("glidepath")
-
-
-DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
-"""The agents that were made tools, and their limits, by the function of the tool."""
 
 
 class Agent(ForkingAgent, Equipped, Generic[OutputT]):
@@ -260,7 +256,7 @@ class Agent(ForkingAgent, Equipped, Generic[OutputT]):
                 return await self._flown(messages, home, parent, cancel, per_run, stream)
             with outside():  # as `_flown`, with one coroutine less to wake in each of a thousand runs
                 run = self._open(messages, home, parent, cancel, per_run, stream)
-                return await finish_run(run, home, messages, cancel)
+                return await finish_run(run, home, messages, cancel, fitted=self._fitted)
         purse = Purse(parent.store, parent.line, parent.meter)
         try:
             return await self._flown(messages, home, purse, cancel, per_run, stream)

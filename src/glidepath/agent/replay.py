@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
+from glidepath.agent.adopting import DELEGATES
 from glidepath.agent.durable import claimed, reopened
 from glidepath.agent.kin import journal_of
 from glidepath.agent.recording import STOPPED, Leg, legs_of
@@ -336,8 +337,6 @@ async def _children(
     agent: Agent, store: SessionStore, legs: Sequence[Leg], agents: dict[str, Agent]
 ) -> dict[str, Replayed]:
     """The replays of the children whose agents are known."""
-    from glidepath.agent.agent import DELEGATES
-
     known: dict[str, tuple[Agent, Any]] = {name: (one, None) for name, one in agents.items()}
     for tool in agent.config.tools:
         with suppress(TypeError):  # a function that nobody can refer to weakly is none of ours

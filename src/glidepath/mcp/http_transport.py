@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -10,8 +12,10 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from glidepath import _wire
+from glidepath.mcp.large_messages import SMALL, is_large, slimmed_bytes
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.oauth_login import provider_for
+from glidepath.mcp.threading_out import on_a_thread
 
 __all__ = ["HTTP_FAILED", "HttpTransport"]
 
@@ -68,6 +72,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
             return _failed(request, 502, f"the server cannot be reached: {_why(error)}")
         kind = response.headers.get("content-type", "").lower()
         if not response.is_error and kind.startswith("text/event-stream"):
+            response.stream = _Slim(response.stream, self._limit)
             return response
         try:
             body = await self._body(response)
@@ -79,7 +84,10 @@ class _Bounded(httpx2.AsyncBaseTransport):
         if response.is_error and not gone and not kind.startswith("application/json"):
             said = f"HTTP {response.status_code} {response.reason_phrase}".strip()
             return _failed(request, response.status_code, said, response.headers)
-        headers = [pair for pair in response.headers.raw if pair[0].lower() != b"transfer-encoding"]
+        if is_large(body):
+            body = await on_a_thread(partial(slimmed_bytes, body))
+        dropped = (b"transfer-encoding", b"content-length")
+        headers = [pair for pair in response.headers.raw if pair[0].lower() not in dropped]
         return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
     async def _body(self, response: httpx2.Response) -> bytes:
@@ -98,6 +106,38 @@ class _Bounded(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+class _Slim(httpx2.AsyncByteStream):
+    """A stream of events in which messages with very many parts are made smaller; the SDK bounds each event."""
+
+    def __init__(self, inner: Any, limit: int) -> None:
+        self._inner = inner
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        line = bytearray()
+        async for chunk in self._inner:
+            start = 0
+            while (end := chunk.find(b"\n", start)) >= 0:
+                line += chunk[start : end + 1]
+                start = end + 1
+                yield await _slim(bytes(line))
+                line = bytearray()
+            line += chunk[start:]
+            if len(line) > self._limit or (len(line) > SMALL and not line.startswith(b"data:")):  # not ours to read
+                yield bytes(line)
+                line = bytearray()
+        yield bytes(line)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def _slim(line: bytes) -> bytes:
+    if not line.startswith(b"data:") or not is_large(line):
+        return line
+    return b"data: " + await on_a_thread(partial(slimmed_bytes, line[5:].strip())) + b"\n"
 
 
 class _TooLong(Exception):  # noqa: N818 - never leaves this module

@@ -47,6 +47,8 @@ def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instru
 
     A caller may lower an agent's limits for one call, and never raise them. Cancelling the call lands the run.
     """
+    for label, agent in agents.items():
+        _check(label, agent)
     try:
         from mcp.server import MCPServer
     except ImportError:
@@ -67,7 +69,6 @@ def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instru
 
     server = MCPServer(name, instructions=instructions, lifespan=lifespan)
     for label, agent in agents.items():
-        _check(label, agent)
         _add(server, _NAME.sub("_", label)[:64] or "agent", agent, running)
     return server
 

@@ -23,13 +23,13 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from glidepath.errors import shown
+from glidepath.mcp.large_messages import OFF_THE_LOOP, is_large, slimmed
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.threading_out import on_a_thread
 
 __all__ = ["StdioTransport", "inherited_environment"]
 
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
-OFF_THE_LOOP = 256 << 10  # bytes of a message that are parsed on a thread
 READ = 32 << 10
 MOST_WAITING = 256  # messages that are parsed and not taken yet
 MOST_UNWRITTEN = 8 << 20  # bytes that the server has not read
@@ -233,8 +233,9 @@ class StdioTransport:
         if not line.strip():
             return
         try:
-            if len(line) > OFF_THE_LOOP:
-                message = await on_a_thread(lambda: jsonrpc_message_adapter.validate_json(bytes(line), by_name=False))
+            if is_large(line):
+                data = await on_a_thread(lambda: slimmed(bytes(line)))
+                message = jsonrpc_message_adapter.validate_python(data, by_name=False)
             else:
                 message = jsonrpc_message_adapter.validate_json(bytes(line), by_name=False)
         except ValueError:

@@ -67,8 +67,17 @@ _BUDGETED = re.compile(r"claude-3-7|claude-(sonnet|opus|haiku)-4(-0|-1|-5|-2025|
 """Models whose thinking takes a budget of tokens; later ones take an effort."""
 _UNSTRUCTURED = re.compile(r"claude-[23]|claude-instant|claude-(sonnet|opus)-4(-0|-1|-2025|$)")
 """Models that cannot be held to a schema."""
-_THINKS = re.compile(r"claude-(fable|mythos)")
-"""Models that always think: they refuse to have it turned off."""
+_THINKS = re.compile(r"claude-(fable|mythos|opus-5-[5-9](?!\d)|(opus|sonnet|haiku)-([6-9]|\d\d)(?!\d))")
+"""Models that always think: they refuse to have it turned off, and a forced call. Models nobody knows count as such."""
+_PAUSES = re.compile(r"claude-sonnet-5-[5-9](?!\d)")
+"""Models that think between tools at least: they take that instead of no thinking, and refuse a forced call."""
+_BOUND = re.compile(
+    r"claude-(fable-5-[1-9](?!\d)|(opus|sonnet|haiku)-5-[5-9](?!\d)|(fable|opus|sonnet|haiku)-([6-9]|\d\d)(?!\d))"
+)
+"""Models that refuse their own thoughts where anything before them has changed, unless they are told to drop them."""
+_DROPS = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+_BINDING = "thinking-binding-controls-2026-08-01"
+"""The beta that knows the setting."""
 _BEGINS_THINKING = re.compile(r"claude-(fable|mythos|(sonnet|opus|haiku)-[5-9])")
 """Models that think unless they are told not to."""
 _FIXED = re.compile(r"claude-(fable|mythos|opus-4-([7-9]|\d\d)(?!\d)|(sonnet|opus|haiku)-[5-9])")
@@ -84,6 +93,7 @@ _LIFETIMES: Mapping[Any, tuple[dict[str, str], str]] = {
 """How long the cache keeps a prompt: the mark that asks for it, and the price of writing as a multiple of input."""
 MOST_BREAKPOINTS = 4
 _OFF = {"type": "disabled"}
+_BETWEEN = {"type": "between_tools"}
 _BARE = re.compile(r"claude-[^:/]*")
 """Where a cloud's name of a model begins to be Anthropic's."""
 
@@ -154,6 +164,7 @@ class AnthropicModel:
                 messages=(),
                 stream=True,
                 extra_body=body,
+                extra_headers=_with_beta(client, body),
                 timeout=patience("anthropic", request),
             )
 
@@ -175,7 +186,7 @@ class AnthropicModel:
             block: dict[str, Any] = {"type": "text", "text": system}
             body["system"] = [block]
         thinking = self._thinking(request, request.reasoning, cap)
-        thoughts = thinking.get("thinking") != _OFF
+        thoughts = thinking.get("thinking") not in (_OFF, _BETWEEN)
         body["messages"] = messages = anthropic_turns(request.messages, thoughts=thoughts, takes=self._takes)
         body.update(_tools(request, self._choice(request), grammar))
         if grammar is not None and grammar.left_out:
@@ -219,7 +230,7 @@ class AnthropicModel:
 
     def _choice(self, request: ModelRequest) -> str:
         """The tool choice to send: a model that always thinks cannot be forced to call a tool."""
-        if _forces(request) and _THINKS.match(self._bare):
+        if _forces(request) and (_THINKS.match(self._bare) or _PAUSES.match(self._bare)):
             self._leave_out("may choose whether to call a tool: Anthropic refuses a forced call of a model that thinks")
             return "auto"
         return request.tool_choice
@@ -230,13 +241,25 @@ class AnthropicModel:
             if effort == "none":
                 self._leave_out("thinks though reasoning='none': Anthropic does not let it be turned off")
             return {} if effort in (None, "none") else _adaptive(self._bare, effort)
+        if _PAUSES.match(self._bare):
+            return {"thinking": _BETWEEN} if effort == "none" else {}
         off = effort == "none" or (_forces(request) and _BEGINS_THINKING.match(self._bare))
         return {"thinking": _OFF} if off else {}
 
     def _thinking(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
+        """Thinking as it is sent. A transcript that was compacted keeps thoughts whose past has changed."""
+        asked = self._depth(request, effort, cap)
+        thinking = asked.get("thinking", {"type": "adaptive"})
+        if self.usage_is_billed and _BOUND.match(self._bare) and thinking["type"] == "adaptive":
+            return {**asked, "thinking": {**thinking, **_DROPS}}
+        return asked
+
+    def _depth(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
         """Thinking as it was asked for, left out of a request that the endpoint would refuse with it."""
         if effort in (None, "none") or _THINKS.match(self._bare):
             return self._unasked(request, effort)
+        if _PAUSES.match(self._bare):
+            return _adaptive(self._bare, effort)
         budgeted = _BUDGETED.match(self._bare) is not None
         why = _no_thinking(request, budgeted=budgeted, fixed=_FIXED.match(self._bare) is not None)
         if why:
@@ -256,6 +279,15 @@ def _adaptive(name: str, effort: str | None) -> dict[str, Any]:
     if word == "xhigh" and _NO_XHIGH.match(name):
         word = "high"
     return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
+
+
+def _with_beta(client: Any, body: Mapping[str, Any]) -> dict[str, str] | None:
+    """The header that a setting of the body needs, besides those the client has."""
+    thinking = body.get("thinking")
+    if not isinstance(thinking, Mapping) or "block_binding" not in thinking:
+        return None
+    own = [value for name, value in client.default_headers.items() if name.lower() == "anthropic-beta"]
+    return {"anthropic-beta": ",".join([*own, _BINDING])}
 
 
 def _cached(cache: Any) -> tuple[dict[str, str] | None, str | None]:

@@ -48,8 +48,9 @@ _BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTE
 _LEVELED = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 """Models that take a level of thinking and want signatures back; earlier ones take a budget of tokens."""
 _LEVELS = {"none": "minimal", "xhigh": "high", "max": "high"}
-_PRO_LEVELS = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
-"""Pro models cannot be told not to think."""
+_LEAST_LEVELS = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
+_MINIMAL = re.compile(r"gemini-3(\.[0-6])?-flash|.*-flash-lite")
+"""Models that know the level `minimal`. Pro models and newer Flash models refuse it, and `low` suits all of them."""
 _UNTHINKING = re.compile(r"(models/)?gemini-(1|2\.0)")
 LEAST_PRO_BUDGET = 128
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
@@ -340,7 +341,8 @@ def _thinking(name: str, effort: str, *, leveled: bool) -> dict[str, Any]:
     shown = {"includeThoughts": True} if effort != "none" else {}
     pro = "-pro" in name
     if leveled:
-        level = (_PRO_LEVELS if pro else _LEVELS).get(effort, effort)
+        known = _LEVELS if _MINIMAL.match(name.removeprefix("models/")) else _LEAST_LEVELS
+        level = known.get(effort, effort)
         return {**shown, "thinkingLevel": "high" if level == "medium" and "gemini-3-pro" in name else level}
     budget = _BUDGETS.get(effort, _BUDGETS["medium"])
     return {**shown, "thinkingBudget": max(budget, LEAST_PRO_BUDGET) if pro else budget}

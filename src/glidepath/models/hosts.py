@@ -25,6 +25,7 @@ __all__ = [
     "own_key",
     "setting",
     "takes_temperature",
+    "tells_probabilities",
 ]
 
 
@@ -61,6 +62,10 @@ class Quirks(Value, frozen=True, kw_only=True):
     """Thoughts of every reply with calls go back, also those of earlier tool loops."""
     fixed: str = ""
     """A pattern of the models that refuse a temperature while they reason."""
+    calm: str = ""
+    """A pattern of those among them that take one, and tell probabilities, at the effort `none`."""
+    plain_tools: str = ""
+    """A pattern of the models that take tools only at the effort `none`."""
     logprobs: bool = True
     """It can tell how probable its tokens were."""
     no_logprobs: str = ""
@@ -105,18 +110,29 @@ class Host(Value, frozen=True, kw_only=True):
 
 _NO_FILES: frozenset[str] = frozenset()
 _LEVELS = ("low", "medium", "high")
+_DEEP = (*_LEVELS, "xhigh")
+_REASONERS = r"o\d|gpt-([5-9]|\d\d)(?!.*chat)"
 _OPENAI = Quirks(
     cap="max_completion_tokens",
     most_stops=4,
-    no_stop=r"o\d|gpt-5(?!.*chat)",
-    no_logprobs=r"o\d|gpt-5(?!\.|.*chat)",
+    no_stop=_REASONERS,
+    no_logprobs=_REASONERS,
     no_effort=r"gpt-[34]|chatgpt-|gpt-5.*-chat|ft:gpt-[34]",
     efforts=(
         (r"o\d", _LEVELS),
-        (r"gpt-5\.1", ("none", *_LEVELS)),
+        (r"gpt-5-pro", ("high",)),
+        (r"gpt-5\.\d-pro", ("medium", "high", "xhigh")),
+        (r"gpt-5(\.1)?-codex(?!-max)", _LEVELS),
+        (r"gpt-5\.\d-codex", _DEEP),
         (r"gpt-5(?!\.)", ("minimal", *_LEVELS)),
+        (r"gpt-5\.1", ("none", *_LEVELS)),
+        (r"gpt-5\.[2-5](?!\d)", ("none", *_DEEP)),
+        (r"gpt-(5\.|6-(sol|luna))", ("none", *_DEEP, "max")),
+        (r"gpt-", (*_DEEP, "max")),  # GPT-6 Astra has no `none`, and a model nobody knows may have none either
     ),
-    fixed=r"o\d|gpt-5(?!.*chat)",
+    fixed=_REASONERS,
+    calm=r"gpt-5\.[1-4](?!\d)",
+    plain_tools=r"gpt-(5\.([4-9]|\d\d)|[6-9]|\d\d)(?!.*chat)",
     files=frozenset({"document", "audio"}),
     file_addresses=False,
 )
@@ -269,8 +285,7 @@ _ROWS = (
         quirks=Quirks(
             schema="json",
             most_stops=16,
-            no_logprobs="deepseek-reasoner",
-            efforts=((r"", ("high", "max")),),
+            no_logprobs="deepseek-reasoner",  # it takes every word for an effort, and rounds it by itself
             thinking_switch=True,
             all_thoughts=True,
             files=_NO_FILES,
@@ -292,7 +307,7 @@ _ROWS = (
             short_ids=True,
             user_after_tool=False,
             logprobs=False,
-            efforts=((r"", ("none", "high")),),
+            efforts=((r"mistral-large-4", _LEVELS), (r"", ("none", "high"))),
             files=frozenset({"document", "audio"}),
             plain_parts=True,
         ),
@@ -309,9 +324,9 @@ _ROWS = (
         prices="x-ai",
         quirks=Quirks(
             cap="max_completion_tokens",
-            no_stop=r"grok-(4|3-mini|code)",
+            no_stop=r"grok-(?!.*non-reasoning)(4|3-mini|code)",
             no_effort=r"grok-(3(?!-mini)|4(\.1|\.20(?!-multi))?(-|$)|code)",
-            efforts=((r"grok-3-mini", ("low", "high")), (r"", _LEVELS)),
+            efforts=((r"grok-3-mini", ("low", "high")), (r"grok-4\.3", ("none", *_LEVELS)), (r"", _LEVELS)),
             files=_NO_FILES,
         ),
     ),
@@ -431,7 +446,17 @@ def effort_for(quirks: Quirks, name: str, effort: str) -> str | None:
 
 def takes_temperature(quirks: Quirks, name: str, reasoning: str | None) -> bool:
     """Whether a temperature may be sent: a model that reasons refuses one, unless it can be told not to."""
-    return not matches(quirks.fixed, name) or (reasoning == "none" and "gpt-5." in name)
+    return not matches(quirks.fixed, name) or (
+        matches(quirks.calm, name) and reasoning is not None and effort_for(quirks, name, reasoning) == "none"
+    )
+
+
+def tells_probabilities(quirks: Quirks, name: str, reasoning: str | None) -> bool:
+    """Whether a model says how probable its tokens were: one that reasons does not."""
+    if not quirks.logprobs or not matches(quirks.no_logprobs, name):
+        return quirks.logprobs
+    # The calm ones do not reason unless they are told to.
+    return matches(quirks.calm, name) and (reasoning is None or effort_for(quirks, name, reasoning) == "none")
 
 
 def setting(variable: str) -> str | None:

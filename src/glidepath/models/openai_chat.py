@@ -30,7 +30,7 @@ from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.chat import VENDOR, chat_messages, takes_of
-from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches, takes_temperature
+from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches, takes_temperature, tells_probabilities
 from glidepath.models.names import sent_name
 from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
 from glidepath.models.strictness import strict, strict_parameters
@@ -62,7 +62,7 @@ _REASONS = {
 
 
 _OFF = {"type": "disabled"}
-_REASONING = re.compile(r"(openai/)?(o\d|gpt-5)")
+_REASONING = re.compile(r"(openai/)?(o\d|gpt-([5-9]|\d\d))")
 """Models that refuse `max_tokens`, wherever they are served."""
 
 
@@ -104,8 +104,9 @@ class OpenAIChatModel:
         self._official = served.name == "openai-chat"
         self._quirks = served.quirks
         if _REASONING.match(name):
-            fixed = self._quirks.fixed or HOSTS["openai-chat"].quirks.fixed
-            self._quirks = replace(self._quirks, cap="max_completion_tokens", fixed=fixed)
+            own = HOSTS["openai-chat"].quirks
+            fixed, calm = (self._quirks.fixed, self._quirks.calm) if self._quirks.fixed else (own.fixed, own.calm)
+            self._quirks = replace(self._quirks, cap="max_completion_tokens", fixed=fixed, calm=calm)
         self._takes = takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
         self._left_out: set[str] = set()
         self.context_window = context_window or known_window(name, self.provider)
@@ -151,8 +152,8 @@ class OpenAIChatModel:
                 body["temperature"] = request.temperature
             else:
                 self._leave_out(f"is sent no temperature: {NO_TEMPERATURE}")
-        if request.reasoning is not None:
-            self._effort(body, request.reasoning)
+        if (effort := self._reasoning(request)) is not None:
+            self._effort(body, effort)
         if request.seed is not None:
             body[quirks.seed] = request.seed
         if request.stop_sequences:
@@ -161,7 +162,7 @@ class OpenAIChatModel:
             check_stops(self.host, request.stop_sequences, quirks.most_stops)
             body["stop"] = list(request.stop_sequences)
         if request.logprobs is not None:
-            if not quirks.logprobs or matches(quirks.no_logprobs, self.name):
+            if not tells_probabilities(quirks, self.name, request.reasoning):
                 raise no_setting(f"{self.host}:{self.name}", "logprobs")
             body["logprobs"] = True
             if request.logprobs:
@@ -185,6 +186,20 @@ class OpenAIChatModel:
         if request.reasoning not in (None, "none"):
             self._leave_out(f"thinks in no request with a tool_choice: {self.host} refuses both together")
         return choice
+
+    def _reasoning(self, request: ModelRequest) -> str | None:
+        """The effort to ask for. Where tools and reasoning are refused together, reasoning gives way."""
+        quirks, effort = self._quirks, request.reasoning
+        if not defined(request) or not matches(quirks.plain_tools, self.name):
+            return effort
+        if effort_for(quirks, self.name, "none") != "none":
+            return effort  # it cannot be told not to reason: what the endpoint says to that is passed on
+        if effort not in (None, "none"):
+            self._leave_out(
+                "does not reason in a request with tools: chat completions refuse both together. "
+                "The Responses endpoint ('openai:') takes both"
+            )
+        return "none"
 
     def _effort(self, body: dict[str, Any], effort: str) -> None:
         quirks = self._quirks

@@ -26,7 +26,7 @@ from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.responses import VENDOR, responses_input
-from glidepath.models.hosts import effort_for, matches, takes_temperature
+from glidepath.models.hosts import effort_for, takes_temperature, tells_probabilities
 from glidepath.models.names import sent_name
 from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
 from glidepath.models.strictness import strict, strict_parameters
@@ -119,7 +119,7 @@ class OpenAIResponsesModel:
         if self._reasons:
             body["include"] = ["reasoning.encrypted_content"]
         if request.logprobs is not None:
-            if matches(self._quirks.no_logprobs, self.name):
+            if not tells_probabilities(self._quirks, self.name, request.reasoning):
                 raise no_setting(f"{self.host}:{self.name}", "logprobs")
             body["include"] = [*body.get("include", ()), "message.output_text.logprobs"]
             body["top_logprobs"] = request.logprobs

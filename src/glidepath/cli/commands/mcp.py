@@ -36,7 +36,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath mcp` takes."""
     parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     listed = actions.add_parser("list", help="the configured servers, without starting them")
     tested = actions.add_parser("test", help="start servers and show their tools")
     tested.add_argument("--call", nargs=2, metavar=("TOOL", "JSON"), help="call one tool with these arguments")
