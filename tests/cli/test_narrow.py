@@ -25,6 +25,7 @@ ALLOWED = {
     "limits.max_tool_calls": LOWER,
     "limits.max_depth": LOWER,
     "limits.max_descendants": LOWER,
+    "limits.scope": ("run", "session"),
     "limits.grace_iterations": FREE,
     "limits.landing_tokens": HIGHER,
     "limits.landing_seconds": HIGHER,

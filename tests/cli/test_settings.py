@@ -11,7 +11,7 @@ from glidepath.cli.commands import COMMANDS
 from glidepath.cli.layers import load
 from glidepath.cli.parser import make_parser
 from glidepath.cli.schema import defaults, json_schema, markdown_table
-from glidepath.cli.settings import BY_KEY, BY_SEED, PYTHON_ONLY, SETTINGS, variable
+from glidepath.cli.settings import BY_KEY, BY_SEED, PYTHON_ONLY, SECTIONS, SETTINGS, variable
 from glidepath.cli.values import read_text
 
 from .shell_user import glidepath
@@ -82,12 +82,8 @@ def test_the_python_default_of_a_setting_can_be_written_down(setting, tmp_path):
 
 def test_the_schema_knows_every_key_and_nothing_else():
     schema = json_schema()
-    keys = set(schema["properties"]) - {"limits", "guardrails", "$schema"}
-    keys |= {
-        f"{section}.{key}"
-        for section in ("limits", "guardrails")
-        for key in schema["properties"][section]["properties"]
-    }
+    keys = set(schema["properties"]) - {*SECTIONS, "$schema"}
+    keys |= {f"{section}.{key}" for section in SECTIONS for key in schema["properties"][section]["properties"]}
     assert keys == {setting.key for setting in SETTINGS if setting.in_file} | set(BY_SEED)
     assert schema["additionalProperties"] is False
 

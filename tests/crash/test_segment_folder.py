@@ -13,7 +13,7 @@ import pytest
 
 from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import SegmentStore, segment_desk
+from glidepath.sessions import SegmentStore, segment_desk, segments
 from glidepath.sessions.archive import list_runs, prune, read_journal
 from glidepath.sessions.chain import link, verified
 from glidepath.sessions.owner import this_owner
@@ -248,6 +248,33 @@ def test_what_is_left_of_thin_segments_is_moved_and_stays_whole(tmp_path, monkey
         await store.close()
 
     asyncio.run(look())
+
+
+def test_a_session_that_was_moved_and_then_removed_does_not_come_back(tmp_path, monkeypatch):
+    """What older segments still have of it does not count, also when the index is made anew."""
+    monkeypatch.setattr(segment_desk, "SEGMENT", 6000)
+    monkeypatch.setattr(segments, "_TIDY", 1)
+
+    async def run():
+        store = SegmentStore(tmp_path / "s")
+        await write(store, "wide", 3)  # stays in the first segment
+        for number in range(12):
+            await write(store, f"s{number}", 5, 60)
+        await write(store, "moves", 40, 60)
+        for number in range(12):
+            await store.remove(f"s{number}")
+        await store.remove("moves")
+        for number in range(8):
+            await write(store, f"t{number}", 20, 60)
+            await store.remove(f"t{number}")
+        await store.close()
+
+    asyncio.run(run())
+    lose_index(tmp_path / "s")
+    store = SegmentStore(tmp_path / "s")
+    assert [entry.session_id for entry in asyncio.run(store.entries())] == ["wide"]
+    assert asyncio.run(whole(store, "wide")) == 3
+    asyncio.run(store.close())
 
 
 # --- files that are taken away ------------------------------------------------------------------------------------

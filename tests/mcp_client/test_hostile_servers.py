@@ -39,9 +39,8 @@ async def test_g7_a_line_of_32_mib_does_not_hold_the_loop():
         nonlocal worst
         while True:
             before = time.thread_time()
-            await asyncio.sleep(0)
-            worst = max(worst, time.thread_time() - before)
             await asyncio.sleep(0.001)
+            worst = max(worst, time.thread_time() - before)  # what the loop did meanwhile
 
     async with agent:
         await agent_with([say("x")], fake("warm")).run("the SDK is imported by now")

@@ -58,15 +58,28 @@ def closed_port():
     yield port
 
 
+def settled(plugin):
+    """Wait until the plugin's thread has nothing to do."""
+    until = time.monotonic() + 20
+    while (plugin._background._jobs or plugin._background._busy_since is not None) and time.monotonic() < until:
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("processor", [BatchSpanProcessor, SimpleSpanProcessor], ids=["batch", "simple"])
 @pytest.mark.parametrize("place", [closed_port, silent_port], ids=["closed", "silent"])
 def test_a_dead_collector_changes_nothing(processor, place):
     plain, expected, plain_time = flight()
     with place() as port:
         provider = TracerProvider(shutdown_on_exit=False)
-        exporter = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces", timeout=30)
+        exporter = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces", timeout=2)
         provider.add_span_processor(processor(exporter))
-        events, result, taken = flight(OpenTelemetry(tracer_provider=provider))
+        plugin = OpenTelemetry(tracer_provider=provider)
+        try:
+            events, result, taken = flight(plugin)
+        finally:  # no thread of this test is left to wait, or to roll dice, in another one
+            exporter.shutdown()
+            provider.shutdown()
+            settled(plugin)
     assert events == plain
     assert (result.outcome, result.text, result.usage) == (expected.outcome, expected.text, expected.usage)
     assert taken < plain_time * 1.05 + 0.15  # what waits at the end waits at most a tenth of a second

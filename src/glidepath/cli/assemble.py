@@ -55,7 +55,7 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
     if fields.get("store"):
         named = fields["store"]
         fields["store"] = None if named == NO_STORE else redacting(make_store(named, world), settings, world)
-    if settings["telemetry.otel"]:
+    if settings.get("telemetry.otel"):
         fields["plugins"] = (*fields.get("plugins", ()), _telemetry(settings))
     return Agent(**fields)
 
@@ -71,7 +71,7 @@ def _telemetry(settings: Settings) -> Any:
             "pip install 'glidepath[otel]' opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
         ) from None
     set_up_sdk()
-    return OpenTelemetry(content=settings["telemetry.content"] or None)
+    return OpenTelemetry(content=settings.get("telemetry.content") or None)
 
 
 def config_fields(settings: Settings) -> dict[str, Any]:

@@ -141,8 +141,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("call_timeout", _C + "call_timeout", "seconds?", "time for one attempt at a model call"),
     Setting("hook_timeout", _C + "hook_timeout", "seconds", "time for one answer of an async hook"),
     Setting("constraint_timeout", _C + "constraint_timeout", "seconds", "time for one answer of a constraint"),
-    Setting("telemetry.otel", "", "bool", "send spans and metrics to OpenTelemetry, set up by the usual OTEL_* variables", "--otel", default=False),
-    Setting("telemetry.content", "", "bool", "record messages, arguments and results on spans, too", default=False),
+    Setting("telemetry.otel", "", "bool", "send spans and metrics to OpenTelemetry, set up by the usual OTEL_* variables", "--otel"),
+    Setting("telemetry.content", "", "bool", "record messages, arguments and results on spans, too"),
     Setting("output_format", "", "choice", "what is printed: text, one json object, or stream-json (one event per line)", "--output-format", choices=("text", "json", "stream-json"), default="text", found=FREE),
     Setting("streaming", "", "bool", "show the answer while it is written; display only", "--streaming", "streaming", default=True, found=FREE),
 )

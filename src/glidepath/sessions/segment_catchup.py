@@ -123,7 +123,7 @@ class Catching:
                     index.label(row.key, row.title, row.tags, row.annotated)
         for key, marks in self.marks.items():
             index.mark(key, marks)
-        db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", [(self.number, key) for key in self.parts])
+        index.add_parts([(self.number, key) for key in self.parts])
         if self.writer is not None:
             db.execute("UPDATE segments SET writer = ? WHERE number = ?", (self.writer, self.number))
         db.execute("UPDATE segments SET known = ? WHERE number = ?", (found.end, self.number))

@@ -32,7 +32,8 @@ def clean(desk: SegmentDesk) -> None:
 
 def _thin(desk: SegmentDesk) -> list[int]:
     rows = desk.index.db.execute(
-        "SELECT p.segment FROM parts p JOIN segments s ON s.number = p.segment LEFT JOIN sessions x ON x.key = p.key "
+        "SELECT p.segment FROM parts p JOIN segments s ON s.number = p.segment "
+        "LEFT JOIN sessions x ON x.key = p.key AND p.live "
         "WHERE s.writer IS NULL GROUP BY p.segment HAVING count(x.key) > 0 AND count(x.key) * ? <= count(*)",
         (THIN,),
     ).fetchall()
@@ -41,7 +42,7 @@ def _thin(desk: SegmentDesk) -> list[int]:
 
 def _move(desk: SegmentDesk, number: int) -> None:
     """Write the sessions of a segment anew, where nobody holds them and they are whole."""
-    found = desk.index.db.execute("SELECT key FROM parts WHERE segment = ?", (number,)).fetchall()
+    found = desk.index.db.execute("SELECT key FROM parts WHERE segment = ? AND live", (number,)).fetchall()
     for (key,) in found:
         desk.segment()
         with desk.transaction():
@@ -81,8 +82,7 @@ def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
     desk.leases.hold(row.key, token, 0.0)
     desk.index.unmark(row.key)
     desk.index.mark(row.key, marks)
-    desk.index.db.execute("DELETE FROM parts WHERE key = ?", (row.key,))
-    desk.index.db.execute("INSERT INTO parts VALUES(?, ?)", (own.number, row.key))
+    desk.index.moved_to(row.key, own.number)
 
 
 def _written(desk: SegmentDesk, own: OwnSegment, frame: bytes) -> int:

@@ -202,7 +202,7 @@ class SegmentDesk:
             return
         db, number = self.index.db, self.own.number
         chosen = list(self.dirty.values()) if only is None else [self.dirty[key] for key in only if key in self.dirty]
-        db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", [(held.segment, held.key) for held in chosen])
+        self.index.add_parts([(held.segment, held.key) for held in chosen])
         db.executemany(
             "UPDATE sessions SET head = ?, hash = ?, segment = ?, place = ?, updated = ?, summary = ?, released = ?, "
             "owner = CASE ? WHEN 1 THEN NULL ELSE owner END WHERE key = ? AND token = ?",
@@ -222,7 +222,7 @@ class SegmentDesk:
         if only is None:
             for held in chosen:
                 held.told, held.marks = True, ()
-            db.executemany("INSERT OR IGNORE INTO parts VALUES(?, ?)", self.strays)
+            self.index.add_parts(self.strays)
             self.strays = set()
             db.execute("UPDATE segments SET known = max(known, ?) WHERE number = ?", (self.own.end, number))
             self.dirty = {}

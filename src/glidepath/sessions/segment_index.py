@@ -46,7 +46,8 @@ CREATE INDEX IF NOT EXISTS catalog_tags_of ON catalog_tags(key);
 CREATE TABLE IF NOT EXISTS segments(
   number INTEGER PRIMARY KEY, writer TEXT, known INTEGER NOT NULL DEFAULT 0, torn INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS parts(
-  segment INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY(segment, key)) WITHOUT ROWID;
+  segment INTEGER NOT NULL, key INTEGER NOT NULL, live INTEGER NOT NULL DEFAULT 1,
+  PRIMARY KEY(segment, key)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS parts_by_key ON parts(key);
 CREATE TABLE IF NOT EXISTS removed(key INTEGER PRIMARY KEY, segment INTEGER NOT NULL, token INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS marks(
@@ -380,11 +381,23 @@ class SegmentIndex:
             row[0]
             for row in self.db.execute(
                 "SELECT number FROM segments s WHERE writer IS NULL "
-                "AND NOT EXISTS(SELECT 1 FROM parts p JOIN sessions x ON x.key = p.key WHERE p.segment = s.number) "
+                "AND NOT EXISTS(SELECT 1 FROM parts p JOIN sessions x ON x.key = p.key "
+                "  WHERE p.segment = s.number AND p.live) "
                 "AND NOT EXISTS(SELECT 1 FROM removed r JOIN parts p ON p.key = r.key "
                 "  WHERE r.segment = s.number AND p.segment != s.number)"
             )
         ]
+
+    def add_parts(self, parts: Iterable[tuple[int, int]]) -> None:
+        """Note that these segments have frames of these sessions, and that they count."""
+        self.db.executemany(
+            "INSERT INTO parts(segment, key) VALUES(?, ?) ON CONFLICT(segment, key) DO UPDATE SET live = 1", list(parts)
+        )
+
+    def moved_to(self, key: int, segment: int) -> None:
+        """What older segments have of a session does not count any more. It is there until they are deleted."""
+        self.db.execute("UPDATE parts SET live = 0 WHERE key = ?", (key,))
+        self.add_parts([(segment, key)])
 
     def drop_segment(self, number: int) -> None:
         """Forget a segment whose file is gone."""

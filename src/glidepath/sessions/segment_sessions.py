@@ -232,7 +232,7 @@ def flag_session(desk: SegmentDesk, session_id: str, reason: str | None, now: fl
         if others is not None:
             desk.heed(others)
         desk.index.db.execute("UPDATE sessions SET flag = ?, flagged = ? WHERE key = ?", (reason, now, row.key))
-        desk.index.db.execute("INSERT OR IGNORE INTO parts VALUES(?, ?)", (own.number, row.key))
+        desk.index.add_parts([(own.number, row.key)])
         desk.leases.stir()
 
 
@@ -287,7 +287,7 @@ def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: f
             row.token, row.owner, row.released, row.suspect, row.head, row.hash = token, None, 1, 0, head, hash_
             row.segment, row.place, row.updated, row.summary = number, at, now, held.summary
             desk.index.put(row)
-            desk.index.db.execute("INSERT OR IGNORE INTO parts VALUES(?, ?)", (number, row.key))
+            desk.index.add_parts([(number, row.key)])
 
 
 def everything_said(row: Row) -> dict[str, Any]:
@@ -365,7 +365,7 @@ def label_session(
         if others is not None:
             desk.heed(others)
         desk.index.label(row.key, row.title, row.tags, now)
-        desk.index.db.execute("INSERT OR IGNORE INTO parts VALUES(?, ?)", (own.number, row.key))
+        desk.index.add_parts([(own.number, row.key)])
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ COMMANDS: dict[str, str] = {
     "send": "send a message to a run, in whatever process it flies",
     "decide": "decide about a call of a paused run, from anywhere",
     "wallets": "list, show, set, close, open, remove budgets that are kept in a store",
-    "sessions": "list, search, show, tag, fork, export, import, delete sessions",
+    "sessions": "list, search, show, tag, fork, export, import, delete and migrate sessions",
     "fork": "make a new session from a turn of another one",
     "worker": "fly the runs of a fleet, in this process",
     "submit": "give a fleet a run",
