@@ -74,6 +74,7 @@ PER_MODEL = "https://github.com/anthropics/skills/blob/main/skills/claude-api/re
 MESSAGES = f"{CLAUDE}api/messages/create"
 BOUND = f"{CLAUDE}build-with-claude/preserved-thinking"
 STRUCTURED = f"{CLAUDE}build-with-claude/structured-outputs"
+VERTEX = "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude/structured_outputs"
 CACHING = f"{CLAUDE}build-with-claude/prompt-caching"
 OPENAI = "https://platform.openai.com/docs/"
 REASONING = "https://developers.openai.com/api/docs/guides/reasoning"
@@ -266,14 +267,14 @@ ROWS = {
     "xhigh on 4.6": (page(PER_MODEL), claude("claude-opus-4-6"), {"reasoning": "xhigh"}, has(
         output_config={"effort": "high"})),
     "bounds in a strict tool": (spec(STRUCTURED), claude("claude-sonnet-4-5"), {"tools": (BOUNDED,)}, bounds_are_told),
-    "a recursive strict tool": (page(STRUCTURED), claude("claude-sonnet-4-5"), {"tools": (ENDLESS,)}, has(
+    "a recursive strict tool": (told(STRUCTURED), claude("claude-sonnet-4-5"), {"tools": (ENDLESS,)}, has(
         tools__0__strict=None, tools__0__input_schema=ENDLESS.parameters)),
     "more than 20 strict tools": (page(STRUCTURED), claude("claude-sonnet-4-5"), {"tools": MANY, "strict_tools": True},
         strict_ones(20)),
     "more than 16 unions": (page(STRUCTURED), claude("claude-sonnet-4-5"), {"tools": UNIONS, "strict_tools": True},
         strict_ones(16)),
     "an output with free keys": (spec(STRUCTURED), claude("claude-sonnet-4-5"), {"output_schema": FREE}, told_in_words),
-    "an output on a model without structured output": (page(STRUCTURED), claude("claude-opus-4-1"), {
+    "an output on a model without structured output": (page(VERTEX), claude("claude-opus-4-1"), {
         "output_schema": OBJECT}, told_in_words),
     "a closed output": (spec(STRUCTURED), claude("claude-sonnet-4-5"), {"output_schema": OBJECT}, has(
         output_config__format__type="json_schema", output_config__format__schema__additionalProperties=False)),
@@ -432,7 +433,7 @@ ROWS = {
         reasoning_effort="default")),
     "the highest effort of gpt-oss on Groq": (spec(f"{GROQ}reasoning"), hosted("groq:openai/gpt-oss-120b"), {
         "reasoning": "max"}, has(reasoning_effort="high")),
-    "a schema on DeepSeek": (unseen(f"{DEEPSEEK}guides/json_mode"), hosted("deepseek:deepseek-chat"), {
+    "a schema on DeepSeek": (page(f"{DEEPSEEK}guides/json_mode"), hosted("deepseek:deepseek-chat"), {
         "output_schema": OBJECT}, has(response_format={"type": "json_object"})),
     "thinking off on DeepSeek": (page(f"{DEEPSEEK}guides/thinking_mode"), hosted("deepseek:deepseek-v4-pro"), {
         "reasoning": "none"}, has(thinking={"type": "disabled"}, reasoning_effort=None)),
@@ -488,7 +489,7 @@ ROWS = {
         hosted("mistral:mistral-small-latest"), {"messages": [UserMessage((FileBlock("application/pdf", b"%PDF"),))]},
         has(messages__0__content=[
             {"type": "document_url", "document_url": "data:application/pdf;base64,JVBERg=="}])),
-    "a recording on Mistral": (unseen(f"{MISTRAL}capabilities/audio"),
+    "a recording on Mistral": (told(f"{MISTRAL}capabilities/audio"),
         hosted("mistral:voxtral-mini-latest"), {"messages": [
         UserMessage((FileBlock("audio/mpeg", b"ID3"), FileBlock("audio/mpeg", url="https://e.org/a.mp3")))]}, has(
         messages__0__content=[
