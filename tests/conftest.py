@@ -3,10 +3,15 @@
 import pytest
 
 CAMPAIGN_SECONDS = 4 * 3600
+FAR_FROM_THE_KERNEL = ("bench", "cli", "docs", "engines", "local", "mcp_client", "typing", "wire", "workspace")
+"""Folders whose tests are not measured: what they try is not the kernel, and they would take half as long again."""
 
 
-def pytest_collection_modifyitems(items):
-    """A campaign may take its time."""
+def pytest_collection_modifyitems(config, items):
+    """A campaign may take its time; coverage is measured where it is judged."""
+    measured = config.pluginmanager.hasplugin("_cov")
     for item in items:
+        if measured and item.path.relative_to(config.rootpath / "tests").parts[0] in FAR_FROM_THE_KERNEL:
+            item.add_marker(pytest.mark.no_cover)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(CAMPAIGN_SECONDS))
