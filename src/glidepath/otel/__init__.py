@@ -4,6 +4,7 @@
 decides where the data goes. Without a provider the plugin asks for no events, and a run costs what it costs without it.
 """
 
+from glidepath.otel.fleet_gauges import watch_fleet
 from glidepath.otel.plugin import OpenTelemetry
 
-__all__ = ["OpenTelemetry"]
+__all__ = ["OpenTelemetry", "watch_fleet"]
