@@ -23,6 +23,7 @@ from glidepath import (
     Usage,
     tool,
 )
+from glidepath._wire import replace
 from glidepath.constraints import KillSwitchConstraint
 from glidepath.errors import ContextOverflowError
 from glidepath.events import RunEnded
@@ -567,6 +568,27 @@ for _name in CALLED_BY_A_RUN:
         )(_store(_name, is_async=_async))
 
 
+@row("Inbox.notes", answers=False)
+def _(kind):
+    class Odd(MemoryStore):
+        async def claim(self, *arguments, **keywords):
+            return replace(await super().claim(*arguments, **keywords), mail=1)
+
+        async def notes(self, *_, **__):
+            await later(kind)
+
+    return agent(store=Odd())
+
+
+@row("Excerpts.pick")
+def _(kind):
+    class Odd(MemoryStore):
+        async def pick(self, *_, **__):
+            await later(kind)
+
+    return agent(store=Odd())
+
+
 # --- the test ---------------------------------------------------------------------------------------------------------
 
 
@@ -723,6 +745,11 @@ EXEMPT = {
     "SessionStore.remove": "no run asks for it",
     "SessionStore.close": "no run asks for it",
     "ResourceConstraint.check": "a helper of `validate`",
+    "Catalog": "no run asks for it",
+    "Inbox.post": "no run asks for it",
+    "Excerpts.load": "as SessionStore.load",
+    "WalletStore": "tests/wallets/test_wallet_runs.py draws from one that fails and from one that is silent",
+    "ToolSource": "tests/agent/test_equipment.py flies with sources that fail, and ToolSourceContract holds them to it",
 }
 
 

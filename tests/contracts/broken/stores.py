@@ -111,7 +111,7 @@ class WaitsForTheDead(Trial):
         return await super().claim(session_id, f"elsewhere{owner}", create=create)
 
 
-@breaks("STORE-10")
+@breaks("STORE-10", "STORE-11")
 class KeepsFlags(Trial):
     """A flag cannot be taken back."""
 
@@ -123,13 +123,12 @@ class KeepsFlags(Trial):
 
 
 @breaks("STORE-11")
-class RemembersTheStop(Trial):
-    """A new owner hears the stop that was meant for the one before."""
+class ForgetsTheStop(Trial):
+    """A new owner does not hear of the stop that was given before it came."""
 
     async def claim(self, session_id, owner, *, create=True):
-        flag = self._shelves[session_id].entry.flag if session_id in self._shelves else None
         lease = await super().claim(session_id, owner, create=create)
-        await self.flag(session_id, flag)
+        await self.flag(session_id, None)
         return lease
 
 
