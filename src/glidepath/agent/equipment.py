@@ -197,7 +197,8 @@ def _set(future: asyncio.Future[None]) -> None:
 async def _asked(supply: ToolSupply) -> tuple[Sequence[Tool], str | None]:
     """What a supply offers, or why it offers nothing."""
     try:
-        return tuple(await supply.tools()), None
+        tools = await supply.tools()
+        return tools if isinstance(tools, tuple) else tuple(tools), None  # a tuple may know more than its tools
     except SourceError as error:
         return (), words(error)
     except Exception as error:  # it should have raised a SourceError
