@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from glidepath import LoopOutcome, answer
+from glidepath import Limits, LoopOutcome, answer
 from glidepath.events import ToolsChanged
 from glidepath.mcp import McpServer
 from glidepath.mcp.definitions import offered_schema
@@ -140,3 +140,19 @@ def test_a_reference_to_a_reference_is_followed_to_an_object():
 
 def test_a_type_that_is_no_name_does_not_raise():
     assert schema_problems({"type": [{"x": 1}]}, 1) == []
+
+
+async def test_a_server_that_says_nothing_is_named_with_what_to_try():
+    _, events = await collect(
+        agent_with([say("ok")], McpServer("mute", command="sleep", args=["9"], connect_timeout=0.2))
+    )
+    [reason] = [event.reason for event in events if isinstance(event, ToolsChanged)]
+    assert "'mute'" in reason
+    assert "try mode='legacy'" in reason
+
+
+async def test_a_server_that_is_late_for_the_run_is_named():
+    server = McpServer("mute", command="sleep", args=["9"], required=True)
+    limits = Limits(max_iterations=3, timeout=0.5)
+    result = await agent_with([say("ok")], server, limits=limits).run("go")
+    assert (result.outcome, "'mute' did not answer in the run's time" in result.text) == (LoopOutcome.FAILED, True)
