@@ -249,7 +249,8 @@ async def _differences(server: McpServer, lock: Lock | None, world: World) -> tu
     for name in [*now, *[name for name in pinned if name not in now]]:
         if pinned.get(name) != now.get(name):
             what = "new" if name not in pinned else "gone" if name not in now else "changed"
-            parts.append(f"{server.name}/{name}: {what}\n{differences(pinned.get(name), now.get(name))}\n")
+            said = differences(pinned.get(name), now.get(name), most=None)
+            parts.append(f"{server.name}/{name}: {what}\n{said}\n")
     return "\n".join(parts), now
 
 
