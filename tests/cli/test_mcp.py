@@ -160,6 +160,30 @@ def test_pin_diff_and_approve(tmp_path):
     assert command("mcp", "diff", *flags, folder=tmp_path)[0] == 0
 
 
+def test_a_pin_that_failed_leaves_no_lock_behind(tmp_path):
+    shared(tmp_path, "c.json", command="no-such-program")
+    code, out, _ = command("mcp", "pin", "--mcp-config", "c.json", folder=tmp_path)
+    assert (code, out, (tmp_path / "glidepath.mcp.lock").exists()) == (1, "", False)
+
+
+def test_approving_a_tool_that_is_not_there_is_said(tmp_path):
+    shared(tmp_path, "c.json")
+    code, _, said = command(
+        "mcp", "approve", "fake", "--tool", "ecko", "--yes", "--mcp-config", "c.json", folder=tmp_path
+    )
+    assert code == 2
+    assert "fake has no tool ecko; there are echo, add" in said
+    assert not (tmp_path / "glidepath.mcp.lock").exists()
+
+
+def test_what_a_tool_says_cannot_steer_the_terminal(tmp_path):
+    shared(tmp_path, "c.json")
+    out = Tty()
+    argv = ("mcp", "test", "fake", "--call", "echo", '{"text": "\\u001b[2Jhi"}', "--mcp-config", "c.json")
+    main(argv, World(environ={}, stdin=io.StringIO(), stdout=out, stderr=io.StringIO(), folder=tmp_path))
+    assert "<U+001B>[2Jhi" in out.getvalue()
+
+
 def test_a_damaged_lock_is_said_and_not_overwritten(tmp_path):
     shared(tmp_path, "servers.json")
     (tmp_path / "glidepath.mcp.lock").write_text("{")

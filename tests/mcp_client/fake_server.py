@@ -137,7 +137,7 @@ def progress(request, done, total, said):
         told("notifications/progress", {"progressToken": token, "progress": done, "total": total, "message": said})
 
 
-def called(request):  # noqa: C901, PLR0912 - one line for each thing a server can do
+def called(request):  # noqa: C901, PLR0912, PLR0915 - one line for each thing a server can do
     params = request["params"]
     name, given = params["name"], params.get("arguments") or {}
     note(f"call {name} {json.dumps(given, sort_keys=True)}")
@@ -207,6 +207,17 @@ def called(request):  # noqa: C901, PLR0912 - one line for each thing a server c
             return text(request, f"{said['action']} {json.dumps(said.get('content'))} {state}")
         said = ask(request, 1, "elicitation/create", question(given)).get("result", {})
         return text(request, f"{said.get('action')} {json.dumps(said.get('content'))}")
+    if name == "broken_json":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(given["line"].encode("latin-1").replace(b"ID", str(request["id"]).encode()) + b"\n")
+        return sys.stdout.buffer.flush()
+    if name == "ask_to_ping":
+        while True:
+            sys.stdout.write('{"jsonrpc": "2.0", "id": "p", "method": "ping"}\n' * 100)
+    if name == "image":
+        return answer(request, {"content": [{"type": "image", "data": given["data"], "mimeType": "image/png"}]})
+    if name == "pid":
+        return text(request, str(os.getpid()))
     if name == "ask_for_ever":
         return needs(request, {"who": {"method": "elicitation/create", "params": question(given)}}, "again")
     if name == "state_for_ever":
@@ -224,7 +235,7 @@ def question(given):
     form = FORM
     if given.get("secret"):
         form = {"type": "object", "properties": {"password": {"type": "string"}}}
-    return {"mode": "form", "message": "Which city?", "requestedSchema": form}
+    return {"mode": "form", "message": given.get("message", "Which city?"), "requestedSchema": form}
 
 
 def sample(request, given, responses):

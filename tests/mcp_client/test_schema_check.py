@@ -85,9 +85,9 @@ def test_a_schema_that_never_ends_costs_a_moment(schema):
     [
         ([], "not an object but list"),
         ({"type": "array"}, "type 'array' and not 'object'"),
-        ({"properties": []}, "properties that are not an object"),
+        ({"properties": []}, "$.properties is [] and not an object"),
         ({"properties": {"a b": {}}}, "parameter 'a b' has a name that providers refuse"),
-        ({"required": [1]}, "'required' that is not a list of names"),
+        ({"required": [1]}, "$.required is [1] and not a list of names"),
     ],
 )
 def test_what_no_provider_takes_is_said(schema, said):

@@ -148,9 +148,10 @@ class Equipment:
                 cancel.unsubscribe(hear)
             for task in tasks.values():
                 task.cancel()
-        late = "the run was stopped before it answered" if stopped.done() else "it did not answer in the run's time"
+        names = {source.origin: source.name for source in self._sources}
+        late = "had not answered when the run was stopped" if stopped.done() else "did not answer in the run's time"
         return {
-            origin: task.result() if task.done() and not task.cancelled() else ((), late)
+            origin: task.result() if task.done() and not task.cancelled() else ((), f"{names[origin]!r} {late}")
             for origin, task in tasks.items()
         }
 
@@ -197,7 +198,8 @@ def _set(future: asyncio.Future[None]) -> None:
 async def _asked(supply: ToolSupply) -> tuple[Sequence[Tool], str | None]:
     """What a supply offers, or why it offers nothing."""
     try:
-        return tuple(await supply.tools()), None
+        tools = await supply.tools()
+        return tools if isinstance(tools, tuple) else tuple(tools), None  # a tuple may know more than its tools
     except SourceError as error:
         return (), words(error)
     except Exception as error:  # it should have raised a SourceError

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
+from glidepath.mcp.schema_faults import schema_fault
 
 if TYPE_CHECKING:
     from mcp.types import Tool as Definition
@@ -24,6 +25,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_./:-]")
 _DROPPED = frozenset({"$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "$vocabulary", "examples"})
+_NOT_FLAGS = ("required", "exclusiveMinimum", "exclusiveMaximum")
 _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const")
 
 
@@ -76,11 +78,13 @@ def offered_schema(schema: Any) -> tuple[dict[str, Any], str | None]:
         shown = _checked(schema)
     except _Unusable as error:
         return {}, str(error)
+    for _ in range(DEEPEST_SCHEMA):
+        if not isinstance(reference := shown.pop("$ref", None), str):
+            break
+        shown = {**_followed(shown, reference), **shown}
     shown["type"] = "object"
     for word in _COMBINATORS:  # at the top no vendor takes them; arguments are checked against them all the same
         shown.pop(word, None)
-    if isinstance(reference := shown.pop("$ref", None), str):
-        shown = {**_followed(shown, reference), **shown, "type": "object"}
     return shown, _unusable_names(shown)
 
 
@@ -97,19 +101,16 @@ def _checked(schema: Any) -> dict[str, Any]:
     shown: dict[str, Any] = _offered(schema, 0)
     if shown.get("type", "object") != "object":
         raise _Unusable(f"its input schema has type {shown['type']!r} and not 'object'")
+    if wrong := schema_fault(shown):
+        raise _Unusable(f"its input schema is not valid: {wrong}")
     return shown
 
 
 def _unusable_names(shown: Mapping[str, Any]) -> str | None:
     """What is wrong with the names of the parameters; None when nothing is."""
-    properties, required = shown.get("properties", {}), shown.get("required", [])
-    if not isinstance(properties, dict):
-        return "its input schema has properties that are not an object"
-    for key in properties:
+    for key in shown.get("properties", {}):
         if not _KEY.fullmatch(key):
             return f"its parameter {key[:80]!r} has a name that providers refuse (letters, digits, _ . - only)"
-    if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
-        return "its input schema has a 'required' that is not a list of names"
     return None
 
 
@@ -138,6 +139,8 @@ def _offered(node: Any, depth: int, *, names: bool = False) -> Any:
     for key, value in node.items():
         if key in _DROPPED or key.startswith("x-"):
             continue
+        if isinstance(value, bool) and key in _NOT_FLAGS and depth:
+            continue  # as drafts 3 and 4 of JSON Schema had it
         if key == "$ref" and not (isinstance(value, str) and value.startswith("#")):
             continue  # elsewhere: nothing is fetched
         if key in ("description", "title") and isinstance(value, str):

@@ -41,7 +41,8 @@ def question_of(params: Any) -> Question | str:
         if not url.startswith(("https://", "http://")):
             return "it asks a person to open an address that is not a web page"
         return Question(message=message, form={"type": "object", "properties": {}}, url=url)
-    if (field := asks_for_secret(params.requested_schema)) is not None:
+    asked = "its message" if _asks(message) and _takes_text(params.requested_schema) else None
+    if (field := asks_for_secret(params.requested_schema) or asked) is not None:
         return f"its form asks for a secret ({field}); a server must use URL mode for that"
     form, wrong = offered_schema(params.requested_schema)
     if wrong is not None:
@@ -65,6 +66,16 @@ def asks_for_secret(schema: Mapping[str, Any]) -> str | None:
         if any(_SECRET.search(clean_text(text, 500)) for text in said):
             return clean_text(str(name), 60)
     return None
+
+
+def _takes_text(schema: Mapping[str, Any]) -> bool:
+    """True when a form has a field into which a person could type anything."""
+    properties = schema.get("properties")
+    fields = properties.values() if isinstance(properties, Mapping) else ()
+    chosen = ("enum", "const", "oneOf", "anyOf")
+    return any(
+        isinstance(one, Mapping) and one.get("type") == "string" and not any(w in one for w in chosen) for one in fields
+    )
 
 
 def _asks(description: str) -> bool:

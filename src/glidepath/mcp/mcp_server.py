@@ -82,10 +82,18 @@ class ServerLink(Value, frozen=True, kw_only=True):
 
     @property
     def where(self) -> str:
-        """The command or the address, for messages."""
+        """The command or the address, for messages, events and the model: without what may hold a secret."""
         if self.url is not None:
-            return self.url
-        return " ".join([self.command or "", *self.args])
+            parts = urlsplit(self.url)
+            host = parts.netloc.rpartition("@")[2]
+            return f"{parts.scheme}://{host}{parts.path}{'?...' if parts.query else ''}"
+        return f"{self.command} ..." if self.args else self.command or ""
+
+
+class OfferedTools(tuple[Tool, ...]):  # noqa: SLOT001 - it has an attribute of its own
+    """The tools of a server that an agent may have, and the names of those that the pins keep back."""
+
+    withheld: frozenset[str] = frozenset()
 
 
 class McpServer(ToolSource):
@@ -229,13 +237,19 @@ class McpServer(ToolSource):
         """The tools of this view, under its names."""
         if self.chosen is not None:
             known = {tool.name: tool for tool in tools}
-            missing = [name for name in self.chosen if name not in known]
+            withheld = tools.withheld if isinstance(tools, OfferedTools) else frozenset()
+            missing = [name for name in self.chosen if name not in known and name not in withheld]
             if missing:
                 raise SourceError(
                     f"MCP server {self.name!r} has no tool {', '.join(map(repr, missing))}; it offers "
                     f"{', '.join(sorted(known)[:12]) or 'none'}: correct only(...)"
                 )
-            tools = [known[name] for name in self.chosen]
+            tools = [known[name] for name in self.chosen if name in known]
+            if not tools:
+                raise SourceError(
+                    f"MCP server {self.name!r}: {', '.join(self.chosen)} is not what was pinned, or is gone; look "
+                    f"at it with `glidepath mcp diff {self.name}`"
+                )
         return [tool.renamed(self.prefix + tool.name) for tool in tools] if self.prefix else tools
 
 

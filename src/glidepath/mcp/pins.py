@@ -25,6 +25,7 @@ __all__ = ["Lock", "Verdicts", "differences", "judge_pins", "lock_path", "read_l
 
 VERSION = 1
 LARGEST = 32 << 20  # bytes
+MOST_LINES = 200  # of a difference, where it is part of a message
 
 
 class Verdicts(Value, frozen=True, kw_only=True):
@@ -152,14 +153,20 @@ def judge_pins(link: ServerLink, definitions: Mapping[str, Any]) -> Verdicts:
     return Verdicts(effect=effect, added=added, changed=changed, removed=removed, reasons=reasons)
 
 
-def differences(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str:
-    """What changed in a definition, as lines for a person; texts are cleaned, and said where something was hidden."""
-    return "\n".join(_lines(old, new))
+def differences(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, *, most: int | None = MOST_LINES) -> str:
+    """What changed in a definition, as lines for a person; texts are cleaned, and said where something was hidden.
+
+    Beyond `most` lines it says how many more there are; None: all of them, for whoever is to approve them.
+    """
+    return "\n".join(_lines(old, new, most))
 
 
-def _lines(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> Iterator[str]:
+def _lines(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, most: int | None) -> Iterator[str]:
     before, after = _shown(old), _shown(new)
-    yield from list(unified_diff(before, after, "pinned", "now", lineterm="", n=1))[2:200]
+    lines = list(unified_diff(before, after, "pinned", "now", lineterm="", n=1))[2:]
+    yield from lines[:most]
+    if most is not None and len(lines) > most:
+        yield f"[{len(lines) - most} more lines; `glidepath mcp diff` shows all]"
     if before == after:
         yield "only signs that are not shown differ (control, zero-width or bidirectional marks, HTML comments)"
 

@@ -167,7 +167,7 @@ def _is_of(name: Any, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return False
         return name == "number" or isinstance(value, int) or (math.isfinite(value) and value == int(value))
-    kind = _TYPES.get(name)
+    kind = _TYPES.get(name) if isinstance(name, str) else None
     return kind is None or isinstance(value, kind)
 
 

@@ -475,7 +475,8 @@ def _reason(error: BaseException, link: ServerLink) -> str:
     if isinstance(error, SourceError):
         return words(error).removeprefix(f"MCP server {link.name!r}: ")
     if isinstance(error, TimeoutError):
-        return f"it did not answer within {link.connect_timeout:g} s (connect_timeout)"
+        hint = "; if it speaks only the older protocol, try mode='legacy'" if link.mode == "auto" else ""
+        return f"it did not answer within {link.connect_timeout:g} s (connect_timeout){hint}"
     if type(error).__name__ == "MCPError" and words(error) == "Connection closed":
         return "it ended before it had answered; run the command in a shell to see what it needs"
     if isinstance(error, OSError):

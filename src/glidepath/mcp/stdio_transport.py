@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 from collections import deque
@@ -20,9 +21,10 @@ from typing import Any, Self, cast
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
 
 from glidepath.errors import shown
+from glidepath.mcp.definitions import clean_text
 from glidepath.mcp.large_messages import OFF_THE_LOOP, is_large, slimmed
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.threading_out import on_a_thread
@@ -36,13 +38,29 @@ MOST_UNWRITTEN = 8 << 20  # bytes that the server has not read
 STDERR_KEPT = 4_096
 MESSAGES_A_SECOND = 1_000  # that are let through; beyond it notifications are dropped
 REST = 0.01  # seconds between two reads while a flood is dropped
+AT_ONCE = 64  # lines taken before others have their turn
 LAST_WORDS = 0.02
 POLITE = 0.6  # seconds a server has to end after its stdin was closed
 FIRM = 0.3  # and after SIGTERM
 
 
+_ANSWER = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,\s*"(?:result|error|jsonrpc)"'
+)
+
+
 def _no_folder(path: str | None) -> bool:
     return path is not None and not Path(path).is_dir()
+
+
+def _missing(link: ServerLink) -> str:
+    """What is not there, and what to do about it."""
+    if _no_folder(link.cwd):
+        return f"there is no folder {link.cwd!r}; correct cwd"
+    first, _, rest = (link.command or "").strip().partition(" ")
+    if rest and not link.args:
+        return f"there is no command {link.command!r}; write command={first!r} and put the rest into args=[...]"
+    return f"there is no command {link.command!r}; install it, or correct the path"
 
 
 def inherited_environment() -> dict[str, str]:
@@ -68,7 +86,7 @@ class Noise:
                 f"(the first: {shown(self.first, 80)}); a server must print text on stderr"
             )
         if self.stderr:
-            tail = self.stderr.decode(errors="replace").strip()
+            tail = clean_text(self.stderr.decode(errors="replace"), STDERR_KEPT)
             said.append(f"its stderr ends with: {tail[-400:]}")
         return "; ".join(said)
 
@@ -102,8 +120,7 @@ class StdioTransport:
                 bufsize=0,
             )
         except FileNotFoundError:
-            what = f"folder {link.cwd!r}" if _no_folder(link.cwd) else f"command {link.command!r}"
-            raise OSError(f"there is no {what}; install it, or correct the path") from None
+            raise OSError(_missing(link)) from None
         except (OSError, ValueError) as error:
             raise OSError(f"{link.command!r} cannot be started: {error}") from None
         self._process = process
@@ -196,7 +213,7 @@ class StdioTransport:
         limit = self._link.max_message_bytes
         loop = asyncio.get_running_loop()
         buffer = bytearray()
-        allowance, since = float(MESSAGES_A_SECOND), loop.time()
+        allowance, since, taken = float(MESSAGES_A_SECOND), loop.time(), 0
         while data := await stdout.read(READ):
             start, flood = 0, False
             now = loop.time()
@@ -214,7 +231,11 @@ class StdioTransport:
                     if b'"id"' not in line:  # a notification: nobody waits for it
                         self.noise.dropped += 1
                         continue
-                await self._take(line, inbox)
+                if not await self._take(line, inbox, flood=flood):
+                    return self._asks_too_much()
+                taken += 1
+                if taken % AT_ONCE == 0:
+                    await asyncio.sleep(0)
             buffer += data[start:]
             if len(buffer) > limit:
                 return self._too_long(limit)
@@ -228,10 +249,16 @@ class StdioTransport:
             "it send less"
         )
 
-    async def _take(self, line: bytearray, inbox: _Inbox) -> None:
-        """One line, parsed and handed over."""
+    def _asks_too_much(self) -> str:
+        self._kill(signal.SIGKILL)
+        return (
+            f"it sent more than {MESSAGES_A_SECOND} messages in a second, and requests among them; have it send fewer"
+        )
+
+    async def _take(self, line: bytearray, inbox: _Inbox, *, flood: bool) -> bool:
+        """One line, parsed and handed over; False for a request in a flood: each would be a task that waits."""
         if not line.strip():
-            return
+            return True
         try:
             if is_large(line):
                 data = await on_a_thread(lambda: slimmed(bytes(line)))
@@ -244,24 +271,30 @@ class StdioTransport:
                 self.noise.lines += 1
                 if self.noise.lines == 1:
                     self.noise.first = line[:200].decode(errors="replace")
-                return
+                return True
+        if flood and isinstance(message, JSONRPCRequest):
+            return False
         await inbox.put(SessionMessage(message))
+        return True
 
 
 def _bad_answer(line: bytearray) -> Any:
     """An error for the call that a malformed answer belongs to; None when that cannot be told."""
-    if len(line) > OFF_THE_LOOP or not line.lstrip().startswith(b"{"):
+    if not line.lstrip().startswith(b"{"):
         return None
     from glidepath import _wire
 
+    number, wrong = None, "JSON-RPC 2.0"
     try:
-        data = _wire.loads(bytes(line))
-    except Exception:
-        return None
-    number = data.get("id") if isinstance(data, dict) and "method" not in data else None
+        data = _wire.loads(bytes(line)) if len(line) <= OFF_THE_LOOP else None
+    except Exception:  # cut off, not UTF-8, half a surrogate pair: its beginning says which call it was for
+        found = _ANSWER.match(line)
+        number, wrong = None if found is None else int(found.group(1)), "JSON in UTF-8"
+    else:
+        number = data.get("id") if isinstance(data, dict) and "method" not in data else None
     if type(number) not in (int, str):
         return None
-    error = ErrorData(code=-32603, message="the server's answer is not valid JSON-RPC 2.0")
+    error = ErrorData(code=-32603, message=f"the server's answer is not valid {wrong}")
     return JSONRPCError(jsonrpc="2.0", id=cast("Any", number), error=error)
 
 

@@ -12,7 +12,7 @@ from glidepath.events import ToolsChanged
 from glidepath.mcp.artifacts import Artifacts
 from glidepath.mcp.elicitation import Question, combined, question_of
 from glidepath.mcp.found_tool import Found, asking, found_tools
-from glidepath.mcp.mcp_server import ServerLink
+from glidepath.mcp.mcp_server import OfferedTools, ServerLink
 from glidepath.mcp.pins import Verdicts, judge_pins, lock_path
 from glidepath.mcp.resource_tools import resource_tools
 from glidepath.mcp.server_calls import ServerCall, call_tool
@@ -40,7 +40,7 @@ class McpSupply(ToolSupply, Asked):
         self._runs: list[SuppliedRun] = []
         self._found: dict[str, Found] = {}
         self._known: dict[tuple[str, str], Found] = {}
-        self._tools: tuple[Tool, ...] = ()
+        self._tools = OfferedTools()
         self._resource_tools: tuple[Tool, ...] = ()
         self._told: list[tuple[Any, ...]] = []  # what a run that begins has to be told
         self._one_at_a_time = asyncio.Lock()
@@ -97,7 +97,10 @@ class McpSupply(ToolSupply, Asked):
             self._resource_tools = resource_tools(self)
         named = {one.tool.name for one in self._found.values()}
         more = [tool for tool in self._resource_tools if tool.name not in named] if listing.resources else []
-        self._tools = (*[one.tool for one in self._found.values() if one.withdrawn is None], *more)
+        self._tools = OfferedTools([*[one.tool for one in self._found.values() if one.withdrawn is None], *more])
+        self._tools.withheld = frozenset(verdicts.removed) | {
+            name for name, one in self._found.items() if one.withdrawn is not None
+        }
         self._tell_of_pins(verdicts)
         if before:
             self._withdraw(before)
@@ -172,6 +175,7 @@ class McpSupply(ToolSupply, Asked):
         if listing.modern or (self.link.sampling is None and not self.link.elicitation):
             yield
             return
+        self.held = {key: one for key, one in self.held.items() if one.request is not None and not one.request.done()}
         if self.held:
             raise SourceError(f"MCP server {self.link.name!r} waits for a person's answer to an earlier call")
         async with self._one_at_a_time:

@@ -21,7 +21,13 @@ __all__ = ["as_tool_result", "resource_blocks"]
 
 KEPT = 32_000  # characters of text of a result, as SPEC 2.8 has it; the rest is kept as an artifact
 MOST_BLOCKS = 200
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_BEGINNINGS: dict[str, bytes | tuple[bytes, ...]] = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": (b"GIF87a", b"GIF89a"),
+    "image/webp": b"RIFF",
+}
+_IMAGES = (*_BEGINNINGS, "image/jpg")
 
 
 def as_tool_result(answer: CallToolResult, artifacts: Artifacts, *, limit: int = KEPT) -> ToolResult:
@@ -105,6 +111,14 @@ def _link(content: Any) -> str:
     return f"[link to {', '.join(said)}{about}]"
 
 
+def _kind_of_image(raw: bytes) -> str | None:
+    """What a picture is by its first bytes: a provider refuses the whole conversation for one that is none."""
+    for kind, begins in _BEGINNINGS.items():
+        if raw.startswith(begins) and (kind != "image/webp" or raw[8:12] == b"WEBP"):
+            return kind
+    return None
+
+
 def _binary(data: str, media_type: str, artifacts: Artifacts) -> ResultBlock:
     media_type = clean_text(media_type, 100).lower()
     try:
@@ -112,9 +126,12 @@ def _binary(data: str, media_type: str, artifacts: Artifacts) -> ResultBlock:
     except (binascii.Error, ValueError):
         return TextBlock(f"[a part of type {media_type} that is not valid base64]")
     if media_type in _IMAGES:
-        return ImageBlock(media_type=media_type, data=raw)
+        kind = _kind_of_image(raw)
+        if kind is None:
+            return TextBlock(f"[{len(raw)} bytes that are not the {media_type} the server calls them]")
+        return ImageBlock(media_type=kind, data=raw)
     block = FileBlock(media_type=media_type, data=raw)
-    if block.kind:
+    if block.kind and raw:
         return block
     suffix = Path(f"x.{media_type.rpartition('/')[2]}").suffix.lstrip(".") or "bin"
     return TextBlock(artifacts.keep(raw, suffix if suffix.isalnum() else "bin", f"{len(raw)} bytes of {media_type}"))

@@ -191,6 +191,7 @@ async def _test(servers: list[McpServer], options: Any, world: World) -> int:
 
 async def _called(supply: McpSupply, call: list[str], world: World) -> int:
     from glidepath import _wire
+    from glidepath.cli.shown import revealed
     from glidepath.errors import GlidepathError
     from glidepath.tools import as_result
 
@@ -207,6 +208,8 @@ async def _called(supply: McpSupply, call: list[str], world: World) -> int:
         return 1
     content = result.content
     said = content if isinstance(content, str) else "\n".join(getattr(one, "text", f"[{one}]") for one in content)
+    if world.is_terminal(world.stdout):
+        said = revealed(said, keep="\n\t")
     world.write(f"{said}\n")
     return int(result.is_error)
 
@@ -216,7 +219,7 @@ async def _pin(servers: list[McpServer], _options: Any, world: World) -> int:
 
     path = lock_path(servers[0].link)
     lock = read_lock(path) or Lock()
-    code = 0
+    code, done = 0, False
     for server in servers:
         supply = await _opened(server, world)
         if supply is None:
@@ -225,8 +228,10 @@ async def _pin(servers: list[McpServer], _options: Any, world: World) -> int:
         lock.pin(server.name, supply.definitions())
         await supply.close()
         world.write(f"{server.name}: {len(lock.servers[server.name])} tools pinned\n")
-    write_lock(path, lock)
-    world.write(f"Written: {path}. Keep it under version control.\n")
+        done = True
+    if done:  # a lock file without pins would keep back the tools of all servers
+        write_lock(path, lock)
+        world.write(f"Written: {path}. Keep it under version control.\n")
     return code
 
 
@@ -244,7 +249,8 @@ async def _differences(server: McpServer, lock: Lock | None, world: World) -> tu
     for name in [*now, *[name for name in pinned if name not in now]]:
         if pinned.get(name) != now.get(name):
             what = "new" if name not in pinned else "gone" if name not in now else "changed"
-            parts.append(f"{server.name}/{name}: {what}\n{differences(pinned.get(name), now.get(name))}\n")
+            said = differences(pinned.get(name), now.get(name), most=None)
+            parts.append(f"{server.name}/{name}: {what}\n{said}\n")
     return "\n".join(parts), now
 
 
@@ -277,6 +283,11 @@ async def _approve(servers: list[McpServer], options: Any, world: World) -> int:
         if found is None:
             return 1
         said, now = found
+        pinned = lock.of(server.name) or {}
+        if unknown := [name for name in options.tool if name not in now and name not in pinned]:
+            raise ConfigurationError(
+                f"{server.name} has no tool {', '.join(unknown)}; there are {', '.join({**pinned, **now}) or 'none'}"
+            )
         if not said:
             world.write(f"{server.name}: as it was pinned\n")
             continue
