@@ -1,6 +1,6 @@
 """Frames: whatever happens to the bytes of a segment, no frame is changed, and none is lost in silence."""
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from glidepath.sessions.frames import Frame, Gap, Kind, frame_at, mended, packed, resealed, salt_of, scan
@@ -71,6 +71,10 @@ def test_missing_bytes_in_the_middle_are_a_gap(contents, data):
     hurt = whole[:start] + whole[stop:]
     found = scan(hurt, SALT)
     kept = read(hurt, found.found)
+    # A body that ends as a frame begins: cut its end, and the next frame's beginning stands in for it. These are the
+    # bytes of a whole body before a last frame without its beginning, and nobody can tell that it was otherwise.
+    begins = len(hurt) - (len(whole) - last)
+    assume(not any(item.sound and item.at < begins < item.end for item in found.found if type(item) is Frame))
     truth = dict(enumerate([*contents, b"the last"], 1))
     assert all(truth[number] == body for number, body in kept.items())
     assert len(contents) + 1 in kept
