@@ -3,7 +3,7 @@
 import pytest
 
 CAMPAIGN_SECONDS = 4 * 3600
-FAR_FROM_THE_KERNEL = ("bench", "cli", "docs", "engines", "local", "mcp_client", "typing", "wire", "workspace")
+FAR_FROM_THE_KERNEL = ("bench", "cli", "docs", "engines", "local", "typing", "wire", "workspace")
 """Folders whose tests are not measured: what they try is not the kernel, and they would take half as long again."""
 
 

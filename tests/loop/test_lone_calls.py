@@ -1,0 +1,96 @@
+"""A turn with one plain call takes the short way, and every rule of the long way holds there."""
+
+import pytest
+
+from glidepath import Agent, CancelToken, GuardrailsConfig, Limits, LoopOutcome, tool
+from glidepath.events import GuardTripped, MessageAdded
+from glidepath.messages import AssistantMessage
+from glidepath.testing import EventRecorder, ScriptedModel, call, say, truncated, virtual
+
+ran = []
+
+
+@tool
+async def look(what: str) -> str:
+    """Look at something."""
+    ran.append(what)
+    return f"seen {what}"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_yet():
+    ran.clear()
+
+
+def agent(script, tools=(look,), **settings):
+    settings.setdefault("limits", Limits(max_iterations=12))
+    model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
+    return Agent(model=model, tools=list(tools), **settings)
+
+
+@virtual
+async def test_g4_the_limit_on_tool_calls_holds():
+    script = [call("look", what=str(number)) for number in range(4)]
+    result = await agent([*script, say("done")], limits=Limits(max_iterations=12, max_tool_calls=2)).run("Go.")
+    assert ran == ["0", "1"]
+    assert result.tool_calls == 2
+
+
+@virtual
+async def test_a_call_that_does_not_count_is_not_counted_against_the_limit():
+    free = tool(look.fn, name="look", description="Look.", counts_toward_limit=False)
+    script = [call("look", what=str(number)) for number in range(4)]
+    limits = Limits(max_iterations=12, max_tool_calls=2)
+    result = await agent([*script, say("done")], tools=[free], limits=limits).run("Go.")
+    assert len(ran) == 4
+    assert result.outcome is LoopOutcome.DONE
+
+
+@virtual
+async def test_a_call_that_works_ends_a_series_of_rescues():
+    cut = truncated("half an")
+    script = [cut, call("look", what="a"), cut, call("look", what="b"), cut, call("look", what="c"), say("done")]
+    guardrails = GuardrailsConfig(max_tokens_recoveries=1)
+    result = await agent(script, guardrails=guardrails).run("Go.")
+    assert ran == ["a", "b", "c"]
+    assert result.outcome is LoopOutcome.DONE
+
+
+@virtual
+async def test_g11_a_tool_that_only_fails_brings_the_run_down():
+    @tool
+    async def broken() -> str:
+        """Fail."""
+        raise ValueError("no such thing")
+
+    def stubborn(request):
+        return call("broken") if request.tools else say("It does not work.")
+
+    events = EventRecorder()
+    flown = agent(
+        ScriptedModel().forever(stubborn), tools=[broken], event_sink=events, limits=Limits(max_iterations=60)
+    )
+    result = await flown.run("Go.")
+    assert result.iterations < 60
+    assert any(isinstance(event, GuardTripped) for event in events.events)
+
+
+@virtual
+async def test_g7_a_run_that_is_cancelled_with_the_reply_starts_no_tool():
+    token = CancelToken()
+
+    def hear(event):
+        if isinstance(event, MessageAdded) and isinstance(event.message, AssistantMessage):
+            token.cancel("enough")
+
+    result = await agent([call("look", what="a"), say("done")], event_sink=hear).run("Go.", cancel=token)
+    assert ran == []
+    assert result.outcome is LoopOutcome.CANCELLED
+
+
+@virtual
+async def test_what_a_search_of_the_web_costs_is_in_the_price_of_an_ordinary_turn():
+    model = ScriptedModel([call("look", what="a"), say("done")], price=("1", "2", None, None, "10"))
+    result = await agent(model, limits=Limits(max_iterations=5, max_cost="1")).run("Go.")
+    assert result.outcome is LoopOutcome.DONE
+    assert result.cost > 0
