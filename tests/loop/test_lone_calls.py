@@ -1,11 +1,14 @@
 """A turn with one plain call takes the short way, and every rule of the long way holds there."""
 
+from decimal import Decimal
+
 import pytest
 
-from glidepath import Agent, CancelToken, GuardrailsConfig, Limits, LoopOutcome, tool
+from glidepath import Agent, CancelToken, ExecutionMode, GuardrailsConfig, Limits, LoopOutcome, tool
 from glidepath.events import GuardTripped, MessageAdded
 from glidepath.messages import AssistantMessage
-from glidepath.testing import EventRecorder, ScriptedModel, call, say, truncated, virtual
+from glidepath.money import Price
+from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, truncated, virtual
 
 ran = []
 
@@ -94,3 +97,41 @@ async def test_what_a_search_of_the_web_costs_is_in_the_price_of_an_ordinary_tur
     result = await agent(model, limits=Limits(max_iterations=5, max_cost="1")).run("Go.")
     assert result.outcome is LoopOutcome.DONE
     assert result.cost > 0
+
+
+@virtual
+async def test_g7_calls_side_by_side_that_wait_their_turn_do_not_start_after_a_cancel():
+    token = CancelToken()
+
+    @tool
+    async def stop(what: str) -> str:
+        """Stop the run."""
+        ran.append(what)
+        token.cancel("enough")
+        return what
+
+    reply = calls(call("stop", what="a"), call("stop", what="b"), call("stop", what="c"))
+    settings = {"default_execution_mode": ExecutionMode.PARALLEL, "max_parallel_tools": 1}
+    result = await agent([reply, say("done")], tools=[stop], **settings).run("Go.", cancel=token)
+    assert ran == ["a"]
+    assert result.outcome is LoopOutcome.CANCELLED
+
+
+@virtual
+async def test_g4_a_longer_prompt_is_reserved_and_paid_at_the_price_of_its_tier():
+    tiered = Price(10**6, 10**6, tier_start=20, tier=Price(5 * 10**6, 5 * 10**6))
+    model = ScriptedModel([call("look", what="a"), say("done")])
+    flown = agent(
+        model, limits=Limits(max_iterations=5, max_cost="1"), prices={"scripted": tiered}, max_output_tokens=50
+    )
+    result = await flown.run("Look at this, please. " * 20)
+    assert result.cost == Decimal(result.usage.total * 5) / 10**6
+
+
+@virtual
+async def test_g4_a_tiered_price_never_lets_a_run_spend_more_than_it_may():
+    tiered = Price(10**6, 10**6, tier_start=20, tier=Price(50 * 10**6, 50 * 10**6))
+    model = ScriptedModel().forever(lambda request: call("look", what=str(len(request.messages))))
+    limits = Limits(max_iterations=50, max_cost="0.2")
+    result = await agent(model, limits=limits, prices={"scripted": tiered}, max_output_tokens=400).run("Look. " * 40)
+    assert result.cost <= Decimal("0.2")

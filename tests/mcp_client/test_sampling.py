@@ -7,6 +7,8 @@ import pytest
 from glidepath import Agent, CancelToken, Limits, answer
 from glidepath.events import BudgetReserved, BudgetSettled, ToolStarted
 from glidepath.mcp import Sampling
+from glidepath.sessions import MemoryStore
+from glidepath.sessions.archive import read_journal
 from glidepath.testing import ScriptedModel, call, hang, say
 
 from .servers import ERAS, collect, fake, results
@@ -45,6 +47,16 @@ async def test_sampling_is_off_unless_it_is_allowed(era):
     said = results(result)[0].text
     assert "not allowed" in said or "not supported" in said.lower()
     assert [spend for spend in result.breakdown if spend.name == "mcp:fake"] == []
+
+
+async def test_g12_what_a_request_may_cost_is_in_the_journal_before_it_is_made():
+    store = MemoryStore()
+    result = await sampler([call("sample"), say("hello there"), say("ok")], "modern", store=store).run(
+        "go", session="s"
+    )
+    assert result.text == "ok"
+    kinds = [record.kind for record in (await read_journal(store, "s")).records()]
+    assert kinds.count("reserved") == 3
 
 
 async def test_a_reply_is_as_long_as_the_server_may_have():
