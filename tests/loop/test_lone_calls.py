@@ -1,5 +1,6 @@
 """A turn with one plain call takes the short way, and every rule of the long way holds there."""
 
+import asyncio
 from decimal import Decimal
 
 import pytest
@@ -99,21 +100,23 @@ async def test_what_a_search_of_the_web_costs_is_in_the_price_of_an_ordinary_tur
     assert result.cost > 0
 
 
+@pytest.mark.parametrize("width", [1, 2])
 @virtual
-async def test_g7_calls_side_by_side_that_wait_their_turn_do_not_start_after_a_cancel():
+async def test_g7_calls_side_by_side_that_wait_their_turn_do_not_start_after_a_cancel(width):
     token = CancelToken()
 
     @tool
     async def stop(what: str) -> str:
         """Stop the run."""
         ran.append(what)
+        await asyncio.sleep(1)
         token.cancel("enough")
         return what
 
     reply = calls(call("stop", what="a"), call("stop", what="b"), call("stop", what="c"))
-    settings = {"default_execution_mode": ExecutionMode.PARALLEL, "max_parallel_tools": 1}
+    settings = {"default_execution_mode": ExecutionMode.PARALLEL, "max_parallel_tools": width}
     result = await agent([reply, say("done")], tools=[stop], **settings).run("Go.", cancel=token)
-    assert ran == ["a"]
+    assert ran == ["a", "b"][:width]
     assert result.outcome is LoopOutcome.CANCELLED
 
 
