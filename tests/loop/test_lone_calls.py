@@ -7,7 +7,7 @@ import pytest
 
 from glidepath import Agent, CancelToken, ExecutionMode, GuardrailsConfig, Limits, LoopOutcome, tool
 from glidepath.events import GuardTripped, MessageAdded
-from glidepath.messages import AssistantMessage
+from glidepath.messages import AssistantMessage, Usage
 from glidepath.money import Price
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, truncated, virtual
 
@@ -138,3 +138,25 @@ async def test_g4_a_tiered_price_never_lets_a_run_spend_more_than_it_may():
     limits = Limits(max_iterations=50, max_cost="0.2")
     result = await agent(model, limits=limits, prices={"scripted": tiered}, max_output_tokens=400).run("Look. " * 40)
     assert result.cost <= Decimal("0.2")
+
+
+@virtual
+async def test_g12_a_long_call_id_is_metered():
+    short = await flown_with_id("call_1")
+    long = await flown_with_id("c" * 4_000)
+    assert long.usage.total > short.usage.total + 500
+
+
+async def flown_with_id(call_id):
+    model = ScriptedModel([call("look", what="a").with_id(call_id), say("done")], usage="missing")
+    return await agent(model, limits=Limits(max_iterations=5, max_tokens=100_000)).run("Go.")
+
+
+@virtual
+async def test_g12_a_report_of_a_class_of_its_own_is_looked_at_as_any_other():
+    class Mine(Usage, frozen=True, gc=False):
+        """What an adapter of somebody else reports."""
+
+    model = ScriptedModel([say("done " * 20)], usage=Mine(input=30, output=25))
+    result = await agent(model).run("Go. " * 30)
+    assert (result.usage.input, result.usage.output) == (30, 25)
