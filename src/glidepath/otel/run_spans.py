@@ -426,11 +426,12 @@ class RunSpans:
     def _end(
         self, span: Span, attributes: dict[str, Any], at: float, error: str | None, content: _Content | None = None
     ) -> None:
-        ending = Ending(span, attributes, int(at * NANO), error, content)
         if content is None and self._at_once and type(span) is LightSpan:
-            ending()
+            if error is not None:
+                span.set_status(Status(StatusCode.ERROR, error))
+            span.close(attributes, int(at * NANO))
         else:
-            self._background.put(ending)
+            self._background.put(Ending(span, attributes, int(at * NANO), error, content))
 
     HANDLERS: ClassVar[dict[type[Event], Callable[[Any, Any], None]]] = {
         RunStarted: run_started,
