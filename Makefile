@@ -1,7 +1,7 @@
 PYTHON ?= python3
 UV ?= uv
 PEERS ?= build/peers
-JOBS ?= 4 # tests wait as much as they compute: twice the cores of the smallest machine
+JOBS ?= 3 # tests wait about a third of their time: one more than the cores of the smallest machine
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
