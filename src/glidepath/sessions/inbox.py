@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Mailbox", "decide", "posted_decisions", "send"]
 
 _DECISIONS = Mapping[str, Decision]
+_NO_NEWS: Sequence[tuple[str, Any]] = ()
 
 
 async def send(store: Any, session_id: str, message: str | Message, *, note_id: str | None = None) -> int:
@@ -118,8 +119,10 @@ class Mailbox:
         self._decided |= posted_decisions(notes)
         run.waiting += tuple(messages)
 
-    def news(self) -> list[tuple[str, Any]]:
+    def news(self) -> Sequence[tuple[str, Any]]:
         """The records that say so, for the next commit."""
+        if not self._decided and self.taken == self._written:
+            return _NO_NEWS
         items: list[tuple[str, Any]] = []
         if self._decided:
             items.append(("decided", self._decided))
