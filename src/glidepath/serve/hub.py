@@ -11,16 +11,16 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar
 
 from glidepath._wire import Record, replace
 from glidepath.agent import Agent, Limits
 from glidepath.errors import ConfigurationError, StoreError, told
-from glidepath.events import Event, RunEnded, RunStarted
+from glidepath.events import BreakerChanged, Event, RunEnded, RunStarted
 from glidepath.outcome import RunResult
 from glidepath.run import CancelToken, Decision, RunStream
-from glidepath.serve.event_log import EventLog, FolderLog, LogHead
+from glidepath.serve.event_log import EventLog, LogHead
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_feed import RunFeed
 from glidepath.sessions.cards import checked_tags
@@ -37,19 +37,31 @@ RETRY_AFTER = 2  # seconds
 
 
 class ChildEvents(Plugin):
-    """Shows the hub the events of children; those of a run itself come by its stream."""
+    """Shows the hub the events of children; those of a run itself come by its stream.
 
-    name = "serve_child_events"
+    A run wakes its stream when it waits. What happens beside it meanwhile, in a tool that reports or has children,
+    would be read only when that tool has ended: so that every event wakes the stream.
+    """
+
+    name = "servechild_events"
     events: ClassVar[tuple[type[Event], ...] | None] = (Event,)
     inheritable_to_child: ClassVar[bool | None] = True
 
-    def __init__(self, tell: Callable[[Event], None]) -> None:
-        self._tell = tell
+    def __init__(self, hub: Hub) -> None:
+        self._tell = hub.child_event
+        self._flights = hub.flights
+        self._breakers = hub.breakers
 
     def event_observer(self, event: Event) -> None:
-        """Pass it on when it is a child's."""
+        """Pass it on when it is a child's; wake whoever reads it when it is not."""
         if event.parent_id is not None:
             self._tell(event)
+            return
+        flight = self._flights.get(event.run_id)
+        if flight is not None and flight.stream is not None:
+            flight.stream.ring()
+        if type(event) is BreakerChanged:
+            self._breakers[event.target, event.kind] = (event.state, event.time)
 
 
 class Flight(Record, eq=False, kw_only=True):
@@ -84,10 +96,12 @@ class Hub:
         self.max_runs = max_runs
         self.lands_alone = on_disconnect == "land" and store is None
         self.disconnect_grace = disconnect_grace
-        watch = ChildEvents(self._child_event)
-        self.agents = {name: _prepared(name, agent, store, watch) for name, agent in agents.items()}
         self.flights: dict[str, Flight] = {}
         """By run id."""
+        self.breakers: dict[tuple[str, str], tuple[str, float]] = {}
+        """State and time of every breaker that has changed, by target and kind."""
+        watch = ChildEvents(self)
+        self.agents = {name: _prepared(name, agent, store, watch) for name, agent in agents.items()}
         self.feeds: OrderedDict[str, RunFeed] = OrderedDict()
         self.tags: dict[str, tuple[str, ...]] = {}
         """Of sessions that no store keeps."""
@@ -135,6 +149,12 @@ class Hub:
                 task.cancel()
         self._loop = None
         await self.log.close()
+
+    def look_after(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something beside the requests, until it is done or the server ends."""
+        task = asyncio.get_running_loop().create_task(work, name="glidepath-serve-chore")
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
 
     @property
     def room(self) -> int:
@@ -297,8 +317,7 @@ class Hub:
             self._results[feed.run_id] = flight.result
             while len(self._results) > KEPT:
                 self._results.popitem(last=False)
-        if isinstance(self.log, FolderLog):
-            self.log.release(feed.run_id)
+        self.log.release(feed.run_id)
         self.changed(feed.run_id)
         feed.wake()
 
@@ -310,10 +329,11 @@ class Hub:
 
     # --- children ---------------------------------------------------------------------------------------------
 
-    def _child_event(self, event: Event) -> None:
+    def child_event(self, event: Event) -> None:
+        """Something happened in a child; from any thread."""
         if threading.get_ident() != self._thread:
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._child_event, event)
+                self._loop.call_soon_threadsafe(self.child_event, event)
             return
         feed = self.feeds.get(event.run_id)
         if feed is None:
@@ -353,8 +373,7 @@ class Hub:
                 self.changed(feed.run_id)
                 if not feed.live:
                     feed.settle()
-                    if isinstance(self.log, FolderLog):
-                        self.log.release(feed.run_id)
+                    self.log.release(feed.run_id)
 
     # --- finding ----------------------------------------------------------------------------------------------
 
@@ -384,10 +403,16 @@ class Hub:
         return self._results.get(run_id)
 
     def below(self, run_id: str) -> list[RunFeed]:
-        """The feeds of a run's children that are at hand."""
-        feed = self.feeds.get(run_id)
-        names = () if feed is None else tuple(feed.card.children)
-        return [self.feeds[name] for name in names if name in self.feeds]
+        """The feeds of a run's children, and of theirs, as far as they are at hand."""
+        found: list[RunFeed] = []
+        left = [run_id]
+        while left:
+            feed = self.feeds.get(left.pop(0))
+            for name in () if feed is None else feed.card.children:
+                if name in self.feeds:
+                    found.append(self.feeds[name])
+                    left.append(name)
+        return found
 
     async def feed(self, run_id: str) -> RunFeed | None:
         """The feed of a run: one at hand, or from the log."""
@@ -410,9 +435,7 @@ class Hub:
     def reader_left(self, feed: RunFeed) -> None:
         """The last reader of a run that no store keeps has gone: it lands, unless one comes back in time."""
         if self.lands_alone and feed.live and not feed.readers and feed.run_id in self.flights:
-            task = asyncio.get_running_loop().create_task(self._land_unless_read(feed))
-            self._chores.add(task)
-            task.add_done_callback(self._chores.discard)
+            self.look_after(self._land_unless_read(feed))
 
     async def _land_unless_read(self, feed: RunFeed) -> None:
         await asyncio.sleep(self.disconnect_grace)
