@@ -21,6 +21,7 @@ from glidepath.events import BreakerChanged, Event, RunEnded, RunStarted
 from glidepath.outcome import RunResult
 from glidepath.run import CancelToken, Decision, RunStream
 from glidepath.serve.event_log import EventLog, LogHead
+from glidepath.serve.prometheus import PrometheusMeters, metrics_plugin
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_feed import RunFeed
 from glidepath.sessions.cards import checked_tags
@@ -90,6 +91,7 @@ class Hub:
         max_runs: int = 100,
         on_disconnect: str = "land",
         disconnect_grace: float = 3.0,
+        measured: bool = True,
     ) -> None:
         self.store = store
         self.log = log
@@ -100,13 +102,17 @@ class Hub:
         """By run id."""
         self.breakers: dict[tuple[str, str], tuple[str, float]] = {}
         """State and time of every breaker that has changed, by target and kind."""
-        watch = ChildEvents(self)
+        self.meters = PrometheusMeters()
+        self.measures = metrics_plugin(self.meters) if measured else None
+        watch = [ChildEvents(self), *([] if self.measures is None else [self.measures])]
         self.agents = {name: _prepared(name, agent, store, watch) for name, agent in agents.items()}
         self.feeds: OrderedDict[str, RunFeed] = OrderedDict()
         self.tags: dict[str, tuple[str, ...]] = {}
         """Of sessions that no store keeps."""
         self.kill: str | None = None
         """Why nothing may start here."""
+        self.recorded = 0
+        """Events that were logged so far."""
         self.readers = 0
         """How many read the events of some run."""
         self.changes = 0
@@ -259,6 +265,7 @@ class Hub:
                 async for events in stream.batches():
                     feed = flight.feed or await self._took_off(flight, events[0])
                     await feed.record(events)
+                    self.recorded += len(events)
                     self.changed(feed.run_id)
                     if not flight.started.done():
                         flight.started.set_result(feed)
@@ -368,6 +375,7 @@ class Hub:
                         feed.stale = False
                         await feed.recall()
                     await feed.record(events)
+                    self.recorded += len(events)
                 except Exception as error:
                     _log.error("events of run %s were not kept: %s", feed.run_id, told(error))
                 self.changed(feed.run_id)
@@ -444,9 +452,9 @@ class Hub:
             flight.token.wind_down("its reader has gone, and there is no store to keep it (on_disconnect=land)")
 
 
-def _prepared(name: str, agent: Agent[Any], store: Any, watch: ChildEvents) -> Agent[Any]:
+def _prepared(name: str, agent: Agent[Any], store: Any, watch: Sequence[Plugin]) -> Agent[Any]:
     """The agent as the hub flies it: watched, with the server's store, and under its name on the server."""
-    return agent.replace(plugins=(*agent.config.plugins, watch), store=store, agent_name=name)
+    return agent.replace(plugins=(*agent.config.plugins, *watch), store=store, agent_name=name)
 
 
 def _checked(check: Callable[[Any], Any], value: Any) -> Any:
