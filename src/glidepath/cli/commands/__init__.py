@@ -17,7 +17,7 @@ COMMANDS: dict[str, str] = {
     "worker": "fly the runs of a fleet, in this process",
     "submit": "give a fleet a run",
     "fleet": "look at a fleet, and say what it may spend and how fast",
-    "demo": "see an agent fly on the embedded model, no key needed",
+    "demo": "see a limit land, a budget hold and a loop get noticed, no key needed",
     "team": "give a team of agents one goal and watch its steps",
     "mcp": "list, test and pin MCP servers, or serve agents as one",
     "models": "list model providers, fetch the embedded model",
