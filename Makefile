@@ -22,7 +22,7 @@ $(VENV)/.stamp: pyproject.toml requirements/dev.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: venv ## an agent on the embedded model: no key, no account
+demo: venv ## a limit that lands, a budget that holds, a loop that is noticed: no key, no account
 	@$(BIN)/glidepath demo
 	@echo "Here glidepath is $(BIN)/glidepath."
 
