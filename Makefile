@@ -1,6 +1,7 @@
 PYTHON ?= python3
 UV ?= uv
 PEERS ?= build/peers
+JOBS ?= 3 # tests wait about a third of their time: one more than the cores of the smallest machine
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
@@ -27,7 +28,7 @@ demo: venv ## an agent on the embedded model: no key, no account
 test: venv lint ## lint, then the whole suite under coverage, then the coverage bars
 	@sh scripts/install_test_programs.sh
 	@mkdir -p build
-	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=json:build/coverage.json
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" --cov --cov-report=json:build/coverage.json
 	$(BIN)/python scripts/check_coverage.py build/coverage.json
 
 lint: venv ## ruff, mypy --strict, import contracts
@@ -55,7 +56,7 @@ bench-peers: venv ## the same beside other frameworks, each in an environment of
 	$(BIN)/python bench/report.py
 
 campaign: venv ## the long property and crash campaigns, BFCL and AgentDojo (needs a package index)
-	GLIDEPATH_CAMPAIGN=1 $(BIN)/python -m pytest -n 2 -m slow
+	GLIDEPATH_CAMPAIGN=1 $(BIN)/python -m pytest -n $(JOBS) -m slow
 
 docs: .venv-docs/.stamp ## build the documentation site into build/site; open build/site/index.html
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs --quiet build --clean

@@ -3,10 +3,7 @@
 import pytest
 
 CAMPAIGN_SECONDS = 4 * 3600
-FAR_FROM_THE_KERNEL = (
-    "bench", "cli", "contracts", "docs", "local", "otel", "sim", "teams", "testing", "typing", "values", "wire",
-    "workspace",
-)  # fmt: skip
+FAR_FROM_THE_KERNEL = ("bench", "cli", "contracts", "docs", "local", "typing", "values", "wire", "workspace")
 """Folders whose tests are not measured: what they try is not the kernel, and they would take half as long again."""
 
 
