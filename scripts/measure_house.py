@@ -94,6 +94,67 @@ def run_fields() -> int:
     return len({name for base in Run.__mro__ for name in vars(base).get("__annotations__", {})})
 
 
+MUTATORS = frozenset({"add", "append", "clear", "extend", "insert", "pop", "remove", "setdefault", "update"})
+OWNER = "run"
+"""The package whose classes hold a run's state."""
+
+
+def _last(node: ast.AST) -> str:
+    """The last name of an expression: `turn` of `self.run.turn`."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def parts_of_a_run() -> dict[str, frozenset[str]]:
+    """The fields of `Run` itself, under its own name, and of each part of its state, under the part's."""
+    import typing
+
+    from glidepath._wire import Record
+    from glidepath.run import Run
+
+    kinds = typing.get_type_hints(Run)
+    parts = {"run": frozenset(Run.__struct_fields__)}
+    for name, kind in kinds.items():
+        if isinstance(kind, type) and issubclass(kind, Record):
+            parts[name] = frozenset(kind.__struct_fields__)
+    return parts
+
+
+def foreign_writes(texts: dict[str, str] | None = None) -> list[str]:
+    """Where code outside `run` assigns to a field of a run or of a part of it, or changes a container in one.
+
+    By syntax: `run.turn.reply = ...`, `turn.reply = ...`, a local name for a part, `run.turn.results.append(...)`.
+    `texts` are modules to look at instead of the package's own.
+    """
+    parts = parts_of_a_run()
+    if texts is None:
+        paths = [path for second in (False, True) for path in sources(second=second)]
+        texts = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+    found = []
+    for label, text in sorted(texts.items()):
+        if label.partition("/")[0] != OWNER:
+            found += [f"{label}:{line}: {what}" for line, what in _writes(ast.parse(text), parts)]
+    return found
+
+
+def _writes(tree: ast.Module, parts: dict[str, frozenset[str]]) -> Iterator[tuple[int, str]]:
+    known = {**parts, "_run": parts["run"]}
+    for node in ast.walk(tree):  # a part under another name
+        value = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(value, ast.Attribute) and value.attr in parts and _last(value.value) in ("run", "_run"):
+            known.update({one.id: parts[value.attr] for one in node.targets if isinstance(one, ast.Name)})
+    for node in ast.walk(tree):
+        stored = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+        target: ast.AST | None = None
+        if isinstance(node, ast.Attribute) and stored:
+            target = node
+        elif isinstance(node, ast.Subscript) and stored:
+            target = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
+            target = node.func.value
+        if isinstance(target, ast.Attribute) and target.attr in known.get(_last(target.value), ()):
+            yield node.lineno, ast.unparse(target)
+
+
 def public_names() -> int:
     total = 0
     for dump in sorted((ROOT / "api").glob("*.txt")):
@@ -157,6 +218,7 @@ def measure() -> dict[str, Any]:
         "bare Any parameters, percent": round(100 * bare / every, 2),
         "public parameters of bare Any": len(public),
         "fields of Run": run_fields(),
+        "writes to a run's state by others": foreign_writes(),
         "public class names used twice": classes,
         "module names used twice": modules,
         "modules of a tool turn": len(turn),

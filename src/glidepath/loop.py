@@ -28,7 +28,7 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
         run.add_prompt(prompt)
         settle(run)
         await board(run)
-        ending = await _unfinished(run) if run.turn_open else None
+        ending = await _unfinished(run) if run.turn.is_open else None
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
             if run.hooks.steering:
                 await poll(run, "steering")
@@ -42,9 +42,9 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
                 ending = await close_out(run, reply)
             elif reply.truncated:
                 ending = refuse_cut_calls(run)
-            elif await execute(run, reply.calls) or (run.programs and await run_programs(run)):
+            elif await execute(run, reply.calls) or (run.turn.programs and await run_programs(run)):
                 ending = delivered(run)
-            elif run.pending:
+            elif run.turn.pending:
                 ending = paused(run)
             if ending is None and not smooth(run, AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
@@ -68,10 +68,10 @@ async def _unfinished(run: Run) -> Ending | None:
     """The turn that a resumed run had stopped in: its calls are finished first."""
     if not smooth(run, AFTER_MODEL):
         await judge(run, AFTER_MODEL)
-    if await finish_batch(run) or (run.programs and await run_programs(run)):
+    if await finish_batch(run) or (run.turn.programs and await run_programs(run)):
         run.close_turn()
         return delivered(run)
-    if run.pending:
+    if run.turn.pending:
         return paused(run)
     if not smooth(run, AFTER_TOOLS):
         await judge(run, AFTER_TOOLS)

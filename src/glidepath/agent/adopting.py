@@ -55,10 +55,9 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
         opening.above = scribe
         if opening.ended is not None:
             opening.result = result = opening.ended
-            if all(child.run_id != result.run_id for child in parent.children):
-                parent.children += (result,)
-                parent.unknown_effects += result.unknown_effects
-                parent.charge_child(plan.agent_name, result.usage, int((result.cost or 0) * 10**12))
+            if all(child.run_id != result.run_id for child in parent.work.children):
+                parent.work.adopt(result)
+                parent.spend.charge_child(plan.agent_name, result.usage, int((result.cost or 0) * 10**12))
         yield opening
 
 
@@ -79,6 +78,6 @@ async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
 def _lost(parent: Run, place: str) -> LostChild:
     """What the child of a call did is unknown: the call is listed, and its account is closed."""
     call_id = place.rpartition(".")[0]
-    calls = () if parent.reply is None else parent.reply.tool_calls
-    parent.unknown_effects += tuple([call for call in calls if call.id == call_id])
+    calls = () if parent.turn.reply is None else parent.turn.reply.tool_calls
+    parent.work.doubt([call for call in calls if call.id == call_id])
     return LostChild(parent.plan.texts.fill("unknown_effect"))

@@ -136,8 +136,7 @@ class RunStarter(Equipped):
             meter = Meter(plan.caps, above)
         watch = watch_over(plan, now, shared)
         run = open_run(plan, home, messages, meter, watch, None, stream, given=given)
-        run.carried = carried
-        run.token = cancel
+        run.terms.accept(carried, cancel)
         return run
 
     @supplied
@@ -236,8 +235,7 @@ class RunStarter(Equipped):
         watch = watch_over(plan, now, above.deadline(now) if above is not None else inf, max(0.0, snapshot.elapsed))
         resumed = Resumption(snapshot, decisions) if opening is None else opening.resuming(snapshot)
         run = open_run(plan, home, (), meter, watch, None, stream, resumed=resumed, given=given)
-        run.carried = carried
-        run.token = cancel
+        run.terms.accept(carried, cancel)
         try:
             with outside():
                 return await finish_run(run, home, (), cancel, opening=opening, fitted=self._fitted)
@@ -328,15 +326,14 @@ class RunStarter(Equipped):
         elapsed = 0.0 if resumed is None else resumed.snapshot.elapsed
         now, until = self._began or loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
         if loop is not parent.watch.loop:
-            until += now - parent.time()
+            until += now - parent.watch.time()
         if budget is not None:
             until = min(until, budget.deadline(now))
         watch = watch_over(plan, now, until, elapsed)
         watch.above = parent.watch
         messages = messages if resumed is None else ()
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, given=given)
-        run.carried = carried
-        run.token = cancel
+        run.terms.accept(carried, cancel)
         refusal = meter.adopt() if resumed is None else None
         if refusal is None and opening is not None and opening.above is not None:
             opening.above.follow(home.id, meter)

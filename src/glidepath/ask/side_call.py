@@ -22,7 +22,6 @@ from glidepath.ledger import Reservation, pico
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.resilience import BreakerState
 from glidepath.run import Touchdown
-from glidepath.run.account import Account
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
         max_output_tokens=booking.cap,
         temperature=question.temperature if question.temperature is not None else plan.temperature,
         stop_sequences=question.stop_sequences,
-        extras=run.extras,
+        extras=run.terms.extras,
         connect_timeout=plan.times.connect,
         user=run.user,
         metadata=run.metadata,
@@ -98,7 +97,7 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
                 await run.journal.asking(booking)
         if run.watch.halted() or run.result is not None:
             raise SideRefused("the run is being stopped")
-        if run.listening:
+        if run.voice.listening:
             money = booking.reservation.money if plan.price is not None else None
             _tell(run, BudgetReserved, booking.reservation.tokens, money, booking.cap)
         plan.health.calls += 1
@@ -117,8 +116,8 @@ def _check(run: Run, account: SideAccount) -> None:
     """Whether such a call may be made now."""
     if run.result is not None or run.watch.halted():
         raise SideRefused("the run is being stopped")
-    coming_down = run.notice is not None or run.wind_down is not None or run.verdict is not None
-    if coming_down or run.final_turn is not None or run.landing_calls:
+    coming_down = run.descent.notice is not None or run.descent.wind_down is not None or run.descent.verdict is not None
+    if coming_down or run.descent.final_turn is not None or run.descent.landing_calls:
         raise SideRefused("the run is landing, and makes no other model calls")
     if account.calls >= account.max_calls:
         raise SideRefused(f"the limit of {account.max_calls} model calls of {account.name} in this run is reached")
@@ -147,7 +146,7 @@ def _booked(run: Run, question: SideQuestion, account: SideAccount, size: int) -
 
 async def _streamed(run: Run, request: ModelRequest, attempt: Attempt, booking: Booking) -> None:
     apart: Any = _Apart(run)
-    seconds = min(run.plan.times.call or LONGEST, max(0.05, run.watch.window_at - run.time()))
+    seconds = min(run.plan.times.call or LONGEST, max(0.05, run.watch.window_at - run.watch.time()))
     try:
         async with asyncio.timeout(seconds):
             await pump(apart, run.plan.model, request, attempt, booking)
@@ -175,12 +174,8 @@ def _settle(run: Run, attempt: Attempt, booking: Booking, request: ModelRequest,
     reservation.settle(usage.input + usage.output, money)
     account.tokens += usage.total
     account.money += money
-    accounts = {**run.other_accounts}
-    accounts[account.name] = mine = Account.of(accounts.get(account.name, Account()).charge())
-    mine.add(usage, money)
-    run.other_accounts = accounts
-    run.money += money
-    if run.listening and run.result is None:
+    run.spend.pay_beside(account.name, usage, money)
+    if run.voice.listening and run.result is None:
         refunded = max(0, reservation.tokens - usage.total)
         _tell(run, BudgetSettled, usage, money if plan.price is not None else None, refunded)
     return usage
@@ -200,7 +195,7 @@ class _NoWatch:
     interrupt = None
 
     def __init__(self, run: Run) -> None:
-        self.time = run.time
+        self.time = run.watch.time
 
     def scope(self, *_: object) -> None:
         """Its time is kept outside."""

@@ -16,10 +16,8 @@ from glidepath.errors import ModelError
 from glidepath.events import BudgetReserved, BudgetSettled
 from glidepath.ledger import Reservation
 from glidepath.messages import StopReason, ToolResultMessage, UserMessage, visible
-from glidepath.outcome import AbandonedWork
 from glidepath.resilience import BreakerState
 from glidepath.run import LetGo, cleared, tether
-from glidepath.run.unseen import transcript
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
@@ -33,7 +31,11 @@ HOME, KEY = "guardrails", "checkpoint"  # where a session keeps the last one, wi
 
 async def reshape(run: Run, budget: int) -> bool:
     """Give the model a view of at most `budget` tokens; False when that made nothing smaller."""
-    if run.plan.strategy.name == "summarize" and run.futile < MOST_FUTILE and await _summarized(run, budget):
+    if (
+        run.plan.strategy.name == "summarize"
+        and run.transcript.failed_checkpoints < MOST_FUTILE
+        and await _summarized(run, budget)
+    ):
         return True
     return shape_view(run, budget)
 
@@ -41,14 +43,14 @@ async def reshape(run: Run, budget: int) -> bool:
 def recall(run: Run) -> None:
     """Begin with the checkpoint that an earlier run of the session has left."""
     strategy: Any = run.plan.strategy
-    home = run.guard_home.get(HOME)
+    home = run.guards.home.get(HOME)
     left = home.get(KEY) if isinstance(home, dict) else None
     text, upto = (left.get("text"), left.get("upto")) if isinstance(left, dict) else (None, None)
-    if not isinstance(text, str) or type(upto) is not int or not 0 < upto <= len(run.messages):
+    if not isinstance(text, str) or type(upto) is not int or not 0 < upto <= len(run.transcript.messages):
         return
-    if upto < len(run.messages) and type(run.messages[upto]) is ToolResultMessage:
+    if upto < len(run.transcript.messages) and type(run.transcript.messages[upto]) is ToolResultMessage:
         return  # the transcript is not the one it was made from
-    run.gist = strategy.restored(text, upto)
+    run.transcript.stand_in(strategy.restored(text, upto))
     messages, sizes, _ = source(run)
     run.set_view(list(messages), sum(sizes))
 
@@ -56,10 +58,10 @@ def recall(run: Run) -> None:
 async def _summarized(run: Run, budget: int) -> bool:
     """Whether a checkpoint has made the view fit."""
     plan, strategy = run.plan, run.plan.strategy
-    room = (run.view_tokens if plan.context_window is None else plan.context_window) * 3 // 4
+    room = (run.transcript.view_tokens if plan.context_window is None else plan.context_window) * 3 // 4
     asked: Any = strategy
-    messages, sizes = transcript(run)
-    brief = asked.brief(messages, sizes, budget, run.pinned, room, run.gist)
+    messages, sizes = run.transcript.shapeable()
+    brief = asked.brief(messages, sizes, budget, run.transcript.pinned, room, run.transcript.checkpoint)
     if brief is None or plan.health.state is not BreakerState.CLOSED:
         return False
     if run.watch.sentry is not None:
@@ -73,13 +75,14 @@ async def _summarized(run: Run, budget: int) -> bool:
     if run.journal is not None:
         await _noted(run, booking)
     text = await _written(run, brief, booking)
-    before, run.gist = run.gist, asked.gist(text, brief) or run.gist
-    if run.gist is before or not shape_view(run, budget, "summarize"):
-        run.gist = before
-        run.futile += 1
+    transcript, before = run.transcript, run.transcript.checkpoint
+    transcript.stand_in(asked.gist(text, brief) or before)
+    helped = transcript.checkpoint is not before and shape_view(run, budget, "summarize")
+    transcript.judge_checkpoint(helped=helped)
+    if not helped:
+        transcript.stand_in(before)
         return False
-    run.futile = 0
-    home: Any = run.guard_home
+    home: Any = run.guards.home
     home.setdefault(HOME, {})[KEY] = {"text": text.strip(), "upto": brief.upto}
     return True
 
@@ -101,13 +104,13 @@ async def _written(run: Run, brief: Any, booking: Booking) -> str:
         messages=(UserMessage(brief.prompt),),
         max_output_tokens=brief.output,
         temperature=plan.temperature,
-        extras=run.extras,
+        extras=run.terms.extras,
         connect_timeout=plan.times.connect,
         user=run.user,
         metadata=run.metadata,
     )
     plan.health.calls += 1
-    if run.listening:
+    if run.voice.listening:
         money = booking.reservation.money if plan.price is not None else None
         run.emit(BudgetReserved, booking.reservation.tokens, money, brief.output)
     attempt = Attempt()
@@ -134,7 +137,7 @@ async def _streamed(run: Run, request: ModelRequest, attempt: Attempt, booking: 
         attempt.let_go()
         if stopped.let_go:
             reason = f"the stream of a checkpoint did not stop after {stopped.why}"
-            run.abandoned += (AbandonedWork(call_id="", tool_name=run.plan.model_name, kind="stream", reason=reason),)
+            run.work.abandon("", run.plan.model_name, "stream", reason)
         if stopped.why == "interrupt":
             raise run.interrupted() from None
         return attempt.cut or (attempt.end is not None and attempt.fault() is None)
@@ -161,9 +164,8 @@ def _settle(run: Run, attempt: Attempt, booking: Booking, request: ModelRequest,
     usage = settled(run, reported, booking, request.messages, attempt, request.system_prompt)
     money = 0 if plan.price is None else plan.price.cost(usage)
     reservation.settle(usage.input + usage.output, money)
-    run.money += money
-    run.account.add(usage, money)
-    if run.listening:
+    run.spend.pay(usage, money)
+    if run.voice.listening:
         refunded = max(0, reservation.tokens - usage.total)
         run.emit(BudgetSettled, usage, money if plan.price is not None else None, refunded)
 

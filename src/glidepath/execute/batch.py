@@ -44,7 +44,7 @@ class _Batch:
     async def fly(self) -> None:
         """Return when every job has its result."""
         run, watch = self.run, self.run.watch
-        run.ring = self.ring
+        run.work.wake_by(self.ring)
         try:
             while self.queue or self.flying or self.leaving:
                 await self._start()
@@ -53,9 +53,9 @@ class _Batch:
                     self._collect()
                 if watch.interrupt is not None and not self.stopping:
                     self._stop_all("cancelled", None)
-                self._time_out(run.time() + 1e-9)
+                self._time_out(run.watch.time() + 1e-9)
         finally:
-            run.ring = None
+            run.work.wake_by(None)
             watch.calm()
 
     async def _start(self) -> None:
@@ -77,7 +77,7 @@ class _Batch:
                 continue
             timeout = job.timeout(run)
             job.announce(run)
-            self.flying[job] = inf if timeout is None else run.time() + timeout
+            self.flying[job] = inf if timeout is None else run.watch.time() + timeout
             job.task = run.watch.loop.create_task(_contained(run, job), name=f"glidepath-tool-{job.call.name}")
             job.task.add_done_callback(self.ring)
 
@@ -90,7 +90,7 @@ class _Batch:
             await run.journal.starting(chosen, queued, landed)
         except Touchdown as touchdown:
             if run.watch.interrupt is None:  # the store has failed: what runs is stopped, and its results are kept
-                run.verdict = touchdown.verdict
+                run.descent.condemn(touchdown.verdict)
             self._stop_all("cancelled", touchdown.verdict.cause.reason)
             for job in chosen:
                 job.not_started(run, reason=touchdown.verdict.cause.reason)
@@ -101,7 +101,7 @@ class _Batch:
         run = self.run
         if not self.bell.done():
             soonest = min([*self.flying.values(), *self.leaving.values()])
-            run.watch.scope(None if soonest == inf else max(0.0, soonest - run.time()))
+            run.watch.scope(None if soonest == inf else max(0.0, soonest - run.watch.time()))
             with suppress(asyncio.CancelledError):  # our own poke; or the caller's, which is in `watch.interrupt` now
                 await run.watch.wait(self.bell)
         if self.bell.done():
@@ -112,7 +112,7 @@ class _Batch:
             if job.task is not None and job.task.done():
                 self.flying.pop(job, None)
                 self.leaving.pop(job, None)
-                job.took = self.run.time() - job.started_at  # type: ignore[operator]
+                job.took = self.run.watch.time() - job.started_at  # type: ignore[operator]
                 self._land(job)
                 if self.notes_results and job.result is not None:
                     self.landed.append(job)

@@ -39,7 +39,7 @@ def blames_tool(error: BaseException) -> bool:
 
 def admit(run: Run, job: Job) -> None:
     """Ask the breaker about a call; when it refuses, the model is told so instead of a result."""
-    breaker, now = tool_breaker(job.tool), run.time()
+    breaker, now = tool_breaker(job.tool), run.watch.time()
     admission = breaker.admit(now)
     job.trial = "probe" if admission is Admission.PROBE else "call"
     if admission is Admission.PROBE:
@@ -61,9 +61,9 @@ def tell(run: Run, job: Job) -> None:
     """How a call ended that the breaker must know about."""
     breaker, probe = tool_breaker(job.tool), job.trial == "probe"
     if job.blamed:
-        changed = breaker.failed(run.time(), probe=probe)
+        changed = breaker.failed(run.watch.time(), probe=probe)
     elif job.kind in ("cancelled", "aborted") or job.stop_asked is not None:  # not its own end
-        changed = probe and breaker.unanswered(run.time())
+        changed = probe and breaker.unanswered(run.watch.time())
     else:
         changed = breaker.succeeded()
     if changed:

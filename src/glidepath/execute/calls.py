@@ -28,7 +28,7 @@ MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's 
 
 def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
     """A job for every call, in order; those that cannot run have their result already."""
-    plan, allowed = run.plan, run.allowed
+    plan, allowed = run.plan, run.turn.allowed
     if not plan.plain_policy:
         repaired = _normalized(run, calls)
         if repaired is None:
@@ -138,13 +138,13 @@ def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
 
 def _turn_away(run: Run, job: Job) -> None:
     """Unknown and hidden tools, and arguments that are no JSON object."""
-    call, allowed = job.call, run.allowed
+    call, allowed = job.call, run.turn.allowed
     if job.tool is None:
         shown = sorted(run.plan.tools if allowed is None else allowed)
         job.refuse("unknown_tool", run.plan.texts.fill("unknown_tool", advice=unknown_tool_message(call.name, shown)))
     elif allowed is not None and call.name not in allowed:
         job.refuse(
-            "withdrawn" if call.name in run.withdrawn or run.work_withdrawn else "hidden_tool",
+            "withdrawn" if call.name in run.descent.withdrawn or run.descent.work_withdrawn else "hidden_tool",
             _hidden(run, call.name, sorted(allowed)),
         )
     else:
@@ -162,7 +162,7 @@ def _hidden(run: Run, name: str, shown: list[str]) -> str:
         text = None
     if isinstance(text, str) and text:
         return clean(text)
-    reason = run.denials.get(name)
+    reason = run.turn.denials.get(name)
     message = unknown_tool_message(name, shown, hidden=True)
     return run.plan.texts.fill("hidden_tool", advice=f"{message} Reason: {reason}." if reason else message)
 
@@ -189,7 +189,9 @@ def _cap_run(run: Run, jobs: list[Job]) -> None:
             if left <= 0:
                 job.refuse("skipped", run.plan.texts.fill("calls_spent"))
                 job.waits_for = None
-                run.verdict = run.verdict or _spent(run, room)
+                verdict = None if run.descent.verdict is not None else _spent(run, room)
+                if verdict is not None:
+                    run.descent.condemn(verdict)
             left -= 1
 
 
@@ -235,7 +237,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
         call=ToolCall(job.call.id, job.call.name, bound.arguments),
         arguments=bound.arguments,
         tool=job.tool,
-        messages=to_read(run, run.messages),
+        messages=to_read(run, run.transcript.messages),
         replaceable=replaceable,
         approved=approved,
     )

@@ -12,7 +12,6 @@ from glidepath.errors import FatalToolError, ToolError, words
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.execute.breaker import blames_tool
 from glidepath.messages import ToolCall, ToolResultMessage
-from glidepath.outcome import AbandonedWork
 from glidepath.run import Stopped
 from glidepath.run.inside import LostChild
 from glidepath.tools import (
@@ -103,7 +102,7 @@ class Job(Record, eq=False):
     def uncount(self, run: Run) -> None:
         """It was counted, and never began."""
         self.counted = False
-        run.tool_calls -= 1
+        run.turn.uncount_call()
         if self.tool is None or self.tool.counts_toward_limit:
             run.meter.return_tool_call()
 
@@ -166,9 +165,7 @@ class Job(Record, eq=False):
             if context is not None:
                 context.abandoned = let_go
             reason = self._why(run, stopped.why)
-            run.abandoned += (
-                AbandonedWork(call_id=self.call.id, tool_name=self.call.name, kind=let_go, reason=reason),
-            )
+            run.work.abandon(self.call.id, self.call.name, let_go, reason)
             self.refuse("not_stopped", run.plan.texts.fill("not_stopped", reason=reason))
         elif stopped.why == "uninvited":
             self.refuse("CancelledError", run.plan.texts.fill("cancelled_inside"))
@@ -194,8 +191,8 @@ class Job(Record, eq=False):
 
     def announce(self, run: Run) -> None:
         """It starts."""
-        self.started_at = run.time()
-        if run.listening and self.made is None:  # else it is a step of a call that has started
+        self.started_at = run.watch.time()
+        if run.voice.listening and self.made is None:  # else it is a step of a call that has started
             run.emit(ToolStarted, self.call.id, self.call.name, self.bound.arguments)  # type: ignore[union-attr]
 
     def bare_message(self) -> ToolResultMessage:
@@ -219,13 +216,13 @@ class Job(Record, eq=False):
         message = ToolResultMessage(
             call_id, name, content, result.is_error, self.kind, result.details, result.narration
         )
-        if run.listening:
+        voice = run.voice
+        if voice.tell_all is not None:
             seconds = self.took
             if seconds is None:
-                seconds = 0.0 if self.started_at is None else run.time() - self.started_at
-            number, at, trace = run.next_number(), run.now(), self.traceback
-            ended = ToolEnded(run.run_id, run.parent_id, number, at, call_id, name, message, seconds, trace)
-            run.tell_all(ended)  # type: ignore[misc]
+                seconds = 0.0 if self.started_at is None else run.watch.time() - self.started_at
+            number, at, trace = voice.next_number(), voice.now(), self.traceback
+            voice.tell_all(ToolEnded(run.run_id, voice.parent_id, number, at, call_id, name, message, seconds, trace))
         return message
 
     def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:
@@ -246,7 +243,7 @@ def _result_budget(run: Run, count: int) -> int:
     limit = MOST_KEPT
     left: int | None = None
     if run.plan.context_window is not None:
-        left = run.plan.context_window - run.input_tokens()
+        left = run.plan.context_window - run.transcript.input_tokens()
     tokens = run.meter.room_tokens()
     if tokens is not None:
         left = tokens if left is None else min(left, tokens)

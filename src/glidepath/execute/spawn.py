@@ -38,7 +38,7 @@ class Host:
     @property
     def deps(self) -> Any:
         """What the application passed to the run."""
-        return self.run.deps
+        return self.run.terms.deps
 
     @property
     def metadata(self) -> Mapping[str, str] | None:
@@ -62,19 +62,19 @@ class Host:
         run = self.run
         self.dropped += dropped
         if run.result is None:
-            if run.outbox is not None and len(run.outbox) >= HIGH_WATER:
-                self.dropped += _make_room(run.outbox, call_id)
+            if run.voice.outbox is not None and len(run.voice.outbox) >= HIGH_WATER:
+                self.dropped += _make_room(run.voice.outbox, call_id)
             run.emit(ToolProgress, call_id, tool_name, _brief(progress), self.dropped)
-            if run.ring is not None:
-                run.ring()
+            if run.work.ring is not None:
+                run.work.ring()
             elif run.watch.ring is not None:  # it may have come from a task beside the run's own
                 run.watch.ring()
 
     def unknown(self, call_id: str) -> None:
         """Nobody knows what this call has done: its result says so, and so does the run's."""
         run = self.run
-        if run.result is None and run.reply is not None:
-            run.unknown_effects += tuple([call for call in run.reply.tool_calls if call.id == call_id])
+        if run.result is None and run.turn.reply is not None:
+            run.work.doubt([call for call in run.turn.reply.tool_calls if call.id == call_id])
 
     async def spawn(self, agent: Any, prompt: Any, limits: Any, call_id: str) -> RunResult:
         """Run a child on this run's budget; it is stopped when its tool call ends before it."""

@@ -129,7 +129,10 @@ class RepetitionGuard:
             self._seen, calls = step, step.calls
             tool = step.tools.get(calls[0].name) if len(calls) == 1 else None
             if tool is not None and not tool.polling:
-                name, known, self._counted, self._reads = calls[0].name, self._known, calls, tool.read_only
+                name = calls[0].name
+                known = self._known
+                self._counted = calls
+                self._reads = tool.read_only
                 if name not in known or len(known) > 1:  # most steps use the tool of the one before
                     self._known = [name]
                 self._signature = signature = call_signature(calls[0])
@@ -169,7 +172,9 @@ class RepetitionGuard:
             pairs = _pairs_of(found, results) if len(found) > 1 else _ALONE
         self._pairs = pairs
         self._seen = None  # the step is over
-        past, known, tools = self._results, self._known, self._tools
+        past = self._results
+        known = self._known
+        tools = self._tools
         if past and past[-1] == outcome and known and tools[-1] == known:
             return self._same_answer(step, outcome) or self._note(step, outcome)
         if self._same[1]:

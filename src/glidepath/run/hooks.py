@@ -63,11 +63,9 @@ class ToRead(Sequence[Message]):
 
 def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
     """Messages for a hook to read; one object stands for the transcript as long as the run lasts."""
-    if messages is not run.messages:
+    if messages is not run.transcript.messages:
         return ToRead(messages)
-    if run.shown is None:
-        run.shown = ToRead(messages)
-    return run.shown
+    return run.transcript.shown or run.transcript.show_hooks(ToRead(messages))
 
 
 def about(run: Run) -> dict[str, Any]:
@@ -75,11 +73,11 @@ def about(run: Run) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "agent_name": run.plan.agent_name,
-        "iteration": run.iterations,
+        "iteration": run.turn.iterations,
         "conversation_id": run.plan.conversation_id,
         "user": run.user,
         "metadata": run.metadata,
-        "deps": run.deps,
+        "deps": run.terms.deps,
     }
 
 
@@ -125,7 +123,7 @@ async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], contex
     finally:
         place.close()
         INSIDE.set(None)
-        if run.spawned and not run.watch.gone:
+        if run.work.spawned and not run.watch.gone:
             await recall(run, hook)
 
 
