@@ -165,16 +165,24 @@ def public_names() -> int:
 
 
 def modules_of_a_turn() -> list[str]:
-    """The modules of ours in which a steady tool turn runs code: traced between two calls of the model."""
+    """The modules of ours in which a steady tool turn runs a line of code: traced between two calls of the model.
+
+    Lines, not calls: a coroutine that only waits for another is entered whenever that goes on, and runs nothing.
+    """
     from glidepath import Agent, Limits, tool
     from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
 
     found: set[str] = set()
     prefix = str(PACKAGE)
 
-    def trace(frame: Any, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(prefix):
+    on = False
+
+    def trace(frame: Any, event: str, _: object) -> Any:
+        if not frame.f_code.co_filename.startswith(prefix):
+            return None
+        if on and event == "line":
             found.add(str(Path(frame.f_code.co_filename).relative_to(PACKAGE)))
+        return trace
 
     class Steady:
         name = "steady"
@@ -182,11 +190,9 @@ def modules_of_a_turn() -> list[str]:
         turn = 0
 
         async def stream(self, request: Any) -> Any:
+            nonlocal on
             self.turn += 1
-            if self.turn == 4:
-                sys.setprofile(trace)
-            elif self.turn == 5:
-                sys.setprofile(None)
+            on = self.turn == 4
             await asyncio.sleep(0)
             yield TextDelta("Let me look. ")
             if self.turn < 6:
@@ -199,7 +205,13 @@ def modules_of_a_turn() -> list[str]:
         return f"saw {n}"
 
     limits = Limits(max_iterations=50, max_tokens=1_000_000, timeout=60)
-    result = Agent(model=Steady(), tools=[look], limits=limits).run_sync("go")
+    agent = Agent(model=Steady(), tools=[look], limits=limits)
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        result = agent.run_sync("go")
+    finally:
+        sys.settrace(before)
     assert result.iterations == 6, result
     return sorted(found)
 

@@ -195,6 +195,10 @@ def test_a_run_is_a_few_parts():
     assert house["run_fields"]() <= MOST_FIELDS_OF_RUN
 
 
+def test_an_ordinary_tool_turn_reads_in_a_few_modules():
+    assert len(house["modules_of_a_turn"]()) <= MOST_MODULES_OF_A_TURN
+
+
 def test_every_part_of_a_run_is_written_by_its_owner_only():
     assert house["foreign_writes"]() == []
 

@@ -10,18 +10,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from glidepath.guards.signature import (
-    call_signature,
-    counted,
-    kept,
-    names,
-    outcome_of,
-    pair,
-    result_signature,
-    short,
-    take_away,
-)
-from glidepath.messages import ToolCall, ToolResultMessage
+from glidepath import _wire
+from glidepath.guards.withdrawing import SHORT, counted, digest, kept, names, short, take_away
+from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
@@ -41,6 +32,47 @@ _COUNTS: dict[str, list[Any]] = {"told": _NOBODY, "runs": _NO_RUNS, "same": _NON
 _BRIEF = 30  # characters of an answer that only acknowledges; a hash is longer
 _WORD = re.compile("[A-Za-z]{2,}")
 _READS = 4  # times the limit: equal answers of a read-only tool until it is withdrawn; the nudge comes two before
+
+_canonical, _loads, _Raw = _wire.canonical, _wire.loads, _wire.Raw
+
+
+def call_signature(call: ToolCall) -> str:
+    """Tool and arguments, whatever the order of the keys; the whole of them, however long."""
+    try:
+        given: Any = stored_arguments(call) if call.malformed is None else call.malformed
+        data = _canonical(_loads(given) if given.__class__ is _Raw else given)
+    except Exception:  # what JSON cannot hold can still be told apart
+        data = repr(call.arguments if call.malformed is None else call.malformed).encode("utf-8", "surrogatepass")
+    if len(data) > SHORT:
+        return short(f"{call.name} {digest(data)}")
+    text = f"{call.name} {data.decode('utf-8', 'replace')}"
+    return text if len(text) <= SHORT and text.isascii() else short(text)
+
+
+def result_signature(result: ToolResultMessage) -> str:
+    """What a tool answered; an error begins with an exclamation mark."""
+    content = result.content
+    if content.__class__ is str:
+        if len(content) <= SHORT and content.isascii():
+            return f"!{content}" if result.is_error else content
+        text = short(content)
+    else:  # an image is a result too, although it has no text
+        try:
+            text = digest(_wire.canonical(content))
+        except Exception:
+            text = digest(repr(content).encode("utf-8", "surrogatepass"))
+    return f"!{text}" if result.is_error else text
+
+
+def pair(call: str, outcome: str) -> str:
+    """A call together with its result, from their signatures."""
+    return digest(f"{call}\0{outcome}".encode("utf-8", "surrogatepass"), 8)
+
+
+def outcome_of(calls: tuple[ToolCall, ...], results: tuple[ToolResultMessage, ...]) -> str:
+    """The signature of what these calls returned; equal answers once, so that ten times "ok" is "ok"."""
+    ours = {call.id for call in calls}
+    return short("\n".join(sorted({result_signature(result) for result in results if result.call_id in ours})))
 
 
 class RepetitionGuard:
