@@ -1,7 +1,7 @@
 """Ordinary turns, flown in a straight line: one model call, one tool call, no limit near, and nobody else with a say.
 
 Nearly all turns of nearly all runs are like that, and what a turn costs is the number of steps it takes. So this is a
-second form of what `judge.smooth`, `ask`, `land.take` and `execute` do in general, written without a detour. Whatever
+second form of what `judge.nothing_to_judge`, `ask`, `land.take` and `execute` do in general, without a detour. Whatever
 is not ordinary is theirs: `cruise` returns before a turn that may not be ordinary, with a reply that is not, and calls
 them itself where something unusual comes up in between. The architecture page lists the pairs; random flights with
 `Run.cruises` on and off must have the same events, results and journals (`tests/properties/test_straight_line.py`).
@@ -30,7 +30,7 @@ from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, judge
 from glidepath.ledger import Reservation
 from glidepath.messages import visible
 from glidepath.resilience import MARK_EVERY
-from glidepath.run import HIGH_WATER, tether
+from glidepath.run import HIGH_WATER, interruptible
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -59,7 +59,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     request: Any = None
     sent: Any = None  # the view that the request shows
     while run.cruises:
-        # --- may it be ordinary? (judge.smooth; what ask looks at first)
+        # --- may it be ordinary? (judge.nothing_to_judge; what ask looks at first)
         if (
             meter.attention
             or watch.interrupt is not None
@@ -115,7 +115,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         watch.scope_hit = False
         failed = None
         try:
-            await tether(pump(run, plan.model, request, attempt, booking), watch)
+            await interruptible(pump(run, plan.model, request, attempt, booking), watch)
         except BaseException as error:
             failed = gave_up(run, attempt, booking, view, error)
             # a stream that was let go has the old ones
@@ -172,7 +172,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         transcript.join(message, tokens)
         if tell is not None:
             tell(MessageAdded(run_id, parent_id, number(), at, message))
-        # --- the tool runs, and the turn ends (judge.smooth, execute, Run.close_turn)
+        # --- the tool runs, and the turn ends (judge.nothing_to_judge, execute, Run.close_turn)
         if meter.attention or watch.interrupt is not None:
             turn.end_tools(AFTER_MODEL)  # they have not begun
             await judge(run, AFTER_MODEL)

@@ -1,6 +1,6 @@
 """May the run go on? The constraint chain, asked at three checkpoints of every turn, and the soft limits before it.
 
-While a run is cruising this costs a few comparisons (`smooth`): the ledger keeps one flag for all limits. The chain is
+Nearly always this costs a few comparisons (`nothing_to_judge`): the ledger keeps one flag for all limits. The chain is
 walked only when something may be the matter, or when there are custom constraints to ask.
 """
 
@@ -26,7 +26,7 @@ from glidepath.outcome import (
     StopCause,
     ValidationRecord,
 )
-from glidepath.run import Place, Stopped, Touchdown, Verdict, tethered
+from glidepath.run import Place, Stopped, Touchdown, Verdict, interruptible_within
 from glidepath.run.inside import recall
 from glidepath.spi import ResourceConstraint, ResourceContext
 from glidepath.spi.inside import INSIDE
@@ -45,8 +45,8 @@ __all__ = [
     "judge",
     "last_validations",
     "note",
+    "nothing_to_judge",
     "record_of",
-    "smooth",
     "verdict_of",
     "weighed",
     "witness",
@@ -71,7 +71,7 @@ Weighed: TypeAlias = tuple[ResourceValidation, ResourceAction, AgentState]
 _LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutcome.WRAPPED_UP) - {AgentState.COMPLETED}
 
 
-def smooth(run: Run, checkpoint: str) -> bool:
+def nothing_to_judge(run: Run, checkpoint: str) -> bool:
     """True when nothing can be the matter at this checkpoint, so that nobody has to be asked. Nearly always."""
     run.turn.reach(checkpoint)
     meter = run.meter
@@ -235,7 +235,7 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: Any) -> We
         if answer.__class__ is _Begun:
             if answer.error is not None:
                 raise answer.error
-            validation = await tethered(answer.work, run.watch, run.plan.times.constraint, answer.waiting)
+            validation = await interruptible_within(answer.work, run.watch, run.plan.times.constraint, answer.waiting)
         return weighed(constraint, validation)
     except Stopped as stopped:
         if stopped.why == "interrupt":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.errors import told
 from glidepath.judge import IN_FLIGHT, Weighed, context_of, crashed, note, record_of, verdict_of, weighed
 from glidepath.outcome import AgentState, ResourceAction
-from glidepath.run import Interrupt, Signal, mortal
+from glidepath.run import Interrupt, Signal, closable
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -48,7 +48,7 @@ class Patrol:
         task.add_done_callback(lambda done: self._answered(done, context))
 
     async def _question(self, constraint: ResourceConstraint, context: ResourceContext) -> Any:
-        return await mortal(_answer(constraint, context), self._is_over)
+        return await closable(_answer(constraint, context), self._is_over)
 
     def _is_over(self) -> bool:
         return self.run.result is not None

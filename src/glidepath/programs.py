@@ -27,7 +27,7 @@ from glidepath.execute.calls import clear, decided, prepare
 from glidepath.execute.doubt import forget_program, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
-from glidepath.judge import AFTER_TOOLS, judge, smooth
+from glidepath.judge import AFTER_TOOLS, judge, nothing_to_judge
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, Program
 from glidepath.run import Touchdown, cleared
@@ -139,7 +139,7 @@ class _Program:
         try:
             if run.watch.sentry is not None:
                 await cleared(run)
-            if not smooth(run, AFTER_TOOLS):
+            if not nothing_to_judge(run, AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
         except Touchdown as touchdown:
             run.descent.condemn_first(touchdown.verdict)

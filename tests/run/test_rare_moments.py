@@ -12,7 +12,7 @@ from glidepath.errors import RejectedError
 from glidepath.events import RunEnded
 from glidepath.messages import AssistantMessage, ToolCall
 from glidepath.run import Signal, Watch
-from glidepath.run.adrift import request
+from glidepath.run.abandoned import request
 from glidepath.run.inside import Place, _Errand, _followed, launch
 from glidepath.run.snapshot import _guard_state
 from glidepath.testing import EventRecorder, ScriptedModel, call, hang, say, virtual

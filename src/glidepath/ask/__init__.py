@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, Reply, pump
-from glidepath.ask.booking import FILL, Booking, board, book, book_landing, fit, overfull, shape_view
+from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, book_landing, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import choice_among, offer
 from glidepath.ask.pictures import shed_pictures
@@ -34,13 +34,13 @@ from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
 from glidepath.resilience import MARK_EVERY, BreakerState
-from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, cleared, report, tether, tethered
+from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, cleared, interruptible, interruptible_within, report
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["Reply", "answered_well", "ask", "board", "gave_up", "noted", "request_for", "spoiled", "unsent"]
+__all__ = ["Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "noted", "request_for", "spoiled", "unsent"]
 
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
@@ -74,7 +74,7 @@ async def ask(run: Run, *, landing: bool = False, begun: _Call | None = None) ->
                 watch.showing = attempt.parts
                 watch.scope_hit = False
                 try:
-                    await tether(pump(run, plan.model, request, attempt, booking), watch)
+                    await interruptible(pump(run, plan.model, request, attempt, booking), watch)
                 except BaseException as error:
                     call.broken(attempt, error)
                 finally:
@@ -320,7 +320,7 @@ class _Call(Record, eq=False, gc=False):
         try:
             tokens = count(request)
             if hasattr(tokens, "__await__"):
-                tokens = await tethered(tokens, run.watch, run.plan.times.first_chunk)
+                tokens = await interruptible_within(tokens, run.watch, run.plan.times.first_chunk)
         except Stopped as stopped:
             if stopped.why == "interrupt":
                 raise run.interrupted() from None

@@ -23,14 +23,18 @@ if TYPE_CHECKING:
     from glidepath.messages import Message
     from glidepath.run import Run
 
-__all__ = ["Booking", "board", "book", "book_landing", "fit", "fit_window", "overfull", "shape_view", "source"]
+__all__ = [
+    "Booking",
+    "admit_to_budget",
+    "book",
+    "book_landing",
+    "fit",
+    "fit_window",
+    "overfull",
+    "shape_view",
+    "source",
+]
 
-_SOURCES = {
-    "turns": "MaxIterationConstraint",
-    "money": "CostLimitConstraint",
-    "depth": "max_depth",
-    "descendants": "max_descendants",
-}
 BYTES_PER_TOKEN = 4  # how output is metered while it streams
 SLICE = 4096  # how much a reply that outgrows its reservation asks for at a time
 PIECE = 64  # bytes of a piece of text: what a stream has sent when it is found to be too long must still fit
@@ -117,7 +121,7 @@ def _least(run: Run) -> int:
     return int(run.plan.min_output_tokens * MARGIN) + 1
 
 
-async def board(run: Run) -> None:
+async def admit_to_budget(run: Run) -> None:
     """Take off. On somebody else's budget: set aside the landing and the first call, or refuse to start."""
     if run.journal is not None:
         await run.journal.begin()
@@ -137,7 +141,7 @@ async def board(run: Run) -> None:
                         first.tokens + run.spend.landing_reserve.tokens, first.money + run.spend.landing_reserve.money
                     )
                     await draw(run, whole, whole)
-                got = meter.board(run.spend.landing_reserve, first, queued=waiting is not None)
+                got = meter.reserve_start(run.spend.landing_reserve, first, queued=waiting is not None)
                 if isinstance(got, Reservation):
                     run.spend.admit(got)
                     return
@@ -386,7 +390,7 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     plan, meter = run.plan, run.meter
     run.spend.drop_first_call()
     if failed is None:
-        reservation = meter.open_landing(run.spend.landing_reserve, boarded=run.spend.admitted)
+        reservation = meter.open_landing(run.spend.landing_reserve, admitted=run.spend.admitted)
     else:
         reservation = _landing_again(run, failed)
     run.spend.open_landing()

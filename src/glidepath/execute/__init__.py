@@ -19,7 +19,7 @@ from glidepath.execute.spawn import Host
 from glidepath.execute.votes import carried, count_votes, put_off
 from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.outcome import PendingCall, Program
-from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, opinion, report, tethered
+from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, interruptible_within, opinion, report
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
@@ -430,7 +430,7 @@ def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:
 async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place, before: Any) -> None:
     """Wait for a single inline call; no task is made for it."""
     try:
-        job.returned(await tethered(work, run.watch, job.timeout(run), waiting))
+        job.returned(await interruptible_within(work, run.watch, job.timeout(run), waiting))
     except Stopped as stopped:
         job.stopped(run, stopped)
     except BaseException as error:

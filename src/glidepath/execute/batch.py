@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import Job
-from glidepath.run import Place, Stopped, Touchdown, cleared, mortal
+from glidepath.run import Place, Stopped, Touchdown, cleared, closable
 from glidepath.spi.inside import INSIDE
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
     inside = Place(run, job.call.id, job)
     INSIDE.set(inside)  # in the context of its own task
     try:
-        value = await mortal(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr]
+        value = await closable(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr]
         job.returned(value)
     except BaseException as error:
         return error

@@ -11,7 +11,7 @@ from glidepath.errors import GlidepathError, told
 from glidepath.events import HookFailed
 from glidepath.messages import Message
 from glidepath.run.inside import Place, recall
-from glidepath.run.watch import Stopped, tethered
+from glidepath.run.watch import Stopped, interruptible_within
 from glidepath.spi.inside import INSIDE
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ async def _awaited(run: Run, answer: Any) -> Any:
         answer = _as_coroutine(answer)
     if run.watch.interrupt is not None:  # the run is being stopped: a hook that has to wait is interrupted at once
         run.watch.wanted = True
-    return await tethered(answer, run.watch, run.plan.times.hook)
+    return await interruptible_within(answer, run.watch, run.plan.times.hook)
 
 
 async def _as_coroutine(awaitable: Any) -> Any:

@@ -65,6 +65,11 @@ class Voice(Record, eq=False, kw_only=True):
     sink: Callable[[Event], Any] | None = None
     """Where they go when nobody but the consumer of a stream listens; else ask `chunk_sink`."""
 
+    @classmethod
+    def silent(cls, voice: Voice) -> Voice:
+        """The voice of a run for what is no part of its answer: nobody hears it."""
+        return cls(run_id=voice.run_id, parent_id=voice.parent_id, now=voice.now, next_number=counter(1))
+
     def attend(self, stream: Consumer | None, audience: Audience | None) -> None:
         """Whoever wants to hear is told from now on."""
         outbox = None if stream is None else stream.outbox
