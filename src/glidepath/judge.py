@@ -26,7 +26,7 @@ from glidepath.outcome import (
     StopCause,
     ValidationRecord,
 )
-from glidepath.run import Place, Stopped, Touchdown, Verdict, interruptible_within
+from glidepath.run import Place, Stopped, Touchdown, Verdict, Why, interruptible_within
 from glidepath.run.inside import recall
 from glidepath.spi import ResourceConstraint, ResourceContext
 from glidepath.spi.inside import INSIDE
@@ -238,10 +238,10 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: Any) -> We
             validation = await interruptible_within(answer.work, run.watch, run.plan.times.constraint, answer.waiting)
         return weighed(constraint, validation)
     except Stopped as stopped:
-        if stopped.why == "interrupt":
+        if stopped.why is Why.INTERRUPT:
             raise run.interrupted() from None
         hung = f"did not answer within {run.plan.times.constraint} s"
-        reason = f"{constraint.name} {hung if stopped.why == 'timeout' else 'was cancelled from inside'}"
+        reason = f"{constraint.name} {hung if stopped.why is Why.TIMEOUT else 'was cancelled from inside'}"
     except KeyboardInterrupt:
         raise run.interrupted_by_hand() from None
     except BaseException as error:  # SystemExit, too: a constraint must not end the process

@@ -16,7 +16,7 @@ from glidepath.events import GuardTripped, HookFailed, LandingStarted, RunPaused
 from glidepath.execute import answer_open_calls
 from glidepath.judge import witness
 from glidepath.messages import StopReason, ToolResultMessage, visible
-from glidepath.outcome import AgentState, LoopOutcome, StopCause
+from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
 from glidepath.plaintext import NAME as FALLBACK
 from glidepath.plaintext import nudge, speak, take_as_call
 from glidepath.run import Ending, Signal, Touchdown, Verdict
@@ -162,7 +162,7 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
     """A refusal, a text that stands for a delivery, or one silent stop too many."""
     budget = run.plan.empty_outcome_budget
     if reply.refused:
-        answer_open_calls(run, "skipped", _not_executed(run, "the reply was a refusal"))
+        answer_open_calls(run, ResultKind.SKIPPED, _not_executed(run, "the reply was a refusal"))
         return delivered(run)
     if run.plan.fallback is not None and (spoken := run.turn.open_calls()):
         speak(run, spoken[0])
@@ -211,7 +211,7 @@ def _rescue(run: Run, reply: Reply) -> Recovery | None:
 
 def refuse_cut_calls(run: Run) -> Ending | None:
     """Calls in a truncated reply never run. The model may send them again once; then the run is cut off."""
-    answer_open_calls(run, "cut", run.plan.texts.fill("resend_smaller"))
+    answer_open_calls(run, ResultKind.CUT, run.plan.texts.fill("resend_smaller"))
     run.emit(GuardTripped, "truncated_call", "refuse", "a tool call was cut off")
     if run.answer.cut_calls_refused:
         return _cut_off(run, "tool calls were truncated again")
@@ -274,7 +274,7 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
             run.watch.delivered(defect)
             if run.watch.interrupt is not None:
                 return await land(run, run.interrupted().verdict)
-        answer_open_calls(run, "cancelled", "Not executed: the run has failed.")
+        answer_open_calls(run, ResultKind.CANCELLED, "Not executed: the run has failed.")
     except GeneratorExit:
         raise
     except BaseException as another:  # then at least there is a result
@@ -290,7 +290,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     if run.watch.interrupt is not None:
         verdict = await _give_way(run, verdict)
     witness(run, verdict)
-    answer_open_calls(run, "cancelled", _not_executed(run, verdict.cause.reason))
+    answer_open_calls(run, ResultKind.CANCELLED, _not_executed(run, verdict.cause.reason))
     run.close_turn()
     if run.terms.resumed is not None and _nothing_changed(run, verdict):
         return _as_before(run)
@@ -374,7 +374,7 @@ async def _landing_call(run: Run, verdict: Verdict) -> bool:
         return False
     run.turn.take_landing(reply.message)
     run.add(reply.message)
-    answer_open_calls(run, "withdrawn", _not_executed(run, "no more tools can be called"))
+    answer_open_calls(run, ResultKind.WITHDRAWN, _not_executed(run, "no more tools can be called"))
     answered = visible(reply.text) and not reply.truncated and not reply.calls  # a call instead is no answer
     if not reply.truncated or len(reply.text) > len(run.answer.text):
         run.answer.keep_text(reply.text)

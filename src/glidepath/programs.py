@@ -29,7 +29,7 @@ from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, 
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.judge import AFTER_TOOLS, judge, nothing_to_judge
 from glidepath.messages import ToolCall, ToolResultMessage
-from glidepath.outcome import PendingCall, Program
+from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import Touchdown, cleared
 from glidepath.spi import Step
 from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool, trim_result
@@ -41,7 +41,7 @@ __all__ = ["run_programs"]
 
 MOST_KEPT = 256_000  # characters of one result that a program gets
 MOST_REFUSED = 3  # times a program may ask for calls after it was told that none are made any more
-LANDING = "landing"  # the kind of a result that says so
+LANDING = ResultKind.LANDING
 
 
 async def run_programs(run: Run) -> bool:
@@ -100,7 +100,7 @@ class _Program:
             job.doubt = run.plan.texts.fill("unknown_effect")
             job.refuse(UNKNOWN, "")
         elif job.tool is None or not job.tool.makes_calls:
-            job.refuse("unknown_tool", run.plan.texts.fill("tool_gone", tool=program.call.name))
+            job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.texts.fill("tool_gone", tool=program.call.name))
         else:
             job.bound = job.tool.bind(program.call.stored)
 
@@ -123,9 +123,9 @@ class _Program:
             known.update({message.call_id: message for message in made})
             self._note(replace(program, results=tuple(known[call.id] for call in program.calls if call.id in known)))
             if self.fatal is not None:
-                self.job.refuse("aborted", run.plan.texts.fill("stopped", reason=self.fatal))
+                self.job.refuse(ResultKind.ABORTED, run.plan.texts.fill("stopped", reason=self.fatal))
             elif run.watch.interrupt is not None:
-                self.stop("the run is being stopped", "cancelled")
+                self.stop("the run is being stopped", ResultKind.CANCELLED)
             elif len(known) < len(program.calls):
                 return False
         return True
@@ -145,7 +145,7 @@ class _Program:
             run.descent.condemn_first(touchdown.verdict)
             reason = touchdown.verdict.cause.reason or "a limit of the run is reached"
             if not touchdown.verdict.gentle:
-                self.stop(reason, "cancelled")
+                self.stop(reason, ResultKind.CANCELLED)
             return reason
         if run.descent.wind_down is not None:
             return run.descent.wind_down.reason
@@ -157,7 +157,7 @@ class _Program:
         if self.refused > MOST_REFUSED:
             self.stop(f"it went on calling tools after it was told that the run is landing ({self.landing})", LANDING)
         text = self.run.plan.texts.fill("not_executed", reason=f"the run is landing: {self.landing}")
-        return [ToolResultMessage(call.id, call.name, text, is_error=True, kind=LANDING) for call in calls]
+        return [ToolResultMessage(call.id, call.name, text, is_error=True, kind=LANDING.value) for call in calls]
 
     async def _made(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
         """The results of these calls, but for those that wait for a person."""
@@ -207,11 +207,11 @@ class _Program:
         apply(run, name, verdict)
         if verdict.action == "land":
             run.descent.condemn_first(stuck(name, verdict))
-            self.stop(verdict.reason, "withdrawn")
+            self.stop(verdict.reason, ResultKind.WITHDRAWN)
         jobs = [Job(call, run.plan.tools.get(call.name)) for call in step.calls]
         text = verdict.notice or run.plan.texts.fill("not_executed", reason=verdict.reason)
         for job in jobs:
-            job.refuse("withdrawn", text)
+            job.refuse(ResultKind.WITHDRAWN, text)
         return jobs
 
     def _not_here(self, job: Job) -> None:
@@ -220,7 +220,9 @@ class _Program:
         if tool is not None and (tool.makes_calls or tool.name in self.run.plan.terminal_tools):
             what = "ends the run" if not tool.makes_calls else "makes calls itself"
             job.result = None
-            job.refuse("unknown_tool", f"{tool.name} cannot be called by a program: it {what}. Call it directly.")
+            job.refuse(
+                ResultKind.UNKNOWN_TOOL, f"{tool.name} cannot be called by a program: it {what}. Call it directly."
+            )
 
     def _results(self, jobs: Sequence[Job], step: Step) -> list[ToolResultMessage]:
         """The results of those that have one, told and counted; the others wait for a person."""
@@ -232,13 +234,13 @@ class _Program:
                     still = None if isinstance(job.asks, NeedsInput) else self.still.get(job.call.id)
                     run.turn.pend((*run.turn.pending, still or pend(run, job, self.job.call.id)))
                     continue
-                job.refuse("cancelled", run.plan.texts.fill("not_executed", reason="the run is being stopped"))
+                job.refuse(ResultKind.CANCELLED, run.plan.texts.fill("not_executed", reason="the run is being stopped"))
             found.append(self._told(job))
         if found and len(found) == len(step.calls):
             touchdown = heeded(run, step, tuple(found), self.guards[1])
             if touchdown is not None:
                 run.descent.condemn_first(touchdown.verdict)
-                self.stop(touchdown.verdict.cause.reason, "withdrawn")
+                self.stop(touchdown.verdict.cause.reason, ResultKind.WITHDRAWN)
         return found
 
     def _told(self, job: Job) -> ToolResultMessage:
@@ -286,7 +288,7 @@ class _Program:
         going_on = Program(call=program.call, calls=tuple(calls), made=number + len(calls), clock=program.clock)
         run.turn.keep_program(going_on, asks.state)
 
-    def stop(self, reason: str, kind: str) -> None:
+    def stop(self, reason: str, kind: ResultKind) -> None:
         """It does not go on; what it had to say so far is kept."""
         text = self.run.plan.texts.fill("stopped", reason=reason)
         self.job.refuse(kind, f"{self.notes}\n{text}".strip())

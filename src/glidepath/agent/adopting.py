@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from glidepath.agent.durable import Opening, claimed, reopened
@@ -33,7 +33,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
     A child that has ended is not run again: what it said and what it cost are known. One that had begun and cannot be
     read is never begun anew: `LostChild`.
     """
-    scribe: Scribe = parent.journal
+    scribe = cast("Scribe", parent.journal)
     store, session_id = scribe.store, f"{parent.session_id}/{place}"
     link = {"session_id": parent.session_id, "run_id": parent.run_id, "call": place}
     if not await _has_begun(parent, session_id, place):
@@ -63,7 +63,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
 
 async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
     """Whether a child has a journal to go on with; raises `LostChild` for one that should have and cannot be read."""
-    scribe: Scribe = parent.journal
+    scribe = cast("Scribe", parent.journal)
     for left in reversed(range(TRIES)):
         try:
             return bool((await heard(called(scribe.store.load, session_id)))[1])

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 from glidepath._wire import replace
 from glidepath.agent.adopting import adopted
@@ -47,6 +47,7 @@ from glidepath.run import (
 )
 from glidepath.run.inside import outside
 from glidepath.sessions import Session
+from glidepath.sessions.scribe import Scribe
 from glidepath.tools import ToolContext
 
 __all__ = ["RunStarter"]
@@ -295,7 +296,7 @@ class RunStarter(Equipped):
         if post is None and parent.journal is not None and parent.journal.store is self.config.store:
             await parent.journal.spawned(place.rpartition(".")[0], home.id, plan.agent_name)
             async with claimed(self.config, home) as opening:
-                opening.above = parent.journal
+                opening.above = cast("Scribe", parent.journal)
                 return await fly(opening=opening)
         async with claimed(self.config, home) as opening:
             return await fly(opening=opening)

@@ -34,7 +34,17 @@ from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
 from glidepath.resilience import MARK_EVERY, BreakerState
-from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, cleared, interruptible, interruptible_within, report
+from glidepath.run import (
+    HIGH_WATER,
+    HookFault,
+    LetGo,
+    Stopped,
+    Why,
+    cleared,
+    interruptible,
+    interruptible_within,
+    report,
+)
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -139,7 +149,7 @@ async def noted(run: Run, booking: Booking) -> None:
     try:
         if run.meter.tree.source is not None:
             await pace(run, booking.reservation.tokens)
-        await run.journal.asking(booking)
+        await run.journal.asking(booking)  # type: ignore[union-attr] # whoever comes here has looked
     except BaseException:
         booking.reservation.cancel()
         raise
@@ -322,7 +332,7 @@ class _Call(Record, eq=False, gc=False):
             if hasattr(tokens, "__await__"):
                 tokens = await interruptible_within(tokens, run.watch, run.plan.times.first_chunk)
         except Stopped as stopped:
-            if stopped.why == "interrupt":
+            if stopped.why is Why.INTERRUPT:
                 raise run.interrupted() from None
             return None
         except KeyboardInterrupt:
@@ -360,14 +370,14 @@ class _Call(Record, eq=False, gc=False):
         if stopped.let_go:
             self._abandoned(stopped)
             run.voice.leave_outbox()
-        if stopped.why == "interrupt":
+        if stopped.why is Why.INTERRUPT:
             self._keep(attempt)
             raise run.interrupted() from None
         if attempt.end is not None or attempt.cut:  # it is complete, or cut by us, and only did not close
             self.error = None if attempt.cut else attempt.fault()
         else:
             self.stalled = True
-            why = "it was cancelled from inside" if stopped.why == "uninvited" else "no delta in time"
+            why = "it was cancelled from inside" if stopped.why is Why.UNINVITED else "no delta in time"
             self.error = TransientError(f"the stream stalled: {why}")
 
     def _keep(self, attempt: Attempt) -> None:
@@ -379,7 +389,7 @@ class _Call(Record, eq=False, gc=False):
 
     def _abandoned(self, stopped: Stopped) -> None:
         name = self.run.plan.model_name
-        reason = f"the model's stream did not stop after {stopped.why}"
+        reason = f"the model's stream did not stop after {stopped.why.value}"
         self.run.work.abandon("", name, "stream", reason)
 
     # --- settling ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from glidepath.ask.metered import MeteredCall
 from glidepath.errors import ModelError
 from glidepath.messages import StopReason, ToolResultMessage, UserMessage, visible
 from glidepath.resilience import BreakerState
-from glidepath.run import LetGo, cleared, interruptible
+from glidepath.run import LetGo, Why, cleared, interruptible
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -107,9 +107,9 @@ async def _streamed(run: Run, call: MeteredCall) -> bool:
         stopped = watch.stopped(stop)
         attempt.let_go()
         if stopped.let_go:
-            reason = f"the stream of a checkpoint did not stop after {stopped.why}"
+            reason = f"the stream of a checkpoint did not stop after {stopped.why.value}"
             run.work.abandon("", run.plan.model_name, "stream", reason)
-        if stopped.why == "interrupt":
+        if stopped.why is Why.INTERRUPT:
             raise run.interrupted() from None
         return attempt.cut or (attempt.end is not None and attempt.fault() is None)
     except ModelError:

@@ -18,7 +18,7 @@ from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.execute.votes import carried, count_votes, put_off
 from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
-from glidepath.outcome import PendingCall, Program
+from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, interruptible_within, opinion, report
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
@@ -277,11 +277,11 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
         job.asks = pending
     decision = run.terms.resumed.decisions.get(call.id)  # type: ignore[union-attr]
     if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
-        job.refuse("unknown_tool", run.plan.texts.fill("tool_gone", tool=call.name))
+        job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.texts.fill("tool_gone", tool=call.name))
     return job
 
 
-def answer_open_calls(run: Run, kind: str, text: str) -> None:
+def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
     """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
     gaps = (
         run.turn.pending or run.turn.programs or run.terms.resumed is not None
@@ -315,7 +315,9 @@ def _kept_back(run: Run, step: Step) -> bool:
 def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
     """The batch does not run: its tools are withdrawn, or the run lands."""
     apply(run, name, verdict)
-    answer_open_calls(run, "withdrawn", verdict.notice or run.plan.texts.fill("not_executed", reason=verdict.reason))
+    answer_open_calls(
+        run, ResultKind.WITHDRAWN, verdict.notice or run.plan.texts.fill("not_executed", reason=verdict.reason)
+    )
     if verdict.action == "land":
         raise Touchdown(stuck(name, verdict))
     run.turn.mark_error(True)
@@ -387,7 +389,7 @@ def admitted(run: Run, jobs: list[Job]) -> list[Job]:
 async def _written_down(run: Run, job: Job) -> None:
     """With a journal: that a call is about to start is on disk first. When it cannot be, the call does not count."""
     try:
-        await run.journal.starting([job])
+        await run.journal.starting([job])  # type: ignore[union-attr] # whoever comes here has looked
     except Touchdown:
         job.not_started(run)
         raise
@@ -471,7 +473,7 @@ def _finish(run: Run, jobs: list[Job]) -> bool:
                     else:
                         run.turn.pend((*run.turn.pending, pend(run, job)))
                     continue
-                job.refuse("cancelled", run.plan.texts.fill("not_executed", reason="the run is being stopped"))
+                job.refuse(ResultKind.CANCELLED, run.plan.texts.fill("not_executed", reason="the run is being stopped"))
             if job.trial is not None:
                 breaker.tell(run, job)
             message = job.message(run, len(jobs))

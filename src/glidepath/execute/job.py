@@ -12,7 +12,8 @@ from glidepath.errors import FatalToolError, ToolError, words
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.execute.breaker import blames_tool
 from glidepath.messages import ToolCall, ToolResultMessage
-from glidepath.run import Stopped
+from glidepath.outcome import ResultKind
+from glidepath.run import Stopped, Why
 from glidepath.run.inside import LostChild
 from glidepath.tools import (
     Bound,
@@ -39,7 +40,7 @@ NOT_SHOWN = (
     "The tool ran to its end, and whatever it does is done. What it returned is binary data that cannot be shown here; "
     "calling it again would not show it either."
 )
-UNKNOWN = "unknown_effect"  # the kind of a result that nobody knows
+UNKNOWN = ResultKind.UNKNOWN_EFFECT
 MOST_KEPT = 32_000  # characters of a result at most
 ALWAYS_KEPT = 200  # characters of a result that no budget takes away
 SHARE = 0.35  # of what is left of window and token budget, for one batch
@@ -63,7 +64,9 @@ class Job(Record, eq=False):
     begun: bool = False
     """Its task has taken its first step."""
     stop_asked: str | None = None
-    """Why it was asked to stop."""
+    """Why it was asked to stop, in words."""
+    stop_why: Why = Why.UNINVITED
+    """The same, for us: nobody asked it, until somebody has."""
     task: asyncio.Task[BaseException | None] | None = None
     trial: str | None = None
     """Set when the tool's breaker must be told how it ended: "call" or "probe"."""
@@ -84,15 +87,17 @@ class Job(Record, eq=False):
 
     # --- becoming a result ------------------------------------------------------------------------------------
 
-    def refuse(self, kind: str, text: str) -> None:
+    def refuse(self, kind: ResultKind, text: str) -> None:
         """It does not run, or not to its end; this is what the model is told instead."""
         if self.result is None:
             if self.doubt is not None:
                 kind, text = UNKNOWN, self.doubt
-            self.kind = kind
+            self.kind = kind.value
             self.result = ToolResult(text, is_error=True)
 
-    def not_started(self, run: Run, kind: str = "cancelled", reason: str = "the run is being stopped") -> None:
+    def not_started(
+        self, run: Run, kind: ResultKind = ResultKind.CANCELLED, reason: str = "the run is being stopped"
+    ) -> None:
         """It was counted as a call and then kept from beginning: it gives its place under the limits back."""
         if self.result is None:
             if self.doubt is None:  # else it had begun before the process died
@@ -124,7 +129,7 @@ class Job(Record, eq=False):
 
     def _cannot_be_shown(self, error: ToolError) -> None:
         """It ran and returned what no model can read: the model is told that it ran, people what to change."""
-        self.kind = "not_shown"
+        self.kind = ResultKind.NOT_SHOWN.value
         self.traceback = f"{self.call.name}: {error}"
         _log.warning("%s", self.traceback)
         self.result = ToolResult(NOT_SHOWN, is_error=True)
@@ -140,7 +145,7 @@ class Job(Record, eq=False):
             self.asks = error
             return
         if isinstance(error, LostChild):
-            self.kind, self.result = UNKNOWN, ToolResult(words(error), is_error=True)
+            self.kind, self.result = UNKNOWN.value, ToolResult(words(error), is_error=True)
             return
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {words(error)}"
@@ -157,7 +162,7 @@ class Job(Record, eq=False):
 
     def stopped(self, run: Run, stopped: Stopped) -> None:
         """It did not finish: timed out, interrupted, or cancelled by nobody of ours."""
-        if stopped.why != "interrupt" and self.result is None:
+        if stopped.why is not Why.INTERRUPT and self.result is None:
             self.blame()
         context = self.context
         let_go = "task" if stopped.let_go else None if context is None else context.abandoned
@@ -166,19 +171,17 @@ class Job(Record, eq=False):
                 context.abandoned = let_go
             reason = self._why(run, stopped.why)
             run.work.abandon(self.call.id, self.call.name, let_go, reason)
-            self.refuse("not_stopped", run.plan.texts.fill("not_stopped", reason=reason))
-        elif stopped.why == "uninvited":
-            self.refuse("CancelledError", run.plan.texts.fill("cancelled_inside"))
+            self.refuse(ResultKind.NOT_STOPPED, run.plan.texts.fill("not_stopped", reason=reason))
+        elif stopped.why is Why.UNINVITED:
+            self.refuse(ResultKind.CANCELLED_INSIDE, run.plan.texts.fill("cancelled_inside"))
         else:
-            self.refuse(
-                "timeout" if stopped.why == "timeout" else "cancelled",
-                run.plan.texts.fill("stopped", reason=self._why(run, stopped.why)),
-            )
+            kind = ResultKind.TIMEOUT if stopped.why is Why.TIMEOUT else ResultKind.CANCELLED
+            self.refuse(kind, run.plan.texts.fill("stopped", reason=self._why(run, stopped.why)))
 
-    def _why(self, run: Run, why: str) -> str:
+    def _why(self, run: Run, why: Why) -> str:
         if self.stop_asked is not None:
             return self.stop_asked
-        if why == "timeout":
+        if why is Why.TIMEOUT:
             return f"no result within {self.timeout(run):g} s"
         return "the run is being stopped"
 

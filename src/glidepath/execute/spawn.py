@@ -9,6 +9,7 @@ from glidepath.errors import ToolError
 from glidepath.events import Event, ToolProgress
 from glidepath.run import HIGH_WATER, CancelToken, Place
 from glidepath.run.inside import launch
+from glidepath.run.seams import Spawner
 from glidepath.tools.text import trim
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ class Host:
     async def spawn(self, agent: Any, prompt: Any, limits: Any, call_id: str) -> RunResult:
         """Run a child on this run's budget; it is stopped when its tool call ends before it."""
         run = self.run
-        fly = getattr(agent, "fly_child", None)
-        if fly is None:
+        if not isinstance(agent, Spawner):
             raise ToolError(f"spawn() takes an Agent, not {type(agent).__name__}")
         if run.result is not None:
             raise ToolError("the run has ended: nothing can be spawned any more")
@@ -88,7 +88,7 @@ class Host:
             raise ToolError("the run is being stopped: nothing can be spawned any more")
 
         def begin(token: CancelToken, name: str) -> Any:
-            return fly(prompt, parent=run, limits=limits, cancel=token, place=name)
+            return agent.fly_child(prompt, parent=run, limits=limits, cancel=token, place=name)
 
         return await launch(self.place(call_id), begin)  # type: ignore[no-any-return]
 

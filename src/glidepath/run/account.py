@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from glidepath._wire import Record
 from glidepath.ledger import Amount, Meter, Reservation
 from glidepath.messages import ToolResultMessage, Usage
-from glidepath.outcome import Charge, Spend, dollars
+from glidepath.outcome import Charge, ResultKind, Spend, dollars
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
@@ -19,22 +19,7 @@ __all__ = ["Account", "Spending", "breakdown"]
 
 _NOTHING: Final[Any] = MappingProxyType({})
 
-NEVER_RAN = frozenset(
-    {
-        "unknown_tool",
-        "hidden_tool",
-        "invalid_arguments",
-        "withdrawn",
-        "skipped",
-        "blocked",
-        "cut",
-        "interrupted",
-        "denied",
-        "answered",
-        "not_decided",
-        "breaker_open",
-    }
-)
+NEVER_RAN = frozenset(kind.value for kind in ResultKind if not kind.ran)
 
 
 class Account:

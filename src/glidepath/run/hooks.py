@@ -11,7 +11,7 @@ from glidepath.errors import GlidepathError, told
 from glidepath.events import HookFailed
 from glidepath.messages import Message
 from glidepath.run.inside import Place, recall
-from glidepath.run.watch import Stopped, interruptible_within
+from glidepath.run.watch import Stopped, Why, interruptible_within
 from glidepath.spi.inside import INSIDE
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], contex
                         continue
                 return Opinion(name, answer, None)
             except Stopped as stopped:
-                if stopped.why == "interrupt":
+                if stopped.why is Why.INTERRUPT:
                     raise run.interrupted() from None
-                hung = f"no answer within {run.plan.times.hook} s" if stopped.why == "timeout" else "it was cancelled"
+                hung = f"no answer within {run.plan.times.hook} s" if stopped.why is Why.TIMEOUT else "it was cancelled"
                 return Opinion(name, None, HookFault(f"{hook} of plugin {name!r}: {hung}"))
             except KeyboardInterrupt:
                 raise run.interrupted_by_hand() from None

@@ -16,7 +16,7 @@ import time
 import types
 from asyncio import Future
 from collections.abc import Callable, Generator, Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 from math import inf
 from typing import Any, Protocol, TypeVar
 
@@ -31,6 +31,7 @@ __all__ = [
     "Signal",
     "Stopped",
     "Watch",
+    "Why",
     "interrupt_by_hand",
     "interruptible",
     "interruptible_within",
@@ -63,11 +64,22 @@ class LetGo(Exception):  # noqa: N818 - not an error: what happened
     """Foreign code ignored its cancellation and was let go."""
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: what happened
-    """Foreign code did not finish. `why`: "timeout", "interrupt" or "uninvited"; `let_go`: it may still be running."""
+class Why(Enum):
+    """Why foreign code did not finish."""
 
-    def __init__(self, why: str, *, let_go: bool = False) -> None:
-        super().__init__(why)
+    TIMEOUT = "timeout"
+    """Its own time was up."""
+    INTERRUPT = "interrupt"
+    """The run is being stopped."""
+    UNINVITED = "uninvited"
+    """It cancelled itself: nobody of ours has asked it to stop."""
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: what happened
+    """Foreign code did not finish. `let_go`: it may still be running."""
+
+    def __init__(self, why: Why, *, let_go: bool = False) -> None:
+        super().__init__(why.value)
         self.why = why
         self.let_go = let_go
 
@@ -432,8 +444,8 @@ class Watch(TaskBound):
     def stopped(self, stop: BaseException) -> Stopped:
         """Why foreign code did not finish."""
         let_go = isinstance(stop, LetGo)
-        why = "timeout" if self.scope_hit or let_go else "uninvited"
-        return Stopped(why if self.interrupt is None else "interrupt", let_go=let_go)
+        why = Why.TIMEOUT if self.scope_hit or let_go else Why.UNINVITED
+        return Stopped(why if self.interrupt is None else Why.INTERRUPT, let_go=let_go)
 
     def calm(self) -> None:
         """The wait is over: nothing is asked to stop any more, and nothing is shown."""

@@ -67,10 +67,11 @@ class FleetBudget(Budget):
         """Have room for `asked` more in the root; see `glidepath.ask.source`."""
         try:
             if self.leg is None:
-                leg = run.journal.lease.token
+                journal: Any = run.journal  # the fleet's runs have one
+                leg = journal.lease.token
                 await self.ledger.open(self.session, leg, self.worker)
                 self.leg = leg
-                self._on_disk = run.journal.durability == "async"  # its journal may be behind: the ledger may not
+                self._on_disk = journal.durability == "async"  # its journal may be behind: the ledger may not
                 self.meter.tokens, self.meter.money = run.meter.tokens, run.meter.money
             if self._has(asked) or await self._granted(asked, least, patient=patient):
                 self.refused = None
