@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from glidepath import _wire
 from glidepath._wire import Record, asdict, replace
-from glidepath.agent.config import TOOL_CHOICES, LoopConfig, check_sendable
+from glidepath.agent.config import TOOL_CHOICES, LoopConfig
 from glidepath.agent.limits import Limits
 from glidepath.errors import ConfigurationError, shown, told
 from glidepath.outcome import PerRun, Snapshot
 from glidepath.run import Plan, Run
+from glidepath.setting import check_sendable
 from glidepath.spi import RunInfo
 from glidepath.tools import Tool
 
