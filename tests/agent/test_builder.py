@@ -202,7 +202,7 @@ def test_every_field_is_tried():
 def said(field):
     """A builder with this field set, and what the field needs beside it."""
     builder = AgentBuilder().model(MODEL)
-    if field == "plain_text_terminal_fallback_tool":
+    if field in ("plain_text_terminal_fallback_tool", "tool_choice"):
         builder.tools([deliver])
     return getattr(builder, field)(OTHER[field])
 

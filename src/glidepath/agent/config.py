@@ -360,6 +360,8 @@ def _check_tools(config: LoopConfig) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ConfigurationError(f"two tools are named {name!r}; give one of them another name")
+    if config.tool_choice == "required" and not names and not config.tool_sources:
+        raise ConfigurationError("tool_choice='required' needs tools, and there are none: pass tools=[...]")
     if config.tool_choice not in (*TOOL_CHOICES, *names) and not config.tool_sources:
         raise ConfigurationError(  # what sources offer is known when a run starts
             f"tool_choice must be auto, required, none or the name of a tool; got {config.tool_choice!r}"
