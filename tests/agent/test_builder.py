@@ -52,6 +52,16 @@ class Free(ResourceConstraint):
         return ResourceValidation.ok()
 
 
+class Rescue:
+    name = "rescue"
+
+    def recover(self, stop):
+        return None
+
+    def reset(self):
+        return None
+
+
 class Guard(Plugin):
     def before_tool_call(self, context):
         return None
@@ -74,6 +84,7 @@ OTHER = {  # for each field a value that is not the default
     "guardrails": GuardrailsConfig(max_error_streak=9),
     "texts": Texts(landing="Land."),
     "constraints": (CONSTRAINT,),
+    "guards": (Rescue(),),
     "replace_defaults": True,
     "plugins": (GUARD,),
     "store": MemoryStore(),

@@ -13,15 +13,18 @@ from glidepath.agent.discovery import GROUPS, installed
 from glidepath.agent.equipment import split_tools
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits
 from glidepath.agent.prices import checked_prices
+from glidepath.constraints import FunctionConstraint
 from glidepath.context import strategy
 from glidepath.errors import ConfigurationError, readable, shown
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
+from glidepath.guards.own import check_guard
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
 from glidepath.plugins import PluginNames
 from glidepath.plugins.lineup import Lineup
 from glidepath.setting import FOREVER, LOWER, Passed, Setting, check_fields, check_text
 from glidepath.spi import (
+    CallGuard,
     ContextStrategy,
     Model,
     Plugin,
@@ -29,6 +32,7 @@ from glidepath.spi import (
     ResourceConstraint,
     RunInfo,
     SessionStore,
+    StopGuard,
     TokenEstimator,
 )
 from glidepath.texts import Texts
@@ -73,7 +77,8 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     limits: Annotated[Limits, Setting("part", "what one run may use, its descendants included", python_only="the section [limits]", inherited=Passed.IN_PART, see="[Limits](#limits)")] = Limits()
     guardrails: Annotated[GuardrailsConfig, Setting("part", "mechanical safety nets against loops, truncation and silence", python_only="the section [guardrails]", see="[GuardrailsConfig](#guardrailsconfig)")] = GuardrailsConfig()
     texts: Annotated[Texts, Setting("table", "what the runtime tells the model, such as wind_down, landing, repetition: {name: text}", see="[the texts](the-landing.md#the-texts)", checked=False, in_python="what the runtime tells the model, word for word")] = Texts()
-    constraints: Annotated[tuple[ResourceConstraint, ...], Setting("names", "constraints by their entry-point name, asked after the built-in ones", wider="Iterable[ResourceConstraint | str]", adds_up=True, in_python="your own constraints, or names of installed ones, asked after the built-in ones")] = ()
+    constraints: Annotated[tuple[ResourceConstraint, ...], Setting("names", "constraints by their entry-point name, asked after the built-in ones", wider="Iterable[ResourceConstraint | Callable[[ResourceContext], Any] | str]", adds_up=True, in_python="your own constraints, functions, or names of installed ones, asked after the built-in ones")] = ()
+    guards: Annotated[tuple[CallGuard | StopGuard, ...], Setting("names", "call and stop guards by their entry-point name, asked after the built-in ones", wider="Iterable[CallGuard | StopGuard | str]", adds_up=True, in_python="your own call and stop guards, or names of installed ones, asked after the built-in ones", see="[guards](guardrails.md)")] = ()
     replace_defaults: Annotated[bool, Setting("bool", "drop the built-in constraints; needs constraints")] = False
     plugins: Annotated[tuple[Plugin, ...], Setting("names", "plugins by their entry-point name, in calling order", inherited=Passed.AS_EACH_SAYS, wider="Iterable[Plugin | str]", adds_up=True, in_python="plugins, or names of installed ones, in calling order")] = ()
     store: Annotated[Any, Setting("text?", "where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", flag="--store", metavar="PATH", see="[sessions](sessions.md)", checked=False, in_python="where sessions are kept")] = None
@@ -166,13 +171,14 @@ def _normalize(config: LoopConfig) -> None:
     """What was given, as the runtime keeps it: tuples of resolved objects, plain texts, mappings of its own."""
     kept: dict[str, Any] = {
         name: _as_tuple(name, getattr(config, name))
-        for name in ("tools", "tool_sources", "constraints", "plugins", "fallback_models", "stop_sequences")
+        for name in ("tools", "tool_sources", "constraints", "guards", "plugins", "fallback_models", "stop_sequences")
     }
     for name in GROUPS:
         kept[name] = with_installed(name, kept[name])
     items, sources = split_tools(kept["tools"])
     kept["tools"] = tuple(_as_tool(item) for item in items)
     kept["tool_sources"] = _checked_sources((*kept["tool_sources"], *sources))
+    kept["constraints"] = tuple(_as_constraint(item) for item in kept["constraints"])
     kept["model"] = _as_model(config.model)
     kept["fallback_models"] = tuple(_as_model(item) for item in kept["fallback_models"])
     for name in _TEXTS:
@@ -253,6 +259,12 @@ def _as_tool(item: Any) -> Tool:
     raise ConfigurationError(f"tools must be Tool objects, functions or sources such as McpServer, not {item!r:.100}")
 
 
+def _as_constraint(item: Any) -> Any:
+    if isinstance(item, ResourceConstraint | type) or not callable(item):
+        return item  # checked with the others
+    return FunctionConstraint(item)
+
+
 def _checked_sources(sources: tuple[Any, ...]) -> tuple[ToolSource, ...]:
     """The sources, each of which has a name of its own unless they are views of the same."""
     items, named = split_tools(sources)
@@ -281,6 +293,8 @@ def check(config: LoopConfig) -> None:
             raise ConfigurationError(f"stop_sequences[{number}] is empty: every reply would stop at once")
     for constraint in config.constraints:
         _check_constraint(constraint)
+    for guard in config.guards:
+        check_guard(guard)
     Lineup(config.plugins)
     strategy(config.context_strategy)
     checked_prices(config.prices)

@@ -12,12 +12,15 @@ from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.run import CancelToken, Decision, Inherit
 from glidepath.sessions import Session
 from glidepath.spi import (
+    CallGuard,
     ContextStrategy,
     Model,
     Plugin,
     ProtocolPolicy,
     ResourceConstraint,
+    ResourceContext,
     RunInfo,
+    StopGuard,
     TokenEstimator,
 )
 from glidepath.texts import Texts
@@ -36,7 +39,8 @@ class _Rest(TypedDict, total=False):
     limits: Limits
     guardrails: GuardrailsConfig
     texts: Texts
-    constraints: Iterable[ResourceConstraint | str]
+    constraints: Iterable[ResourceConstraint | Callable[[ResourceContext], Any] | str]
+    guards: Iterable[CallGuard | StopGuard | str]
     replace_defaults: bool
     plugins: Iterable[Plugin | str]
     store: Any

@@ -12,12 +12,15 @@ from glidepath.agent.said import Said
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.spi import (
+    CallGuard,
     ContextStrategy,
     Model,
     Plugin,
     ProtocolPolicy,
     ResourceConstraint,
+    ResourceContext,
     RunInfo,
+    StopGuard,
     TokenEstimator,
 )
 from glidepath.texts import Texts
@@ -58,9 +61,13 @@ class Setters(Said):
         """What the runtime tells the model, word for word."""
         return self._set("texts", value)
 
-    def constraints(self, value: Iterable[ResourceConstraint | str]) -> Self:
-        """Your own constraints, or names of installed ones, asked after the built-in ones. They add up."""
+    def constraints(self, value: Iterable[ResourceConstraint | Callable[[ResourceContext], Any] | str]) -> Self:
+        """Your own constraints, functions, or names of installed ones, asked after the built-in ones. They add up."""
         return self._add("constraints", value)
+
+    def guards(self, value: Iterable[CallGuard | StopGuard | str]) -> Self:
+        """Your own call and stop guards, or names of installed ones, asked after the built-in ones. They add up."""
+        return self._add("guards", value)
 
     def replace_defaults(self, value: bool = True) -> Self:
         """Drop the built-in constraints; needs constraints."""

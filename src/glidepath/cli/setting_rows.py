@@ -32,6 +32,7 @@ ROWS = (
     Setting(kind="text", help="what the model is told first", flag="--system-prompt", metavar="TEXT", key="system_prompt", python="LoopConfig.system_prompt"),
     Setting(kind="table", help="what the runtime tells the model, such as wind_down, landing, repetition: {name: text}", key="texts", python="LoopConfig.texts"),
     Setting(kind="names", help="constraints by their entry-point name, asked after the built-in ones", key="constraints", python="LoopConfig.constraints"),
+    Setting(kind="names", help="call and stop guards by their entry-point name, asked after the built-in ones", key="guards", python="LoopConfig.guards"),
     Setting(kind="bool", help="drop the built-in constraints; needs constraints", key="replace_defaults", python="LoopConfig.replace_defaults"),
     Setting(kind="names", help="plugins by their entry-point name, in calling order", key="plugins", python="LoopConfig.plugins"),
     Setting(kind="text?", help="where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", flag="--store", metavar="PATH", key="store", python="LoopConfig.store"),

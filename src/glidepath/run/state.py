@@ -107,8 +107,7 @@ class Run(Record, eq=False, kw_only=True):
     """The scribe that writes what happens, when there is a store."""
     cruises: bool = False
     """Nobody but the model, the ledger and the guards has a say in its turns: see `look_around`."""
-    ring: Callable[[], None] | None = None
-    """Wakes the run when something happened beside it."""
+    ring: Callable[[], None] | None = None  # wakes the run when something happened beside it
     # guards
     before_guards: tuple[Any, ...] = ()
     after_guards: tuple[Any, ...] = ()
