@@ -13,7 +13,7 @@ from glidepath._wire import encode, replace
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.durable import Opening
 from glidepath.agent.equipment import Fitted
-from glidepath.agent.per_run import NOTHING, Given, deps_for
+from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import landing_money, priced
 from glidepath.ask.booking import LEAST_LANDING
 from glidepath.ask.summary import recall
@@ -98,6 +98,7 @@ def _opened(
 ) -> Run:
     if home.in_flight:
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
+    plan = with_constraints_of_its_own(plan) if plan.custom else plan
     deps, paid = deps_for(plan, given, home.id), True
     if resumed is None:
         not_decided = home.state is AgentState.WAITING_FOR_INPUT

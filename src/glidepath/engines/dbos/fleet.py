@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from glidepath.agent.config import check_sendable
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, quiet
@@ -22,6 +21,7 @@ from glidepath.outcome import RunResult
 from glidepath.sessions import PostgresStore
 from glidepath.sessions.archive import prune, read_journal
 from glidepath.sessions.inbox import decide, send
+from glidepath.setting import check_sendable
 from glidepath.tools import closest
 
 if TYPE_CHECKING:
