@@ -114,7 +114,8 @@ def _start_clock(run: Run) -> None:
 
 def _start_transcript(run: Run, first_new: int) -> None:
     messages = run.messages
-    told = [place for place, message in enumerate(messages[:first_new]) if is_notice(message)]
+    asked = [place for place, message in enumerate(messages[:first_new]) if message.__class__ is UserMessage]
+    told = [place for place in asked if is_notice(messages[place])]
     if told:
         run.stale = frozenset(told)
     if told or any(type(message) in NEVER_SENT for message in messages):
