@@ -150,6 +150,16 @@ class Budget:
         return budget
 
     @classmethod
+    def below(cls, meter: Meter, limits: Limits) -> Budget:
+        """Limits for runs that are started together and draw, beyond them, from whatever this meter counts."""
+        budget = cls(limits)
+        near = budget.meter
+        budget.meter = Meter(near.caps, meter, depth=-1)
+        budget.meter.near_tokens, budget.meter.near_money = near.near_tokens, near.near_money
+        budget.meter.set_wires()
+        return budget
+
+    @classmethod
     async def find(cls, name: str, store: WalletStore) -> Budget:
         """A wallet that is in the store already, with its parents and the limits it has; `ConfigurationError` if not.
 
