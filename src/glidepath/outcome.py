@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from glidepath._wire import Value, field
 from glidepath.errors import RunNotCompleted
-from glidepath.messages import Message, StopReason, ToolCall, Usage
+from glidepath.messages import Message, StopReason, ToolCall, Usage, origins_of
 
 __all__ = [
     "ENDINGS",
@@ -232,6 +232,8 @@ class PendingCall(Value, frozen=True, kw_only=True):
     """The JSON Schema of the answer it waits for: `answer({...})`. None: `approve()`, `deny()` or `answer(text)`."""
     state: str = ""
     """What its tool needs to go on; nobody else's business."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that a plugin asks about, for the person who decides."""
 
 
 class Spend(Value, frozen=True, kw_only=True):
@@ -450,6 +452,11 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     def all_tool_calls(self) -> int:
         """Tool calls, those of children included."""
         return self.tool_calls + sum(child.all_tool_calls for child in self.children)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The untrusted sources of everything the run has read: its text may come from any of them."""
+        return origins_of(self.messages)
 
     @property
     def cache_hit_rate(self) -> float | None:

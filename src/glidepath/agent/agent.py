@@ -57,6 +57,7 @@ from glidepath.run import (
     restore_meter,
 )
 from glidepath.run.inside import outside
+from glidepath.run.origins import place_here, tainted
 from glidepath.sessions import Session
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
@@ -460,7 +461,7 @@ class Agent(ForkingAgent, Equipped, Generic[OutputT]):
         With a session of its own (`home`) it is kept where its agent keeps sessions. `budget`: a part of the parent's.
         `post` tells the parent what happened, when that lives on another loop.
         """
-        messages = as_messages(prompt, self.config)
+        messages = tainted(parent, as_messages(prompt, self.config))
         if limits is None:
             plan = self._heir(parent.plan)
         else:
@@ -518,8 +519,7 @@ class Agent(ForkingAgent, Equipped, Generic[OutputT]):
         watch.above = parent.watch
         messages = messages if resumed is None else ()
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, per_run=per_run)
-        run.carried = carried
-        run.token = cancel
+        run.carried, run.token, run.above, key = carried, cancel, parent, place_here()
         refusal = meter.adopt() if resumed is None else None
         if refusal is None and opening is not None and opening.above is not None:
             opening.above.follow(home.id, meter)
@@ -530,8 +530,9 @@ class Agent(ForkingAgent, Equipped, Generic[OutputT]):
                     run, home, messages, cancel, refusal=refusal, opening=opening, fitted=self._fitted
                 )
         finally:
+            run.above = None  # nobody asks any more, and what is kept of a child does not keep its parent
             if run.result is not None:
-                post(partial(report_child, parent, run))
+                post(partial(report_child, parent, run, key))
 
     def _heir(self, parent: Plan) -> Plan:
         """This agent's plan with the parent's constraints and guarding plugins added; made once for each parent."""

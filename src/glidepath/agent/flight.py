@@ -27,6 +27,7 @@ from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, PerRun, Ru
 from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
+from glidepath.run.origins import hear_child
 from glidepath.sessions import Session
 from glidepath.texts import Texts
 from glidepath.tools import OutputError
@@ -289,11 +290,12 @@ def announce_child(parent: Run, child: Run) -> None:
         parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
 
 
-def report_child(parent: Run, child: Run) -> None:
+def report_child(parent: Run, child: Run, key: str) -> None:
     """Put what a child did and cost into its parent, unless that has ended and lists the child as abandoned."""
     if parent.result is not None:
         return
     result: Any = child.result
+    hear_child(parent, key, result)
     parent.children += (result,)
     parent.abandoned += result.abandoned
     parent.unknown_effects += result.unknown_effects

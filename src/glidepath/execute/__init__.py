@@ -19,6 +19,7 @@ from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
 from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared, opinion, report, tethered
 from glidepath.run.inside import recall
+from glidepath.run.origins import heard_in
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
 from glidepath.tools import ArgumentsError, NeedsInput, Tool, ToolContext, ToolResult
@@ -128,7 +129,8 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
 def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> bool:
     """`_finish` and `_learn` for one short text: it joins the transcript, the guards see it. Nobody votes: False."""
     call_id, name, bad = job.call.id, job.call.name, result.is_error
-    message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration)
+    origins = heard_in(run, call_id, job.tool.origins) if run.heard else job.tool.origins  # type: ignore[union-attr]
+    message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration, origins)
     size = run.plan.size_of(message)
     tell: Any = run.tell_all
     if tell is not None:
@@ -493,9 +495,10 @@ def _pend(run: Run, job: Job) -> PendingCall:
     bound: Any = job.bound  # what an observer does to its event does not change what a person decides about
     asks = job.asks
     form = None if asks is None else asks.form
-    run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "", form)
+    reason, state, origins = job.waits_for or "", "" if asks is None else asks.state, job.suspects
+    run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), reason, form, origins)
     call = ToolCall(job.call.id, job.call.name, bound.written())
-    return PendingCall(call=call, reason=job.waits_for or "", form=form, state="" if asks is None else asks.state)
+    return PendingCall(call=call, reason=reason, form=form, state=state, origins=origins)
 
 
 async def _after(run: Run, job: Job) -> None:
@@ -512,7 +515,7 @@ async def _after(run: Run, job: Job) -> None:
         call=ToolCall(job.call.id, job.call.name, arguments),
         arguments=arguments,
         tool=job.tool,
-        result=_shown(job),
+        result=_shown(run, job),
     )
     try:
         said = await opinion(run, "after_tool_call", voices, context)
@@ -521,7 +524,7 @@ async def _after(run: Run, job: Job) -> None:
                 if said.fault is not None:
                     raise said.fault
                 _change(job, said.name, _as_decision(said.answer))
-                context = replace(context, result=_shown(job))
+                context = replace(context, result=_shown(run, job))
             except HookFault as fault:
                 report(run, "after_tool_call", said.name, fault, "skipped")
             said = await opinion(run, "after_tool_call", voices, context)
@@ -529,9 +532,9 @@ async def _after(run: Run, job: Job) -> None:
         return  # the run is being stopped: what the tool answered stays as it is
 
 
-def _shown(job: Job) -> ToolResultMessage:
-    result: Any = job.result
-    return ToolResultMessage(job.call.id, job.call.name, result.content, result.is_error, job.kind)
+def _shown(run: Run, job: Job) -> ToolResultMessage:
+    call, result, origins = job.call, job.result, job.origins(run)
+    return ToolResultMessage(call.id, call.name, result.content, result.is_error, job.kind, origins=origins)  # type: ignore[union-attr]
 
 
 def _as_decision(answer: Any) -> AfterDecision:

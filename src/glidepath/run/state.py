@@ -213,9 +213,10 @@ class Run(Record, eq=False, kw_only=True):
     violations: list[ValidationRecord] | tuple[()] = ()
     warned: Mapping[str, Any] = _NOTHING
     """The constraints whose warning lasts, and what they said when it was last noted."""
-    warnings: int = 0
-    """Warnings noted so far."""
+    warnings: int = 0  # noted so far
     children: tuple[RunResult, ...] = ()
+    heard: Mapping[str, tuple[str, ...]] = _NOTHING  # the untrusted sources that children have read, by call
+    above: Any = None  # the run that has started this one
     text: str = ""
     passing: Any = None
     """What the constraints said at the last checkpoint at which they were asked."""
