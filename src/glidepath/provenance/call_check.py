@@ -51,7 +51,7 @@ def suspicions(name: str, tool: Any, arguments: Mapping[str, Any], known: KnownT
     theirs = any(_said(leaf.value, known) for leaf in targets)
     if not theirs:
         found += [one for leaf in content if (one := _copied(leaf, known)) is not None]
-    if judged and not found and not theirs and not any(_shares(leaf, known) or _linked(leaf, known) for leaf in judged):
+    if content and not targets and not found and not any(_shares(leaf, known) for leaf in content):
         found.append(Suspicion("nothing in it comes from your own words", tuple(known.origins)))
     if known.redacted and content and not found:
         found.append(Suspicion("what was read before is redacted and cannot be compared", tuple(known.origins)))
@@ -162,10 +162,9 @@ def _named(value: str, known: KnownText) -> bool:
 
 def _linked(leaf: _Leaf, known: KnownText) -> bool:
     """It is one whole link in a record that the user named: to follow it carries nothing out."""
-    found = addresses(leaf.value)
-    if len(found) != 1 or next(iter(found.values())) != leaf.value.casefold().rstrip("/"):
-        return False
-    return any(entry.addresses.issuperset(found) and _pointed_at(entry, known) for entry in known.entries.values())
+    return leaf.value in addresses(leaf.value).values() and any(
+        leaf.value in entry.links and _pointed_at(entry, known) for entry in known.entries.values()
+    )
 
 
 def _shares(leaf: _Leaf, known: KnownText) -> bool:

@@ -51,9 +51,8 @@ class Entry(Mutable):
 
     values: frozenset[str]
     names: frozenset[str]
-    addresses: frozenset[str]
-    """All addresses in it, in the middle of texts, too."""
-    origins: tuple[str, ...]
+    links: frozenset[str]
+    """All addresses in it as they are written, in the middle of texts, too."""
 
 
 class KnownText:
@@ -118,7 +117,7 @@ class KnownText:
         if data is not None:
             self.listed |= whole
             for record in _records(data):
-                entry = _entry(record, origins)
+                entry = _entry(record)
                 self.entries[entry.values, entry.names] = entry
 
 
@@ -166,19 +165,19 @@ def _records(data: Any) -> Iterator[Mapping[str, Any]]:
             waiting += [value for value in one if isinstance(value, Mapping | list)]
 
 
-def _entry(record: Mapping[str, Any], origins: tuple[str, ...]) -> Entry:
+def _entry(record: Mapping[str, Any]) -> Entry:
     values: set[str] = set()
     names: set[str] = set()
-    reached: set[str] = set()
+    links: set[str] = set()
     for key, value in record.items():
         for _, one in leaves(value if not isinstance(value, Mapping) else list(value), str(key)):
             words = phrase(one)
             values.add(words)
-            reached |= addresses(one).keys()
+            links |= set(addresses(one).values())
             if any(part in str(key).casefold() for part in _NAMING):
                 names |= {words, _without_ending(one)}
     names = {name for name in names if sum(char.isalpha() for char in name) >= _SHORT}
-    return Entry(frozenset(values), frozenset(names), frozenset(reached), origins)
+    return Entry(frozenset(values), frozenset(names), frozenset(links))
 
 
 def _without_ending(text: str) -> str:

@@ -17,7 +17,8 @@ _HIDDEN = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00
 _WORD = re.compile(r"[^\W_]+")
 _MOMENT = re.compile(
     r"(?<![\w.-])(?:\d{4}-\d\d?-\d\d?(?:[t ]\d\d?:\d\d(?::\d\d(?:\.\d+)?)?(?:z|[+-]\d\d:?\d\d)?)?|\d\d?:\d\d(?::\d\d)?|"
-    r"\d\d?[./]\d\d?[./]\d{2,4})(?![\w-])"
+    r"\d\d?[./]\d\d?[./]\d{2,4})(?![\w-])",
+    re.IGNORECASE,
 )
 _RUN_ON = re.compile(r"(?<=\w)([.!?])(?=[A-Z][a-z])")
 _ADDRESS = re.compile(
@@ -25,10 +26,12 @@ _ADDRESS = re.compile(
     r"|(?P<mail>(?<![\w.+%&*=?^{|}~-])[\w.+%&*=?^{|}~-]{1,80}@[\w-]+(?:\.[\w-]+)*)"
     r"|(?P<ip>(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?:/[^\s<>\"'`]*)?)"
     r"|(?P<host>(?<![\w@.-])(?:[\w-]+\.)+[^\W\d_]{2,24}(?::\d+)?(?:[/?#][^\s<>\"'`]*)?)"
-    r"|(?P<account>(?<![\w-])[a-z]{2}\d{2}(?: ?[a-z0-9]){8,30}(?![\w-]))"
+    r"|(?P<account>(?<![\w-])[a-z]{2}\d{2}(?:[a-z0-9]{8,30}|"
+    r"(?: (?=[a-z]{0,3}\d)[a-z0-9]{4}){2,7}(?: \d{1,4})?)(?![\w-]))"
     r"|(?P<number>(?<![\w.-])\+?\d(?:[ ()./-]{0,2}\d){7,}(?![\w-]))"
     r"|(?P<opaque>(?<![\w/+=-])(?=[\w/+=-]*\d)(?=[\w/+=-]*[a-z])[\w/+=-]{24,})"
-    r"|(?P<handle>(?<![\w.])@[\w-]{2,})"
+    r"|(?P<handle>(?<![\w.])@[\w-]{2,})",
+    re.IGNORECASE,
 )
 _FILES = word_set(
     "bmp c cfg conf cpp css csv doc docx gif go h html ics ini java jpeg jpg js json lock log md mp3 mp4 "
@@ -69,13 +72,13 @@ def addresses(text: str) -> dict[str, str]:
     """What can reach somebody or names an account: links, mail addresses, numbers, handles; and how each is written."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
-    text = _MOMENT.sub(" ", _RUN_ON.sub(r"\1 ", text).casefold())
+    text = _MOMENT.sub(" ", _RUN_ON.sub(r"\1 ", text))
     found: dict[str, str] = {}
     for match in _ADDRESS.finditer(text):
         kind, written = str(match.lastgroup), match.group().rstrip(".,;:!?)]}'\"*_")
         if kind == "host" and _is_file(written):
             continue
-        canonical = _canonical(kind, written)
+        canonical = _canonical(kind, written.casefold())
         if canonical:
             found[canonical] = written
     return found
@@ -83,7 +86,7 @@ def addresses(text: str) -> dict[str, str]:
 
 def _is_file(written: str) -> bool:
     """True for the name of a file: it looks like a host's."""
-    return "/" not in written and not written.startswith("www.") and written.rpartition(".")[2] in _FILES
+    return "/" not in written and not written.startswith("www.") and written.rpartition(".")[2].casefold() in _FILES
 
 
 def _canonical(kind: str, written: str) -> str:
