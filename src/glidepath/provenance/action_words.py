@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from glidepath.provenance.words import plain, word_set
+from glidepath.provenance.words import phrase, plain, word_set
 
 __all__ = ["ActionWords"]
 
@@ -50,14 +50,14 @@ class ActionWords:
     """What the user has asked for so far."""
 
     def __init__(self, extra: Mapping[str, Sequence[str]]) -> None:
-        self._extra = {pattern: tuple(plain(word) for word in words) for pattern, words in extra.items()}
+        self._extra = {pattern: tuple(phrase(word) for word in words) for pattern, words in extra.items()}
         self._asked: set[str] = set()
         self._texts: list[str] = []
 
     def take(self, text: str) -> None:
         """The user has said something."""
         said = plain(text)
-        self._texts.append(said)
+        self._texts.append(phrase(text))
         before: list[str] = ["."]
         for word in _TOKEN.findall(said):
             if word[0].isalnum() and not _NEGATIONS.intersection(before[-_REACH:]):
@@ -67,7 +67,7 @@ class ActionWords:
     def ask_for(self, tool: str) -> bool:
         """True when some word of the user asks for this kind of action."""
         for pattern, words in self._extra.items():
-            if fnmatchcase(tool, pattern) and any(word in text for word in words for text in self._texts):
+            if fnmatchcase(tool, pattern) and any(word and word in text for word in words for text in self._texts):
                 return True
         return not self._asked.isdisjoint(_words_for(tool))
 
