@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from glidepath._wire import Value, field
 from glidepath.errors import RunNotCompleted
-from glidepath.messages import Message, StopReason, ToolCall, Usage, origins_of
+from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
 __all__ = [
     "ENDINGS",
@@ -29,6 +29,7 @@ __all__ = [
     "Snapshot",
     "Spend",
     "StopCause",
+    "TextOrigin",
     "ValidationRecord",
     "Verdict",
     "dollars",
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar  # every type checker brings it along
 
     OutputT = TypeVar("OutputT", default=Any)
+    DepsT = TypeVar("DepsT", default=Any)
 else:
     from typing import TypeVar
 
     OutputT = TypeVar("OutputT")
+    DepsT = TypeVar("DepsT")
 
 _PICO = Decimal(10**12)
 _HEAD = 80  # characters of a text in a repr
@@ -104,6 +107,14 @@ class LoopOutcome(str, Enum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     PAUSED = "paused"
+
+
+class TextOrigin(str, Enum):
+    """Who wrote a result's `text`: the model, a tool whose result ended the run, or the runtime in their place."""
+
+    MODEL = "model"
+    TOOL = "tool"
+    RUNTIME = "runtime"
 
 
 _O = LoopOutcome
@@ -234,6 +245,25 @@ class PendingCall(Value, frozen=True, kw_only=True):
     """What its tool needs to go on; nobody else's business."""
     origins: tuple[str, ...] = ()
     """The untrusted sources that a plugin asks about, for the person who decides."""
+    inside: str = ""
+    """The id of the call whose program makes it; empty for a call that the model made itself."""
+
+
+class Program(Value, frozen=True, kw_only=True):
+    """A call in the middle of which its tool has asked for other calls, and waits for their results."""
+
+    call: ToolCall
+    """With the arguments it was made with."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls it waits for."""
+    results: tuple[ToolResultMessage, ...] = ()
+    """Those of their results that are known, in any order."""
+    made: int = 0
+    """How many calls it has asked for so far."""
+    clock: float = 0.0
+    """When it began, in seconds since the epoch."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that its calls have read so far."""
 
 
 class Spend(Value, frozen=True, kw_only=True):
@@ -261,6 +291,11 @@ class PerRun(Value, frozen=True, kw_only=True):
     tool_choice: str | None = None
     metadata: Mapping[str, str] | None = None
     user: str | None = None
+    limits: Mapping[str, Any] | None = None
+    """The fields of `Limits` that differ from their defaults."""
+    system_prompt: str | None = None
+    model: str | None = None
+    """The model, where it was given as a string; an object cannot be kept."""
     notes: Mapping[str, str] | None = None
     """What plugins leave in the journal about this run, by plugin: see `Plugin.journal_note`."""
 
@@ -367,6 +402,10 @@ class Snapshot(Value, frozen=True, kw_only=True):
     first_new: int = 0
     pinned: tuple[int, ...] = ()
     votes: tuple[bool, bool, bool] | None = None
+    programs: dict[str, Program] = field(default_factory=dict)
+    """The calls of the open turn that make calls themselves, by call id."""
+    program_states: dict[str, str] = field(default_factory=dict)
+    """What the tool of each needs to go on; nobody else's business."""
     guards: dict[str, Any] = field(default_factory=dict)
     # what the result tells as well
     violations: tuple[ValidationRecord, ...] = ()
@@ -406,6 +445,8 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     cause: StopCause | None = None
     stop_reason: StopReason | None = None
     text: str = ""
+    text_origin: TextOrigin = TextOrigin.MODEL
+    """Whose words `text` is; RUNTIME: no answer was written, and this only says what happened."""
     output: OutputT | None = None
     partial: bool = False
     messages: tuple[Message, ...] = ()

@@ -11,7 +11,7 @@ from glidepath.agent.durable import Opening, claimed, reopened
 from glidepath.agent.kin import TRIES
 from glidepath.errors import StoreError
 from glidepath.run import LostChild
-from glidepath.run.origins import hear_child, place_here
+from glidepath.run.origins import hear, place_here
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
 
@@ -56,7 +56,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
         opening.above = scribe
         if opening.ended is not None:
             opening.result = result = opening.ended
-            hear_child(parent, place_here(), result)
+            hear(parent, place_here(), result.origins)
             if all(child.run_id != result.run_id for child in parent.children):
                 parent.children += (result,)
                 parent.unknown_effects += result.unknown_effects

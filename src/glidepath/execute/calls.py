@@ -13,8 +13,8 @@ from glidepath.events import HookFailed
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, StopCause
-from glidepath.run import Decision, HookFault, Opinion, Verdict, opinion, report, to_read
-from glidepath.run.origins import transcripts_above
+from glidepath.run import Decision, HookFault, Opinion, Verdict, about, opinion, report, to_read
+from glidepath.run.origins import heard_in_programs, transcripts_above
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
 from glidepath.tools import ArgumentsError, Continuation, ToolResult, malformed_arguments_message, unknown_tool_message
 from glidepath.tools.text import clean
@@ -22,7 +22,7 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["clear", "decided", "misfits", "prepare"]
+__all__ = ["clear", "decided", "keep_to_programs", "misfits", "prepare"]
 
 MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's with
 
@@ -96,6 +96,16 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
 def _denied(run: Run, reason: str) -> str:
     text = run.plan.texts.fill("denied", reason=reason)
     return text if reason else f"{text.rstrip(' :')}."
+
+
+def keep_to_programs(run: Run, jobs: Sequence[Job]) -> None:
+    """The model has called tools that it was not shown: only programs may."""
+    for job in jobs:
+        if job.call.name in run.plan.hands:
+            shown = sorted(run.plan.tool_names - run.plan.hands)
+            text = unknown_tool_message(job.call.name, shown)
+            job.result = None
+            job.refuse("unknown_tool", run.plan.texts.fill("unknown_tool", advice=text))
 
 
 def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | None:
@@ -222,17 +232,13 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
     voices = iter(run.hooks.before_tool_call)
     replaced: Any = None
     context = ToolCallContext(
-        run_id=run.run_id,
-        agent_name=run.plan.agent_name,
-        iteration=run.iterations,
-        conversation_id=run.plan.conversation_id,
-        user=run.user,
-        metadata=run.metadata,
+        **about(run),
         call=ToolCall(job.call.id, job.call.name, bound.arguments),
         arguments=bound.arguments,
         tool=job.tool,
         messages=to_read(run, run.messages),
         above=transcripts_above(run) if run.above is not None else (),
+        origins=heard_in_programs(run) if run.heard else (),
         replaceable=replaceable,
         approved=approved,
     )

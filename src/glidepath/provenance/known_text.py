@@ -67,11 +67,17 @@ class KnownText:
         self.origins: dict[str, None] = {}
         self.actions = ActionWords(extra_words)
         self._calls: dict[str, str] = {}
+        self._programs = False
 
     @property
-    def redacted(self) -> bool:
-        """True when some of it is not what was said."""
-        return REDACTED in self.origins
+    def hidden(self) -> bool:
+        """True when some untrusted text cannot be compared: it was redacted, or a program keeps it to itself."""
+        return REDACTED in self.origins or self._programs
+
+    def hear(self, origins: Sequence[str]) -> None:
+        """The program that makes the call has read from these sources."""
+        self._programs = bool(origins)
+        self.origins |= dict.fromkeys(origins)
 
     def take(self, messages: Iterable[Message]) -> None:
         """Some more messages."""

@@ -98,6 +98,7 @@ class Provenance(Plugin):
             if len(messages) > count:
                 self._known.take(messages[count:])
                 self._read[place] = (messages, len(messages))
+        self._known.hear(context.origins)
         return self._known
 
     def _forget(self) -> None:

@@ -10,10 +10,9 @@ from glidepath.run.hooks import to_read
 from glidepath.spi.inside import INSIDE
 
 if TYPE_CHECKING:
-    from glidepath.outcome import RunResult
     from glidepath.run.state import Run
 
-__all__ = ["hear_child", "heard_in", "place_here", "tainted", "transcripts_above"]
+__all__ = ["hear", "heard_in", "heard_in_programs", "place_here", "tainted", "transcripts_above"]
 
 
 def place_here() -> str:
@@ -22,11 +21,15 @@ def place_here() -> str:
     return "" if place is None else str(getattr(place, "key", ""))
 
 
-def hear_child(parent: Run, key: str, result: RunResult) -> None:
-    """A child of the call or hook `key` has ended: whatever it has read may be in what comes of that call."""
-    origins = result.origins
+def hear(run: Run, key: str, origins: tuple[str, ...]) -> None:
+    """Something inside the call or hook `key`, a child or a program, has read from these sources."""
     if origins:
-        parent.heard = {**parent.heard, key: tuple(dict.fromkeys((*parent.heard.get(key, ()), *origins)))}
+        run.heard = {**run.heard, key: tuple(dict.fromkeys((*run.heard.get(key, ()), *origins)))}
+
+
+def heard_in_programs(run: Run) -> tuple[str, ...]:
+    """What the programs that are at work have read, which is not in the transcript."""
+    return tuple(dict.fromkeys([name for key in run.programs for name in run.heard.get(key, ())]))
 
 
 def heard_in(run: Run, call_id: str, own: tuple[str, ...]) -> tuple[str, ...]:
@@ -40,7 +43,8 @@ def heard_in(run: Run, call_id: str, own: tuple[str, ...]) -> tuple[str, ...]:
 
 def tainted(parent: Run, messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """A child's prompt: a model that has read untrusted text may have written it."""
-    origins = origins_of(parent.messages)
+    heard = [name for origins in parent.heard.values() for name in origins]  # by this call, perhaps
+    origins = tuple(dict.fromkeys((*origins_of(parent.messages), *heard)))
     return tuple([coming_from(message, origins) for message in messages]) if origins else messages
 
 

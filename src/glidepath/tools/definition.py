@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack, overload
 
@@ -75,10 +75,16 @@ class Tool:
     """The model is held to its schema, where the provider can; None follows the agent's `strict_tools`."""
     overlaps: bool
     """Its calls may run beside others under `ExecutionMode.AUTO`: it is `read_only`, `parallel_safe` or an agent."""
+    deps_type: Any = None
+    """What `run(deps=...)` must be for it, as its `ToolContext[...]` says; None: anything."""
     origins: tuple[str, ...] = ()
     """What its results say about where they come from: its name when it is `untrusted`, else nothing."""
     asks_back: bool = False
     """It may raise `NeedsInput`: a person is asked in the middle of its call."""
+    makes_calls: bool = False
+    """It may raise `NeedsCalls`: the runtime makes calls of other tools for it, in the middle of its call."""
+    hands: tuple[Tool, ...] = ()
+    """Tools that only such a tool may call: the model is not shown them."""
     plain: bool
     """Runs as its function's own coroutine, with nothing around it."""
     breaker: Any = None
@@ -132,7 +138,7 @@ class Tool:
             fields["description"] = signature.description
         fields["parameters"] = schema = _wire.frozen(schema)  # every run of every agent shares it
         fields["spec"] = ToolSpec(self.name, self.description, schema, given["strict"])
-        fields["wants_context"] = signature.context is not None
+        fields["wants_context"], fields["deps_type"] = signature.context is not None, signature.deps
         fields["overlaps"] = self.read_only or self.parallel_safe
         fields["origins"] = (self.name,) if self.untrusted else ()
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
@@ -223,6 +229,15 @@ class Tool:
         other.__dict__.update(self.__dict__, asks_back=True)
         return other
 
+    def making_calls(self, hands: Sequence[Tool] = ()) -> Tool:
+        """The same tool, which may have calls of other tools made in the middle of a call by raising `NeedsCalls`.
+
+        `hands` are tools that it alone may call. Each step of it runs in a task of its own.
+        """
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, makes_calls=True, hands=tuple(hands), isolation="task")
+        return other
+
     def overlapping(self) -> Tool:
         """The same tool, which may run beside others under `ExecutionMode.AUTO` and still uses a slot of the cap."""
         other = object.__new__(type(self))
@@ -233,6 +248,7 @@ class Tool:
         """The same tool with another body, such as the answers of a recorded run."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _run=run, isolation="inline", wants_context=True, plain=False)
+        other.__dict__["deps_type"] = None
         other.__dict__.pop("breaker", None)
         return other
 
