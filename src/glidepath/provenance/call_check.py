@@ -54,9 +54,8 @@ def suspicions(name: str, tool: Any, arguments: Mapping[str, Any], known: KnownT
     if content and not targets and not found and not any(_shares(leaf, known) for leaf in content):
         found.append(Suspicion("nothing in it comes from your own words", tuple(known.origins)))
     if known.hidden and content and not found:
-        found.append(
-            Suspicion("what was read before is hidden or redacted and cannot be compared", tuple(known.origins))
-        )
+        why = "what was read before is redacted, or inside a program, and cannot be compared"
+        found.append(Suspicion(why, tuple(known.origins)))
     if not known.actions.ask_for(name):
         found.append(Suspicion(f"your own words do not ask for {name}", tuple(known.origins)))
     return found

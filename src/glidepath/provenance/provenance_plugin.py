@@ -56,7 +56,7 @@ class Provenance(Plugin):
 
     def before_tool_call(self, context: ToolCallContext) -> BeforeDecision:
         """Ask about a consequential call that nobody but untrusted content accounts for, or block it."""
-        if getattr(context.tool, "read_only", False):
+        if _only_looks(context.tool):
             return None
         verdict = self._rules.verdict(context.call.name)
         if verdict == "allow":
@@ -104,6 +104,13 @@ class Provenance(Plugin):
     def _forget(self) -> None:
         self._known = KnownText(self._words)
         self._read = []
+
+
+def _only_looks(tool: Any) -> bool:
+    """True for a tool that is `read_only`, or whose effects are calls of other tools, each of which is judged."""
+    if getattr(tool, "consequential", False):
+        return False
+    return bool(getattr(tool, "read_only", False) or getattr(tool, "makes_calls", False))
 
 
 def _checked_words(words: Any) -> Mapping[str, Sequence[str]]:

@@ -98,8 +98,7 @@ class Run(Record, eq=False, kw_only=True):
     carried: Carried = NOT_CARRIED
     """What its meter has in it from earlier runs of the session."""
     landing_paid: bool = True  # False when earlier runs of the session left too little for a landing call
-    extras: Mapping[str, Any] | None = None
-    """The agent's, with its own on top."""
+    extras: Mapping[str, Any] | None = None  # the agent's, with its own on top
     tool_choice: str = "auto"
     token: CancelToken | None = None  # who may stop it from outside
     deps: Any = None  # the application's own, for its tools and hooks; never written anywhere
@@ -157,8 +156,7 @@ class Run(Record, eq=False, kw_only=True):
     child_accounts: Mapping[str, Account] = _NOTHING
     money: int = 0
     first_call: Reservation | None = None
-    boarded: bool = False
-    """Its landing is set aside with its ancestors."""
+    boarded: bool = False  # its landing is set aside with its ancestors
     # counters
     iterations: int = 0
     tool_calls: int = 0
@@ -196,8 +194,7 @@ class Run(Record, eq=False, kw_only=True):
     work_withdrawn: bool = False
     later: tuple[tuple[str, str, str], ...] = ()
     """What to tell the model at the next turn: reason, source, text."""
-    waiting: tuple[Message, ...] = ()
-    """Steering that waits for the next turn."""
+    waiting: tuple[Message, ...] = ()  # steering that waits for the next turn
     # who listens
     next_number: Callable[[], int]
     audience: Audience | None = None

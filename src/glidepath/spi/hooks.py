@@ -58,8 +58,8 @@ class ToolCallContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True
     """A call about to run, with its final, validated arguments (plain data); those of `call` are the same.
 
     `messages`, here and in every context, can be read and not changed; the `origins` of each say which untrusted
-    sources its text comes from. `origins`: further sources, whose text is not in `messages`, because a program makes the
-    call and has read it itself. `above`: the transcripts of the runs this one is a child of, the outermost first.
+    sources its text comes from. `origins`: further sources, whose text is not in `messages`: a program makes the call
+    and has read it itself. `above`: the transcripts of the runs this one is a child of, the outermost first.
     `approved`: a person has approved it, so that another `Ask` counts as answered.
     """
 
