@@ -33,6 +33,8 @@ _KINDS: Mapping[str, frozenset[str]] = {
     ),
     "run": word_set("run execute start launch deploy install build test restart reboot stop kill"),
 }
+_GRANTS = word_set("share invite grant allow permit authorize")
+"""To let somebody in is not to tell them something, though people say share for both."""
 _MONEY = word_set("money payment transaction funds invoice bill transfer")
 _NOUNS_TOO = word_set(
     "email mail message text note comment contact post report schedule order change record transfer "
@@ -82,9 +84,14 @@ def _bases(word: str) -> Iterable[str]:
 
 def _words_for(tool: str) -> frozenset[str]:
     parts = [part.casefold() for part in _NAME.findall(tool)]
-    verb = next((part for part in parts if any(part in words for words in _KINDS.values())), parts[0] if parts else "")
+    verb = next(
+        (part for part in parts if any(part in words for words in (*_KINDS.values(), _GRANTS))),
+        parts[0] if parts else "",
+    )
     if verb in ("send", "schedule", "make") and not _MONEY.isdisjoint(parts):
         return _KINDS["pay"] | (_KINDS["make"] if verb == "schedule" else frozenset())
+    if verb in _GRANTS:
+        return _GRANTS
     if verb in ("book", "reserve", "rent"):
         return _KINDS["book"]
     kinds = [words for name, words in _KINDS.items() if verb in words and name not in ("pay", "book")]
