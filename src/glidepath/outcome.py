@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath._wire import Value, field
 from glidepath.errors import RunNotCompleted
-from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage
+from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
 __all__ = [
     "ENDINGS",
@@ -243,6 +243,8 @@ class PendingCall(Value, frozen=True, kw_only=True):
     """The JSON Schema of the answer it waits for: `answer({...})`. None: `approve()`, `deny()` or `answer(text)`."""
     state: str = ""
     """What its tool needs to go on; nobody else's business."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that a plugin asks about, for the person who decides."""
     inside: str = ""
     """The id of the call whose program makes it; empty for a call that the model made itself."""
 
@@ -260,6 +262,8 @@ class Program(Value, frozen=True, kw_only=True):
     """How many calls it has asked for so far."""
     clock: float = 0.0
     """When it began, in seconds since the epoch."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that its calls have read so far."""
 
 
 class ResultKind(str, Enum):
@@ -529,6 +533,11 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     def all_tool_calls(self) -> int:
         """Tool calls, those of children included."""
         return self.tool_calls + sum(child.all_tool_calls for child in self.children)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The untrusted sources of everything the run has read: its text may come from any of them."""
+        return origins_of(self.messages)
 
     @property
     def cache_hit_rate(self) -> float | None:

@@ -28,6 +28,7 @@ from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult,
 from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
+from glidepath.run.origins import hear
 from glidepath.sessions import Session
 from glidepath.texts import Texts
 from glidepath.tools import OutputError
@@ -293,11 +294,12 @@ def announce_child(parent: Run, child: Run) -> None:
         parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
 
 
-def report_child(parent: Run, child: Run) -> None:
+def report_child(parent: Run, child: Run, key: str) -> None:
     """Put what a child did and cost into its parent, unless that has ended and lists the child as abandoned."""
     if parent.result is not None:
         return
     result: Any = child.result
+    hear(parent, key, result.origins)
     parent.work.report(result)
     parent.spend.charge_child(child.plan.agent_name, child.spend.usage(), child.spend.money)
     parent.emit(

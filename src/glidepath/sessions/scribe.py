@@ -169,7 +169,7 @@ class Scribe:
         run = self._run
         items: Items = []
         for job in done:
-            message = job.bare_message()
+            message = job.bare_message(run)
             self._filed[message.call_id] = message
             items.append(("result", message))
         if queued:

@@ -51,6 +51,8 @@ class Bond:
         self.decisions: Mapping[str, Decision] = past.decisions if past is not None else {}
         self.usage = past.usage if past is not None else Usage()
         self.cost = past.cost if past is not None else None
+        self.origins: dict[str, None] = dict.fromkeys(past.origins if past is not None else ())
+        """The untrusted sources that members have read: what others are told may come from any of them."""
         self.cancel, self.let_go = linked(cancel)
         self.channel: Channel
         constraint, config = request.config.resource_constraint, request.config

@@ -23,6 +23,7 @@ from glidepath.teams.accounts import audited
 from glidepath.teams.bond import Bond, Channel, check_decisions, decided_key, newly_spent
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import Past, Pen, add_cost
+from glidepath.teams.prompts import told_to
 from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
 from glidepath.tools.text import clean
 
@@ -87,7 +88,7 @@ class Team:
             check_coordinator(coordinator)
         self.store = store
         self.event_sink = event_sink
-        self._lineup = _observing(plugins)
+        self._lineup = _checked_plugins(plugins)
         self._in_flight: dict[str, Channel | None] = {}
         self._keepers: dict[int, tuple[Agent, Agent]] = {}
         self._bond: Bond | None = None
@@ -244,12 +245,18 @@ class Team:
             if result is None:
                 user, about = bond.request.user, bond.request.metadata
                 result = await keeper.run(
-                    prompt, session=home, parent=bond.budget, cancel=token, user=user, metadata=about
+                    told_to(prompt, bond.request, tuple(bond.origins)),
+                    session=home,
+                    parent=bond.budget,
+                    cancel=token,
+                    user=user,
+                    metadata=about,
                 )
         except BaseException as error:
             if _from_outside(error):
                 raise
             result = _crashed(error)
+        bond.origins |= dict.fromkeys(result.origins)
         usage, cost = newly_spent(result, paused)
         bond.usage, bond.cost = bond.usage + usage, add_cost(bond.cost, cost)
         return result
@@ -459,15 +466,16 @@ def _members(members: Any) -> tuple[Member, ...]:
     return tuple(found)
 
 
-def _observing(plugins: Any) -> Lineup:
+def _checked_plugins(plugins: Any) -> Lineup:
     if isinstance(plugins, str | Plugin) or not isinstance(plugins, Iterable):
         raise ConfigurationError(f"Team.plugins must be a list of Plugin, not {plugins!r:.80}")
     lineup = Lineup(plugins)
     names = lineup.names()
     for hook in names.__struct_fields__:
-        if hook != "event_observer" and getattr(names, hook):
+        if hook not in ("event_observer", "before_tool_call", "tool_gate") and getattr(names, hook):
             raise ConfigurationError(
-                f"Team.plugins only observe: {getattr(names, hook)[0]!r} has {hook}; give it to the members' agents"
+                f"Team.plugins only observe the team and guard its members: {getattr(names, hook)[0]!r} has {hook}; "
+                "give it to the members' agents"
             )
     return lineup
 

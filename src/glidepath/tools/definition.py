@@ -77,6 +77,8 @@ class Tool:
     """Its calls may run beside others under `ExecutionMode.AUTO`: it is `read_only`, `parallel_safe` or an agent."""
     deps_type: Any = None
     """What `run(deps=...)` must be for it, as its `ToolContext[...]` says; None: anything."""
+    origins: tuple[str, ...] = ()
+    """What its results say about where they come from: its name when it is `untrusted`, else nothing."""
     asks_back: bool = False
     """It may raise `NeedsInput`: a person is asked in the middle of its call."""
     makes_calls: bool = False
@@ -138,6 +140,7 @@ class Tool:
         fields["spec"] = ToolSpec(self.name, self.description, schema, given["strict"])
         fields["wants_context"], fields["deps_type"] = signature.context is not None, signature.deps
         fields["overlaps"] = self.read_only or self.parallel_safe
+        fields["origins"] = (self.name,) if self.untrusted else ()
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
         fields["_binder"] = binder
         fields["_bind"] = binder.bind
@@ -204,7 +207,8 @@ class Tool:
         """The same tool under another name."""
         check_name(name)
         spec = ToolSpec(name, self.description, self.parameters)
-        other = self._bound_by(self._binder.named(name), name=name, spec=spec)
+        origins = (name,) if self.untrusted else ()
+        other = self._bound_by(self._binder.named(name), name=name, spec=spec, origins=origins)
         other.__dict__.pop("breaker", None)
         return other
 
