@@ -3,7 +3,7 @@
     PYTHONPATH=src python bench/code_mode.py [look-ups] [characters of each record]
 
 The same task three ways: one call a turn, all calls in one reply, one program. Tokens are what the built-in estimator
-counts for every request and reply; no prompt cache is assumed. The last lines are CPU time in this process for one call,
+counts for every request and reply; no prompt cache is assumed. The last lines are CPU time in this process for a call,
 the interpreter's process apart, and the size of a journal record.
 """
 
@@ -20,7 +20,7 @@ from glidepath.sessions import MemoryStore
 from glidepath.testing import ScriptedModel, call, calls, say
 
 LOOK_UPS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-SIZE = int(sys.argv[2]) if len(sys.argv) > 2 else 1200  # noqa: PLR2004
+SIZE = int(sys.argv[2]) if len(sys.argv) > 2 else 1200
 LIMITS = Limits(max_iterations=LOOK_UPS + 10, max_tool_calls=LOOK_UPS * 20)
 ANSWER = say("Order 1007 is the largest: 1007 EUR.")
 PROGRAM = f"""orders = [order(number=n) for n in range(1000, {1000 + LOOK_UPS})]
@@ -31,7 +31,7 @@ print(len(orders), "orders; the largest is", largest["number"], "with", largest[
 @tool(read_only=True)
 async def order(number: int) -> dict[str, Any]:
     """Look up an order by its number: customer, lines, total in EUR."""
-    return {"number": number, "total": number if number == 1007 else 10, "lines": "x" * (SIZE - 50)}  # noqa: PLR2004
+    return {"number": number, "total": number if number == 1007 else 10, "lines": "x" * (SIZE - 50)}
 
 
 def agent(turns: list[Any], **config: Any) -> Agent:
