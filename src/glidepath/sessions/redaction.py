@@ -31,8 +31,19 @@ _NAMES = frozenset(  # what a journal is read by
     {
         *("role", "type", "kind", "id", "call_id", "name", "tool_name", "tool_choice", "key", "run_id", "session_id"),
         *("agent", "model", "state", "outcome", "source", "action", "checkpoint", "constraint", "stop_reason", "cut"),
-        *("media_type", "vendor", "data", "opaque", "response_id", "request_id", "service_tier", "cost", "origin"),
-        *("withdrawn", "allowed", "pinned", "votes", "notices_told"),
+        *(
+            "media_type",
+            "vendor",
+            "data",
+            "opaque",
+            "response_id",
+            "request_id",
+            "service_tier",
+            "cost",
+            "origin",
+            "origins",
+        ),
+        *("text_origin", "withdrawn", "allowed", "pinned", "votes", "notices_told"),
         *("step_id", "member", "members", "team", "status", "to", "depends_on"),
         *("coordinator", "evaluator", "parent_id", "member_run_id", "required_capability", "resource_constraint"),
     }
