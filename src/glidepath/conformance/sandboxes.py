@@ -141,7 +141,7 @@ class SandboxFiles(Contract):
     def test_sbx_5_lists_nothing_outside(self) -> None:
         """SBX-5: a folder outside cannot be listed."""
         with scene_around() as scene:
-            self.held("SBX-5", "print(os.listdir(sys.argv[1])); assert False", scene, scene.outside)
+            self.held("SBX-5", "print(os.listdir(sys.argv[1]))", scene, scene.outside)
 
     def test_sbx_6_dots(self) -> None:
         """SBX-6: `..` does not lead out."""
@@ -213,7 +213,7 @@ class SandboxFiles(Contract):
     def test_sbx_14_writes_nothing_outside(self) -> None:
         """SBX-14: nothing can be made outside."""
         with scene_around() as scene:
-            code = "open(sys.argv[1] + '/new', 'w').write('x'); assert not os.path.exists(sys.argv[1])"
+            code = "open(sys.argv[1] + '/new', 'w').write('x')"
             self.held("SBX-14", code, scene, scene.outside)
 
     def test_sbx_15_changes_nothing_outside(self) -> None:
@@ -232,7 +232,7 @@ class SandboxFiles(Contract):
         """SBX-17: files cannot be moved in from a folder that may be read, nor out of the sandbox."""
         with scene_around() as scene:
             self.held("SBX-17", "os.rename(sys.argv[1], 'mine')", scene, scene.given / "note")
-            code = "open('mine', 'w').write('x'); os.rename('mine', sys.argv[1]); assert False"
+            code = "open('mine', 'w').write('x'); os.rename('mine', sys.argv[1])"
             self.held("SBX-17", code, scene, scene.outside / "mine")
 
     def test_sbx_18_moving_folders(self) -> None:
@@ -348,22 +348,24 @@ class SandboxFiles(Contract):
         finally:
             del os.environ["GLIDEPATH_TEST_KEY"]
 
-    def test_sbx_27_the_environment_of_parents(self) -> None:
-        """SBX-27: nor can they be read from the processes around it."""
-        os.environ["GLIDEPATH_TEST_KEY"] = SECRET
+    def test_sbx_27_the_environment_of_others(self) -> None:
+        """SBX-27: nor can variables be read from other processes."""
         code = """
-            for pid in ("1", str(os.getppid()), *[name for name in os.listdir("/proc") if name.isdigit()]):
+            for pid in [name for name in os.listdir("/proc") if name.isdigit()]:
                 try:
                     print(open(f"/proc/{pid}/environ").read())
                 except OSError:
                     pass
             raise OSError("read all there are")
         """
+        words = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(300)"]
+        other = subprocess.Popen(words, env={"GLIDEPATH_TEST_KEY": SECRET})  # noqa: S603 - our own
         try:
             with scene_around() as scene:
                 self.held("SBX-27", code, scene)
         finally:
-            del os.environ["GLIDEPATH_TEST_KEY"]
+            other.kill()
+            other.wait()
 
     def test_sbx_28_descriptors(self) -> None:
         """SBX-28: descriptors that the caller left open are not there."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from glidepath._wire import Value, settle_field
+from glidepath._wire import Value, replace, settle_field
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.sandbox import _box
 from glidepath.sandbox.host_proxy import HostProxy, free_port, listed
@@ -88,6 +88,12 @@ class Sandbox(Value, frozen=True):
         """`write`, as absolute paths."""
         return tuple(map(str, self.write))
 
+    def told(self) -> str:
+        """The policy in a few words, for a person who decides."""
+        network = {"none": "no network", "all": "the whole network"}.get(str(self.network))
+        reach = network or f"network: {', '.join(self.hosts)}"
+        return f"sandboxed: {reach}, writes only in {', '.join(self.writable) or 'a folder of its own'}"
+
     def mechanism(self) -> str:
         """The first of `by` that works here and can do all this; raises `SandboxError` when none does."""
         reasons = []
@@ -112,14 +118,20 @@ class Sandbox(Value, frozen=True):
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         read: Iterable[str] = (),
+        write: Iterable[str] = (),
+        binds: Sequence[str] = (),
         pass_fds: Sequence[int] = (),
     ) -> Boxed:
         """The command, to be started in the sandbox; `close` it when it has ended.
 
-        `env` are variables on top; `read` is what the caller needs beside the policy, such as the folder of a script.
-        `pass_fds` are descriptors that the program keeps. Raises `SandboxError`.
+        `env` are variables on top; `read` and `write` is what the caller needs beside the policy, such as the folder of
+        a script. `pass_fds` are descriptors that the program keeps. `binds` are more words for bubblewrap, which is
+        needed then. Raises `SandboxError`.
         """
-        return Boxed(self, list(words), cwd, dict(env or {}), tuple(read), tuple(pass_fds))
+        policy = self
+        if extra := tuple(write):
+            policy = replace(self, write=(*self.writable, *extra))
+        return Boxed(policy, list(words), cwd, dict(env or {}), tuple(read), tuple(binds), tuple(pass_fds))
 
 
 class Boxed:
@@ -132,9 +144,13 @@ class Boxed:
         cwd: str | os.PathLike[str] | None,
         env: dict[str, str],
         read: tuple[str, ...],
+        binds: tuple[str, ...],
         keep: tuple[int, ...],
     ) -> None:
         self.mechanism = sandbox.mechanism()
+        if binds and self.mechanism != "bubblewrap":
+            raise SandboxError(f"this sandbox needs bubblewrap, and {why_not('bubblewrap') or 'it is not among `by`'}")
+        self._binds = binds
         self._proxy: HostProxy | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._ends: list[int] = []
@@ -164,7 +180,8 @@ class Boxed:
         job["cwd"] = cwd or "/tmp"  # noqa: S108
         around = bubblewrap_words(sandbox, (*read, *interpreter_paths()), cwd, self._proxy)
         python = [os.path.realpath(sys.executable), "-I", "-S", LAUNCHER]
-        self.words = [*around, "--", *python, str(self._sent(job))]
+        at = around.index("--remount-ro")
+        self.words = [*around[:at], *self._binds, *around[at:], "--", *python, str(self._sent(job))]
         self.env = {"PATH": PROGRAMS}
 
     def _restrict(self, sandbox: Sandbox, job: dict[str, Any], read: tuple[str, ...], cwd: str | None) -> None:
