@@ -24,7 +24,7 @@ from glidepath.execute import (
     waiting_job,
 )
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.doubt import forget_program, job_for, keep
+from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.judge import AFTER_TOOLS, judge, nothing_to_judge
@@ -254,6 +254,7 @@ class _Program:
             breaker.tell(run, job)
         if job.doubt is not None and job.kind == UNKNOWN and job.call not in run.work.unknown_effects:
             run.work.doubt((job.call,))
+            close_accounts(run, job.call.id)
         result: Any = job.result
         limit = None if tool is None else tool.max_result_chars
         job.result = result = trim_result(result, min(limit or MOST_KEPT, MOST_KEPT))

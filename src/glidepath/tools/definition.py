@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, ToolError
@@ -16,6 +16,9 @@ from glidepath.tools.options import Isolation, RunOptions, ToolOptions, check_na
 from glidepath.tools.progress import drain, drain_inline, settle
 from glidepath.tools.signature import Signature, innermost, read_signature
 from glidepath.tools.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from glidepath.sandbox.policy import Sandbox
 
 __all__ = ["Tool", "tool"]
 
@@ -71,6 +74,8 @@ class Tool:
     """What that person is told about it: a pending call's `reason`."""
     isolation: Isolation
     """Where it runs: on the loop, on a thread, or in a process of its own."""
+    sandbox: Sandbox | None
+    """What its process may reach; None: everything that you may."""
     strict: bool | None
     """The model is held to its schema, where the provider can; None follows the agent's `strict_tools`."""
     overlaps: bool
@@ -181,7 +186,7 @@ class Tool:
         from glidepath.tools.processes import Reference, run_in_process
 
         try:
-            return partial(run_in_process, Reference(fn))
+            return partial(run_in_process, Reference(fn), sandbox=self.sandbox)
         except ConfigurationError as error:
             raise ConfigurationError(f"tool {self.name!r}: {error}") from error
 
