@@ -232,6 +232,7 @@ class DeckServer:
             Route("/api/feed", self.feed, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
             Route("/", static_file, methods=["GET"]),
+            Route("/api/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
             Route("/{path:path}", static_file, methods=["GET"]),
         ]
         return routes
@@ -447,6 +448,10 @@ def _posted(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable[Any]
         return _json(await _caught(act, request), status)
 
     return posted
+
+
+async def _no_such_path(_: Request) -> Response:
+    raise HTTPException(404)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

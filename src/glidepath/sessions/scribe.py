@@ -423,12 +423,13 @@ class Scribe:
                         lost = _down(StoreError("another owner has taken the session", kind="fenced"))
                         reason = lost.verdict.cause.reason
                         watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
-                    elif sign.stop is not None:
-                        self.stop(sign.stop)
-                    elif sign.mail > self.mailbox.taken:
+                        continue
+                    if sign.mail > self.mailbox.taken:  # first: it may say who asked for the stop
                         store: Any = self.store
                         notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
                         self.mailbox.take(self._run, notes)
+                    if sign.stop is not None:
+                        self.stop(sign.stop)
             except Exception:  # noqa: S112 - the next commit will say what is wrong with the store
                 continue
 
