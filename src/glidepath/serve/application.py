@@ -299,8 +299,9 @@ class DeckServer:
         return await _caught(self._events, request)
 
     async def _events(self, request: Request) -> Any:
-        found = await self.reader.find(request.path_params["id"])
-        feed = found.feed
+        feed = self.hub.feeds.get(request.path_params["id"])
+        if feed is None or not feed.live:  # what flies here is known without a look into the store
+            feed = (await self.reader.find(request.path_params["id"])).feed
         if feed is None:
             raise Refused(404, "no_events", "this run has not started: it has no events yet")
         after = _number(request, "after", 0, 0, MOST)
@@ -316,7 +317,7 @@ class DeckServer:
             after = int(last)
         if feed.log is not self.hub.log and not feed.finished and not feed.readers:
             self.hub.look_after(self._told(feed))
-        return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(found.run_id))
+        return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(feed.run_id))
 
     async def _told(self, feed: RunFeed) -> None:
         await asyncio.sleep(0)  # until its reader is there

@@ -18,8 +18,8 @@ __all__ = ["EventStream", "card_stream", "run_stream"]
 HEARTBEAT = 15.0  # seconds
 PAGE = 512  # events in one write
 BEHIND = 2_000  # events that a reader may be behind before it is given a snapshot instead
-QUICK, SLOW = 0.02, 0.5  # seconds between two writes to one reader, when there are few and when there are many
-PER_READER = 0.0025
+QUICK, SLOW = 0.02, 1.0  # seconds between two writes to one reader, when there are few and when there are many
+PER_READER = 0.005
 TICK = 0.25  # seconds between two looks at the list
 LOOK_AROUND = 2.0  # seconds between two looks into the store, for what other processes do
 BEAT = b": \n\n"
@@ -91,9 +91,7 @@ def run_stream(hub: Hub, feed: RunFeed, after: int, snapshot: Callable[[], Await
 async def _run_parts(
     hub: Hub, feed: RunFeed, after: int, snapshot: Callable[[], Awaitable[Any]]
 ) -> AsyncIterator[bytes]:
-    loop = asyncio.get_running_loop()
     current = False  # it has seen everything once: from here on it can fall behind
-    sent = 0.0
     yield BEAT
     while True:
         if current and feed.last - after > BEHIND:
@@ -106,23 +104,34 @@ async def _run_parts(
         if frames:
             yield b"".join(frames)
             after += len(frames)
-            sent = loop.time()
+            if after >= feed.last and not feed.finished:  # what comes within a moment comes with one write
+                current = True
+                await asyncio.sleep(min(SLOW, max(QUICK, PER_READER * hub.readers)))
             continue
         current = True
         if feed.finished:
             return
-        news = feed.news()
-        if feed.last > after or feed.finished:  # while the lines were read
-            news.cancel()
-            continue
-        await asyncio.wait({news}, timeout=HEARTBEAT)
-        if not news.done():
-            news.cancel()
+        if not await _news(feed, after):
             yield BEAT
-            continue
-        pause = sent + min(SLOW, max(QUICK, PER_READER * hub.readers)) - loop.time()
-        if pause > 0 and not feed.finished:
-            await asyncio.sleep(pause)
+
+
+async def _news(feed: RunFeed, after: int) -> bool:
+    """Wait until there is something new; False when it is time for a heartbeat."""
+    news = feed.news()
+    if feed.last > after or feed.finished:  # it came meanwhile
+        news.cancel()
+        return True
+    beat = asyncio.get_running_loop().call_later(HEARTBEAT, news.cancel)
+    try:
+        await news
+    except asyncio.CancelledError:
+        task: Any = asyncio.current_task()
+        if task.cancelling():
+            raise
+        return False
+    finally:
+        beat.cancel()
+    return True
 
 
 def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
