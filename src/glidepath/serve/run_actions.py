@@ -282,7 +282,7 @@ class RunActions:
         began = time.perf_counter()
         if body.scope == "run":
             if not body.id:
-                raise Refused(400, "no_id", "say which run: id")
+                raise Refused(400, "no_id", "say which run to stop: pass its id")
             if body.active:
                 return await self.stop(body.id, ReasonBody(reason=body.reason), who)
             found = await self.reader.find(body.id)
