@@ -1,0 +1,28 @@
+import "uplot/dist/uPlot.min.css";
+import "./styles/tokens.css";
+import "./styles/base.css";
+import "./styles/shell.css";
+import "./styles/list.css";
+import "./styles/run.css";
+import "./styles/pages.css";
+
+import { render } from "preact";
+import { embedded } from "./embedded";
+import { startKeys } from "./keys";
+import { places, startRouter } from "./router";
+import { loadInfo, startClock } from "./store/session";
+import { startTheme } from "./theme";
+import { adoptToken } from "./token";
+import { begin, Shell } from "./views/shell";
+
+adoptToken();
+const kept = embedded();
+if (kept && !location.hash.startsWith("#/runs/")) history.replaceState(null, "", places.run(kept.data.run.run_id));
+startTheme();
+startRouter();
+startKeys();
+startClock();
+render(<Shell />, document.getElementById("deck")!);
+void loadInfo().then((found) => {
+  if (found) begin();
+});

@@ -1,0 +1,240 @@
+// One run, watched: what the server says of it, kept true by its events.
+
+import { batch, computed, signal } from "@preact/signals";
+import { ApiError, api } from "../api";
+import { BURN_KINDS, step, type Step } from "../burn";
+import { embedded } from "../embedded";
+import { Follower, type LinkState, type Sent } from "../stream";
+import type { Detail, Message, Moment, Phase, RunEvent } from "../types";
+import { Paged } from "./paged";
+import { card } from "./runs";
+
+export interface Attempt {
+  attempt: number;
+  landing: boolean;
+  text: string;
+  thinking: string;
+  discarded: string | null;
+}
+
+const DETAIL_EVERY = 400; // milliseconds between two looks at the same run
+const MESSAGES_EVERY = 200;
+const STEPS_KEPT = 2000;
+
+/** Events after which the run's detail is not what it was. */
+const TELLING = new Set([
+  "RunStarted", "RunEnded", "RunPaused", "ApprovalRequested", "NoticeSent", "LandingStarted", "ChildStarted", "ChildEnded",
+  "TurnStarted", "TurnEnded", "ToolStarted", "ToolEnded", "GuardTripped", "ConfigurationChanged", "BudgetReserved", "BudgetSettled", "snapshot",
+]);
+const SPEAKING = new Set(["MessageAdded", "TurnEnded", "ToolEnded", "AttemptDiscarded", "RunEnded", "snapshot"]);
+
+export class RunStore {
+  readonly detail = signal<Detail | null>(null);
+  readonly problem = signal<ApiError | null>(null);
+  readonly link = signal<LinkState>({ kind: "connecting" });
+  readonly attempt = signal<Attempt | null>(null);
+  readonly steps = signal<Step[]>([]);
+  /** A turn being looked at again; null is the present. */
+  readonly replay = signal<{ turn: number; moment: Moment | null } | null>(null);
+  readonly first = signal(0);
+  readonly events: Paged<RunEvent>;
+  readonly messages: Paged<Message>;
+  readonly ready = signal(false);
+
+  /** What is shown: the present, or the turn being replayed. */
+  readonly shown = computed<Detail | null>(() => {
+    const detail = this.detail.value;
+    if (!detail) return null;
+    const then = this.replay.value?.moment;
+    if (then) return { ...detail, ...then } as Detail;
+    const live = card(detail.run_id)?.value;
+    return live && live.sequence > detail.sequence
+      ? { ...detail, state: live.state, phase: live.phase, turn: live.turn, gauges: live.gauges, usage: live.usage, cost: live.cost, last: live.last, outcome: live.outcome, cause: live.cause, ended: live.ended, resumable: live.resumable, guard: live.guard, updated: live.updated }
+      : detail;
+  });
+
+  #follower: Follower | null = null;
+  #closed = false;
+  #waiting: RunEvent[] = [];
+  #frame = 0;
+  #detailTimer = 0;
+  #messagesTimer = 0;
+  #ended = false;
+
+  constructor(readonly id: string) {
+    this.events = new Paged(async (start, limit) => {
+      const first = this.first.peek();
+      const page = await api.events(id, { after: first + start - 1, limit });
+      return { items: page.events, total: page.last === null ? 0 : page.last - first + 1 };
+    }, 200);
+    this.messages = new Paged(async (start, limit) => {
+      const page = await api.messages(id, start - 1, limit);
+      return { items: page.messages, total: page.total };
+    });
+    void this.#open();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#follower?.stop();
+    cancelAnimationFrame(this.#frame);
+    clearTimeout(this.#detailTimer);
+    clearTimeout(this.#messagesTimer);
+  }
+
+  retry(): void {
+    if (this.detail.peek()) this.#follower?.retry();
+    else void this.#open();
+  }
+
+  async #open(): Promise<void> {
+    this.problem.value = null;
+    try {
+      const [detail, tail, head] = await Promise.all([
+        api.detail(this.id),
+        api.events(this.id, { before: Number.MAX_SAFE_INTEGER, limit: 1 }),
+        api.messages(this.id, -1, this.messages.size),
+      ]);
+      if (this.#closed) return;
+      batch(() => {
+        this.first.value = tail.first ?? 0;
+        this.detail.value = detail;
+        if (tail.last !== null) this.events.total.value = tail.last - this.first.peek() + 1;
+        this.messages.put(0, head.messages);
+        this.messages.total.value = head.total;
+        this.ready.value = true;
+      });
+      this.#ended = detail.state === "ended";
+      this.#follow(tail.last ?? -1);
+      void this.#readSteps();
+    } catch (error) {
+      this.problem.value = error instanceof ApiError ? error : new ApiError(0, "broken", String(error));
+    }
+  }
+
+  async #readSteps(): Promise<void> {
+    const pages = await Promise.all(BURN_KINDS.map((kind) =>
+      api.events(this.id, { kind, before: Number.MAX_SAFE_INTEGER, limit: 500 }).catch(() => null)));
+    const found = pages.flatMap((page) => page?.events ?? []).sort((one, other) => one.sequence - other.sequence);
+    const known = this.steps.peek();
+    const made = found.map(step).filter((each) => each !== null);
+    const last = made.at(-1)?.time ?? 0;
+    this.steps.value = [...made, ...known.filter((each) => each.time > last)];
+  }
+
+  #follow(after: number): void {
+    if (embedded()) {
+      this.link.value = { kind: "closed" };
+      return;
+    }
+    this.#follower?.stop();
+    this.#follower = new Follower({
+      path: `api/runs/${encodeURIComponent(this.id)}/events`,
+      after,
+      onMessages: (messages) => this.#receive(messages),
+      onState: (state) => {
+        this.link.value = state;
+        if (state.kind === "closed") this.#look(0);
+      },
+      finished: () => this.#ended,
+    });
+  }
+
+  /** Take the stream up again, for a run that went on after it had ended or paused. */
+  async renew(): Promise<void> {
+    this.#ended = false;
+    await this.#open();
+  }
+
+  #receive(messages: Sent[]): void {
+    for (const message of messages) {
+      if (message.event === "snapshot") {
+        const found = JSON.parse(message.data) as Detail;
+        batch(() => {
+          this.detail.value = found;
+          this.events.total.value = Math.max(this.events.total.peek(), found.sequence - this.first.peek() + 1);
+          this.attempt.value = null;
+        });
+        this.#look(MESSAGES_EVERY);
+        this.#read(0);
+      } else this.#waiting.push(JSON.parse(message.data) as RunEvent);
+    }
+    // A hidden page gets no frames: it still has to keep up.
+    if (!this.#frame) this.#frame = document.hidden ? window.setTimeout(() => this.#fold(), 500) : requestAnimationFrame(() => this.#fold());
+  }
+
+  #fold(): void {
+    this.#frame = 0;
+    const fresh = this.#waiting;
+    this.#waiting = [];
+    if (!fresh.length || this.#closed) return;
+    batch(() => {
+      this.events.put(fresh[0]!.sequence - this.first.peek(), fresh);
+      const steps = fresh.map(step).filter((each) => each !== null);
+      if (steps.length) this.steps.value = [...this.steps.peek(), ...steps].slice(-STEPS_KEPT);
+      this.#speak(fresh);
+      if (fresh.some((event) => event.event === "RunEnded")) this.#ended = true;
+    });
+    if (fresh.some((event) => TELLING.has(event.event))) this.#look(DETAIL_EVERY);
+    if (fresh.some((event) => SPEAKING.has(event.event))) this.#read(MESSAGES_EVERY);
+  }
+
+  #speak(fresh: readonly RunEvent[]): void {
+    let now = this.attempt.peek();
+    for (const event of fresh) {
+      if (event.event === "StreamStarted") {
+        now = { attempt: Number(event["attempt"]), landing: event["landing"] === true, text: "", thinking: "", discarded: null };
+      } else if (event.event === "StreamChunk" && now) {
+        const text = String(event["text"] ?? "");
+        now = event["thinking"] ? { ...now, thinking: now.thinking + text } : { ...now, text: now.text + text };
+      } else if (event.event === "AttemptDiscarded" && now) now = { ...now, discarded: String(event["reason"] ?? "") };
+      else if (event.event === "TurnEnded" || event.event === "RunEnded") now = null;
+      else if (event.event === "MessageAdded" && roleOf(event) === "assistant") now = null;
+    }
+    this.attempt.value = now;
+  }
+
+  /** Look at the run again soon, once for all that happens meanwhile. */
+  #look(within: number): void {
+    if (this.#detailTimer || this.#closed) return;
+    this.#detailTimer = window.setTimeout(async () => {
+      try {
+        const found = await api.detail(this.id);
+        if (!this.#closed) this.detail.value = found;
+      } catch {
+        // The stream's state tells that the server is away.
+      } finally {
+        this.#detailTimer = 0;
+      }
+    }, within);
+  }
+
+  #read(within: number): void {
+    if (this.#messagesTimer || this.#closed) return;
+    this.#messagesTimer = window.setTimeout(async () => {
+      await this.messages.grow();
+      this.#messagesTimer = 0;
+    }, within);
+  }
+
+  async showTurn(turn: number | null): Promise<void> {
+    if (turn === null) {
+      this.replay.value = null;
+      return;
+    }
+    this.replay.value = { turn, moment: this.replay.peek()?.moment ?? null };
+    try {
+      const moment = await api.at(this.id, turn);
+      if (this.replay.peek()?.turn === turn) this.replay.value = { turn, moment };
+    } catch (error) {
+      if (this.replay.peek()?.turn === turn) this.problem.value = error instanceof ApiError ? error : null;
+    }
+  }
+}
+
+function roleOf(event: RunEvent): string {
+  const message = event["message"];
+  return message !== null && typeof message === "object" && !Array.isArray(message) ? String(message["role"] ?? "") : "";
+}
+
+export const PHASES: readonly Phase[] = ["cruise", "notice", "landing", "ground"];
