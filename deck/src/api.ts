@@ -12,6 +12,9 @@ export class ApiError extends Error {
   }
 }
 
+/** Above every event's number: asks for the newest ones. */
+export const NEWEST = 1_000_000_000;
+
 type Query = Record<string, string | number | null | undefined>;
 
 /** The address of an API path, relative to the page, so that a path prefix of a proxy is kept. */
@@ -93,11 +96,12 @@ export const api = {
     get<{ runs: Card[]; cursor: string | null }>("api/runs", { ...filter, cursor, limit }),
   detail: (id: string) => get<Detail>(run(id)),
   events: (id: string, query: { after?: number; before?: number; limit?: number; kind?: string }) =>
-    get<{ events: RunEvent[]; first: number | null; last: number | null; total: number }>(run(id, "/events"), query),
-  messages: (id: string, after: number, limit: number) =>
-    get<{ messages: Message[]; total: number }>(run(id, "/messages"), { after, limit }),
-  journal: (id: string, after: number, limit: number) =>
-    get<{ records: JsonObject[]; total: number }>(run(id, "/journal"), { after, limit }),
+    get<{ events: RunEvent[]; total: number }>(run(id, "/events"), query),
+  /** Messages from place `start` on. */
+  messages: (id: string, start: number, limit: number) =>
+    get<{ messages: Message[]; total: number }>(run(id, "/messages"), { after: start, limit }),
+  journal: (id: string, start: number, limit: number) =>
+    get<{ records: JsonObject[]; total: number }>(run(id, "/journal"), { after: start, limit }),
   at: (id: string, turn: number) => get<Moment>(run(id, "/at"), { turn }),
   approvals: () => get<{ approvals: Pending[] }>("api/approvals"),
   budgets: () => get<{ roots: BudgetNode[] }>("api/budgets"),

@@ -85,14 +85,13 @@ function readLimits(values: Values): JsonObject {
 }
 
 export function changeLimits(run: Detail, after?: After): void {
-  const over = run.state === "ended" || run.state === "paused" || run.state === "lost";
   ask({
-    title: "Change the limits", confirm: "Change", lead: <>{lead(run)}<p>Fields left empty keep their limit.</p></>,
-    fields: [...limitFields(run), ...(over ? [{ name: "resume", label: "and continue the run", kind: "check", value: "yes" } as Field] : []), REASON],
+    title: "Change the limits", confirm: "Change and continue", lead: <>{lead(run)}<p>The run continues under the new limits{run.state === "running" ? ", after a short stop" : ""}. Fields left empty keep theirs.</p></>,
+    fields: [...limitFields(run), REASON],
     submit: (values) => {
       const limits = readLimits(values);
       if (!Object.keys(limits).length) return Promise.resolve("Change at least one limit.");
-      return act(run, "Limits", "limits", { limits, resume: values["resume"] === "yes", reason: values["reason"] ?? "" }, after);
+      return act(run, "Limits", "limits", { limits, resume: true, reason: values["reason"] ?? "" }, after);
     },
   });
 }
@@ -172,11 +171,50 @@ export function editAndApprove(call: Pending, after?: After): void {
 }
 
 export function answerQuestion(call: Pending, after?: After): void {
+  const form = formFields(call.form ?? null);
   ask({
-    title: "Answer", confirm: "Answer", wide: true, lead: <p>{call.message || call.reason || call.tool}</p>,
-    fields: [{ name: "message", label: "Your answer", kind: "area", required: true }],
-    submit: (values) => decide(call, "Answer", { decision: "answer", message: values["message"] ?? "", reason: "" }, after),
+    title: "Answer", confirm: "Answer", wide: true,
+    lead: <>{<p>{call.message || call.reason || call.tool}</p>}<Arguments value={call.arguments} /></>,
+    fields: form ? form.map(({ field }) => field) : [{ name: "message", label: "Your answer", kind: "area", required: true }],
+    submit: (values) => {
+      const body: JsonObject = { decision: "answer", reason: "answered on the deck" };
+      if (form) body["arguments"] = readForm(form, values);
+      else body["message"] = values["message"] ?? "";
+      return decide(call, "Answer", body, after);
+    },
   });
+}
+
+interface FormField {
+  field: Field;
+  type: string;
+}
+
+/** The fields of an answer's JSON Schema; null where it is not a flat object. */
+function formFields(schema: JsonObject | null): FormField[] | null {
+  const properties = schema?.["properties"];
+  if (!properties || typeof properties !== "object" || Array.isArray(properties)) return null;
+  const needed = Array.isArray(schema?.["required"]) ? schema["required"] : [];
+  return Object.entries(properties).map(([key, value]) => {
+    const shape = value !== null && typeof value === "object" && !Array.isArray(value) ? value : {};
+    const type = String(shape["type"] ?? "string");
+    const choices = Array.isArray(shape["enum"]) ? shape["enum"].map(String) : null;
+    const field: Field = { name: key, label: String(shape["title"] ?? key), required: needed.includes(key) && type !== "boolean", hint: shape["description"] ? String(shape["description"]) : undefined };
+    if (choices) Object.assign(field, { kind: "select", value: choices[0], options: choices.map((choice) => ({ value: choice, label: choice })) });
+    else if (type === "boolean") field.kind = "check";
+    else if (type === "number" || type === "integer") Object.assign(field, { kind: "number", step: type === "integer" ? "1" : "any" });
+    return { field, type };
+  });
+}
+
+function readForm(form: FormField[], values: Values): JsonObject {
+  const made: JsonObject = {};
+  for (const { field, type } of form) {
+    const text = values[field.name] ?? "";
+    if (type === "boolean") made[field.name] = text === "yes";
+    else if (text !== "") made[field.name] = type === "number" || type === "integer" ? Number(text) : text;
+  }
+  return made;
 }
 
 export function settle(run: Target, effect: UnknownEffect, outcome: "done" | "not_done", after?: After): void {

@@ -25,8 +25,8 @@ export class Embedded {
     if (path === "api/budgets") return { roots: run.budget ? [run.budget] : [] };
     if (path === "api/fleet") return { workers: [], queue: { waiting: 0, running: 0 }, breakers: [], rates: [], kill: { active: false, reason: null } };
     if (path.endsWith("/events")) return this.#events(query);
-    if (path.endsWith("/messages")) return { messages: after(messages, query, (message) => message.index), total: messages.length };
-    if (path.endsWith("/journal")) return { records: after(this.data.journal ?? [], query, (_, at) => at), total: this.data.journal?.length ?? 0 };
+    if (path.endsWith("/messages")) return { messages: slice(messages, query), total: messages.length };
+    if (path.endsWith("/journal")) return { records: slice(this.data.journal ?? [], query), total: this.data.journal?.length ?? 0 };
     if (path.endsWith("/at")) return this.data.turns?.[String(query["turn"])] ?? {};
     return run;
   }
@@ -35,19 +35,16 @@ export class Embedded {
     const { events } = this.data;
     const kinds = query["kind"] ? String(query["kind"]).split(",") : null;
     const limit = Number(query["limit"] ?? 200);
-    let found = kinds ? events.filter((event) => kinds.includes(event.event)) : events;
-    const total = found.length;
-    const { after: low, before: high } = query;
-    if (low !== undefined && low !== null) found = found.filter((event) => event.sequence > Number(low));
-    if (high !== undefined && high !== null) found = found.filter((event) => event.sequence < Number(high));
-    const newest = high !== undefined && high !== null && (low === undefined || low === null);
-    return { events: newest ? found.slice(-limit) : found.slice(0, limit), first: events[0]?.sequence ?? null, last: events.at(-1)?.sequence ?? null, total };
+    const found = (kinds ? events.filter((event) => kinds.includes(event.event)) : events)
+      .filter((event) => event.sequence > Number(query["after"] ?? 0) && event.sequence < Number(query["before"] ?? Number.POSITIVE_INFINITY));
+    const newest = query["before"] !== undefined && query["before"] !== null;
+    return { events: newest ? found.slice(-limit) : found.slice(0, limit), total: events.at(-1)?.sequence ?? 0 };
   }
 }
 
-function after<T>(items: T[], query: Query, place: (item: T, at: number) => number): T[] {
-  const low = Number(query["after"] ?? -1);
-  return items.filter((item, at) => place(item, at) > low).slice(0, Number(query["limit"] ?? 200));
+function slice<T>(items: T[], query: Query): T[] {
+  const start = Number(query["after"] ?? 0);
+  return items.slice(start, start + Number(query["limit"] ?? 200));
 }
 
 let read = false;

@@ -72,6 +72,7 @@ export interface Pending {
   asked: number;
   expires: number | null;
   message: string;
+  form?: JsonObject | null;
 }
 
 export interface UnknownEffect {
@@ -89,6 +90,14 @@ export interface BudgetNode {
   children: BudgetNode[];
 }
 
+/** What a person did to a run, as its journal has it. */
+export interface Remark {
+  action: string;
+  reason: string;
+  who: string;
+  time: number;
+}
+
 export interface Detail extends Card {
   text: string | null;
   text_origin?: string | null;
@@ -99,11 +108,18 @@ export interface Detail extends Card {
   budget: BudgetNode | null;
   limits: JsonObject;
   notices: Json[];
+  controls?: Remark[];
 }
 
 /** The state of a run at the end of one of its turns. */
-export interface Moment extends Partial<Detail> {
-  messages?: number;
+export interface Moment {
+  turn: number;
+  at: number;
+  usage: Card["usage"];
+  cost: string | null;
+  state: RunState;
+  outcome: string | null;
+  messages: number;
 }
 
 export interface ToolCall {

@@ -1,7 +1,7 @@
 // One run, watched: what the server says of it, kept true by its events.
 
 import { batch, computed, signal } from "@preact/signals";
-import { ApiError, api } from "../api";
+import { ApiError, api, NEWEST } from "../api";
 import { BURN_KINDS, step, type Step } from "../burn";
 import { embedded } from "../embedded";
 import { Follower, type LinkState, type Sent } from "../stream";
@@ -20,6 +20,7 @@ export interface Attempt {
 const DETAIL_EVERY = 400; // milliseconds between two looks at the same run
 const MESSAGES_EVERY = 200;
 const STEPS_KEPT = 2000;
+const EVENTS_READ = 10_000; // the newest, for the burn-down
 
 /** Events after which the run's detail is not what it was. */
 const TELLING = new Set([
@@ -36,23 +37,26 @@ export class RunStore {
   readonly steps = signal<Step[]>([]);
   /** A turn being looked at again; null is the present. */
   readonly replay = signal<{ turn: number; moment: Moment | null } | null>(null);
-  readonly first = signal(0);
+  /** True for a run whose events nobody kept: it is told from its journal alone. */
+  readonly eventless = signal(false);
+  /** Attempts that did not count, by the turn they were made in. */
+  readonly discarded = signal<ReadonlyMap<number, readonly RunEvent[]>>(new Map());
   readonly events: Paged<RunEvent>;
   readonly messages: Paged<Message>;
-  readonly ready = signal(false);
 
   /** What is shown: the present, or the turn being replayed. */
   readonly shown = computed<Detail | null>(() => {
     const detail = this.detail.value;
     if (!detail) return null;
     const then = this.replay.value?.moment;
-    if (then) return { ...detail, ...then } as Detail;
+    if (then) return asOf(detail, then, this.#landing.value);
     const live = card(detail.run_id)?.value;
     return live && live.sequence > detail.sequence
       ? { ...detail, state: live.state, phase: live.phase, turn: live.turn, gauges: live.gauges, usage: live.usage, cost: live.cost, last: live.last, outcome: live.outcome, cause: live.cause, ended: live.ended, resumable: live.resumable, guard: live.guard, updated: live.updated }
       : detail;
   });
 
+  readonly #landing = signal<readonly RunEvent[]>([]);
   #follower: Follower | null = null;
   #closed = false;
   #waiting: RunEvent[] = [];
@@ -63,12 +67,11 @@ export class RunStore {
 
   constructor(readonly id: string) {
     this.events = new Paged(async (start, limit) => {
-      const first = this.first.peek();
-      const page = await api.events(id, { after: first + start - 1, limit });
-      return { items: page.events, total: page.last === null ? 0 : page.last - first + 1 };
+      const page = await api.events(id, { after: start, limit }); // the first event is number 1
+      return { items: page.events, total: page.total };
     }, 200);
     this.messages = new Paged(async (start, limit) => {
-      const page = await api.messages(id, start - 1, limit);
+      const page = await api.messages(id, start, limit);
       return { items: page.messages, total: page.total };
     });
     void this.#open();
@@ -92,34 +95,34 @@ export class RunStore {
     try {
       const [detail, tail, head] = await Promise.all([
         api.detail(this.id),
-        api.events(this.id, { before: Number.MAX_SAFE_INTEGER, limit: 1 }),
-        api.messages(this.id, -1, this.messages.size),
+        api.events(this.id, { before: NEWEST, limit: 1 }).catch(noEvents),
+        api.messages(this.id, 0, this.messages.size),
       ]);
       if (this.#closed) return;
       batch(() => {
-        this.first.value = tail.first ?? 0;
         this.detail.value = detail;
-        if (tail.last !== null) this.events.total.value = tail.last - this.first.peek() + 1;
+        this.eventless.value = tail === null;
+        this.events.total.value = tail?.total ?? 0;
         this.messages.put(0, head.messages);
         this.messages.total.value = head.total;
-        this.ready.value = true;
       });
-      this.#ended = detail.state === "ended";
-      this.#follow(tail.last ?? -1);
-      void this.#readSteps();
+      this.#ended = detail.state === "ended" || detail.state === "paused";
+      if (tail) {
+        this.#follow(tail.total);
+        void this.#readSteps(tail.total);
+      } else this.link.value = { kind: "closed" };
     } catch (error) {
       this.problem.value = error instanceof ApiError ? error : new ApiError(0, "broken", String(error));
     }
   }
 
-  async #readSteps(): Promise<void> {
-    const pages = await Promise.all(BURN_KINDS.map((kind) =>
-      api.events(this.id, { kind, before: Number.MAX_SAFE_INTEGER, limit: 500 }).catch(() => null)));
-    const found = pages.flatMap((page) => page?.events ?? []).sort((one, other) => one.sequence - other.sequence);
-    const known = this.steps.peek();
-    const made = found.map(step).filter((each) => each !== null);
-    const last = made.at(-1)?.time ?? 0;
-    this.steps.value = [...made, ...known.filter((each) => each.time > last)];
+  async #readSteps(last: number): Promise<void> {
+    const page = await api.events(this.id, { kind: [...BURN_KINDS, "AttemptDiscarded"].join(","), after: Math.max(0, last - EVENTS_READ), before: NEWEST, limit: STEPS_KEPT }).catch(() => null);
+    if (!page || this.#closed) return;
+    const made = page.events.map(step).filter((each) => each !== null);
+    const end = page.events.at(-1)?.time ?? 0;
+    this.steps.value = [...made, ...this.steps.peek().filter((each) => each.time > end)];
+    this.discarded.value = byTurn(page.events);
   }
 
   #follow(after: number): void {
@@ -152,7 +155,7 @@ export class RunStore {
         const found = JSON.parse(message.data) as Detail;
         batch(() => {
           this.detail.value = found;
-          this.events.total.value = Math.max(this.events.total.peek(), found.sequence - this.first.peek() + 1);
+          this.events.total.value = Math.max(this.events.total.peek(), found.sequence);
           this.attempt.value = null;
         });
         this.#look(MESSAGES_EVERY);
@@ -169,7 +172,7 @@ export class RunStore {
     this.#waiting = [];
     if (!fresh.length || this.#closed) return;
     batch(() => {
-      this.events.put(fresh[0]!.sequence - this.first.peek(), fresh);
+      this.events.put(fresh[0]!.sequence - 1, fresh);
       const steps = fresh.map(step).filter((each) => each !== null);
       if (steps.length) this.steps.value = [...this.steps.peek(), ...steps].slice(-STEPS_KEPT);
       this.#speak(fresh);
@@ -224,12 +227,43 @@ export class RunStore {
     }
     this.replay.value = { turn, moment: this.replay.peek()?.moment ?? null };
     try {
+      if (!this.#landing.peek().length && !this.eventless.peek()) {
+        this.#landing.value = (await api.events(this.id, { kind: "NoticeSent,LandingStarted", limit: 50 })).events;
+      }
       const moment = await api.at(this.id, turn);
       if (this.replay.peek()?.turn === turn) this.replay.value = { turn, moment };
     } catch (error) {
       if (this.replay.peek()?.turn === turn) this.problem.value = error instanceof ApiError ? error : null;
     }
   }
+}
+
+/** The run as it stood at the end of a turn. Limits are the present ones; reservations are over by then. */
+function asOf(detail: Detail, then: Moment, turns: readonly RunEvent[]): Detail {
+  const used: Record<string, number> = { turns: then.turn, tokens: then.usage.total, input_tokens: then.usage.input, output_tokens: then.usage.output, cost: Number(then.cost ?? 0), seconds: Math.max(0, then.at - detail.started) };
+  const ended = then.state === "ended";
+  const passed = (kind: string): boolean => turns.some((event) => event.event === kind && event.time <= then.at);
+  const phase: Phase = ended ? "ground" : passed("LandingStarted") ? "landing" : passed("NoticeSent") ? "notice" : "cruise";
+  return {
+    ...detail, state: then.state, outcome: then.outcome, cause: ended ? detail.cause : null, phase, turn: then.turn, usage: then.usage, cost: then.cost,
+    gauges: detail.gauges.map((gauge) => ({ ...gauge, used: Math.min(used[gauge.kind] ?? gauge.used, gauge.used), reserved: 0 })),
+    ended: ended ? detail.ended : null, updated: then.at, pending: then.state === "paused" ? detail.pending : [], last: "",
+  };
+}
+
+function byTurn(events: readonly RunEvent[]): Map<number, RunEvent[]> {
+  const found = new Map<number, RunEvent[]>();
+  let turn = 0;
+  for (const event of events) {
+    if (event.event === "TurnStarted") turn = Number(event["iteration"]);
+    else if (event.event === "AttemptDiscarded") found.set(turn, [...(found.get(turn) ?? []), event]);
+  }
+  return found;
+}
+
+function noEvents(error: unknown): null {
+  if (error instanceof ApiError && error.code === "no_events") return null;
+  throw error;
 }
 
 function roleOf(event: RunEvent): string {

@@ -25,7 +25,7 @@ const AT_ONCE = 200;
 const TURNS_SHOWN = 40;
 
 async function read(id: string): Promise<Side> {
-  const [detail, page] = await Promise.all([api.detail(id), api.messages(id, -1, AT_ONCE)]);
+  const [detail, page] = await Promise.all([api.detail(id), api.messages(id, 0, AT_ONCE)]);
   return { detail, messages: page.messages, total: page.total };
 }
 

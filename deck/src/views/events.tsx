@@ -37,7 +37,7 @@ export function EventsTab({ store }: { store: RunStore }): VNode {
   const load = async (): Promise<void> => {
     if (!kind.value || more.busy || more.done) return;
     more.busy = true;
-    const page = await api.events(store.id, { kind: kind.value, after: some.peek().at(-1)?.sequence ?? store.first.peek() - 1, limit: 200 }).catch(() => null);
+    const page = await api.events(store.id, { kind: kind.value, after: some.peek().at(-1)?.sequence ?? 0, limit: 200 }).catch(() => null);
     more.busy = false;
     more.done = !page || page.events.length < 200;
     if (page) some.value = [...some.peek(), ...page.events];

@@ -11,7 +11,7 @@ import type { JsonObject } from "../types";
 
 export function JournalTab({ id, sequence }: { id: string; sequence: number }): VNode {
   const records = useMemo(() => new Paged<JsonObject>(async (start, limit) => {
-    const page = await api.journal(id, start - 1, limit);
+    const page = await api.journal(id, start, limit);
     return { items: page.records, total: page.total };
   }), [id]);
   useEffect(() => {

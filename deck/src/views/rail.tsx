@@ -7,7 +7,7 @@ import { BudgetTree } from "../components/budget";
 import { GaugePanel } from "../components/gauges";
 import { PendingCard } from "../components/pending";
 import { settle } from "../controls";
-import { ago, line, moment, money } from "../format";
+import { ago, clock, line, moment, money } from "../format";
 import { places } from "../router";
 import type { RunStore } from "../store/run";
 import { mayControl, now } from "../store/session";
@@ -38,6 +38,7 @@ export function Rail({ store, run, gauge, after }: Props): VNode {
       {run.children.length > 0 && <Section title="Children"><ul class="child-list">{run.children.map((child) => <li key={child.run_id}><StatePill card={child} /><a href={places.run(child.run_id)}>{line(child.title || child.task || child.agent, 60)}</a><span class="muted num">{child.cost === null ? "" : money(child.cost)}</span></li>)}</ul></Section>}
       {run.abandoned.length > 0 && <Section title="Abandoned work" tone="bad"><p class="muted">This work ignored its cancellation and may still be going on.</p><ul class="plain-list">{run.abandoned.map((each) => <li key={said(each)}>{said(each)}</li>)}</ul></Section>}
       {run.notices.length > 0 && <Section title="Notices"><ul class="plain-list">{run.notices.map((each, place) => <li key={place}>{said(each)}</li>)}</ul></Section>}
+      {(run.controls?.length ?? 0) > 0 && <Section title="What people did"><ul class="plain-list" data-controls>{run.controls?.map((each, place) => <li key={place}><strong>{each.action}</strong> by {each.who}{each.reason && <>: {each.reason}</>} <span class="muted num">{clock(each.time)}</span></li>)}</ul></Section>}
       <Section title="Run"><Facts run={run} /></Section>
     </>
   );

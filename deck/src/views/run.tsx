@@ -147,6 +147,7 @@ function Head({ store, run, present, after }: { store: RunStore; run: Detail; pr
           {!mayControl.value && !offline.value && <span class="muted small">Your token may look, not control.</span>}
         </div>
       </div>
+      {store.eventless.value && <p class="muted small">Another program ran this: its events were not kept. What follows is from its journal.</p>}
       {waiting.kind === "waiting" && (
         <p class="stale" role="status">The stream of this run is cut. Shown is event {count(run.sequence)} of {clock(run.updated)}. <button type="button" class="button small" onClick={() => store.retry()}>Reconnect</button></p>
       )}

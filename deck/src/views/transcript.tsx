@@ -3,7 +3,8 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { VNode } from "preact";
-import { Empty, Icon } from "../components/bits";
+import { api } from "../api";
+import { Empty, Icon, Tag } from "../components/bits";
 import { LiveRow, MessageRow } from "../components/message";
 import { Virtual, type Scroller } from "../components/virtual";
 import { forkRun } from "../controls";
@@ -11,7 +12,7 @@ import { useKeys } from "../keys";
 import { repeating } from "../period";
 import type { RunStore } from "../store/run";
 import { mayControl } from "../store/session";
-import type { Detail, Message, ToolCall } from "../types";
+import type { Detail, Message, RunEvent, ToolCall } from "../types";
 
 const LOOK_BACK = 40;
 
@@ -62,8 +63,28 @@ function Line({ store, run, index, chosen, laps }: { store: RunStore; run: Detai
           {mayControl.value && <button type="button" class="link" onClick={() => forkRun(run, message.turn)}>fork from here</button>}
         </div>
       )}
+      {opens && store.discarded.value.get(message.turn)?.map((event) => <Discarded key={event.sequence} id={store.id} event={event} />)}
       <MessageRow message={message} call={callOf(store, message, index)} repeats={message.call_id ? laps.has(message.call_id) : false} />
     </div>
+  );
+}
+
+const PIECES = 500;
+
+/** An attempt that does not count; what it had streamed is fetched when somebody wants to see it. */
+function Discarded({ id, event }: { id: string; event: RunEvent }): VNode {
+  const text = useSignal<string | null>(null);
+  const read = async (): Promise<void> => {
+    const page = await api.events(id, { kind: "StreamStarted,StreamChunk", before: event.sequence, limit: PIECES }).catch(() => null);
+    const events = page?.events ?? [];
+    const from = events.findLastIndex((each) => each.event === "StreamStarted");
+    text.value = events.slice(from + 1).map((each) => String(each["text"] ?? "")).join("");
+  };
+  return (
+    <details class="message mark-discarded attempt" onToggle={() => { if (text.peek() === null) void read(); }}>
+      <summary><Tag tone="bad">discarded</Tag> attempt {String(event["attempt"])}: {String(event["reason"] ?? "")}</summary>
+      <p class="md">{text.value === null ? "…" : text.value || "It had streamed nothing."}</p>
+    </details>
   );
 }
 

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { VNode } from "preact";
-import { api } from "../api";
+import { api, NEWEST } from "../api";
 import { Empty, Failed, Loading, Tag } from "../components/bits";
 import { summary, VERDICT_KINDS, verdictWord } from "../components/eventline";
 import { duration, line } from "../format";
@@ -11,15 +11,15 @@ import { repeating } from "../period";
 import type { RunStore } from "../store/run";
 import type { Detail, RunEvent } from "../types";
 
-const A_KIND = 100;
+const MOST = 500;
 
 export function Verdicts({ store, run }: { store: RunStore; run: Detail }): VNode {
   const found = useSignal<RunEvent[] | null>(null);
   const failed = useSignal(false);
   const load = async (): Promise<void> => {
-    const pages = await Promise.all(VERDICT_KINDS.map((kind) => api.events(store.id, { kind, before: Number.MAX_SAFE_INTEGER, limit: A_KIND }).catch(() => null)));
-    failed.value = pages.every((page) => page === null);
-    found.value = pages.flatMap((page) => page?.events ?? []).sort((one, other) => one.sequence - other.sequence);
+    const page = await api.events(store.id, { kind: VERDICT_KINDS.join(","), before: NEWEST, limit: MOST }).catch(() => null);
+    failed.value = page === null && !store.eventless.peek();
+    found.value = page?.events ?? [];
   };
   const { turn, phase } = store.detail.value ?? run;
   useEffect(() => void load(), [turn, phase, store.detail.value?.state]);
