@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 HOOK = "hook:"  # what the name of a hook begins with, where a child has the id of its call otherwise
-_BESIDE = frozenset({"charged", "child", "state", "tick"})  # what is written while a hook is asked
+_BESIDE = frozenset({"charged", "child", "control", "state", "tick"})  # what is written while a hook is asked
 
 
 class Opened(Value, frozen=True, kw_only=True):
@@ -200,6 +200,8 @@ class Folded:
         self.children: list[Child] = []
         self.taken = 0
         """Up to which number the notes of the inbox were taken."""
+        self.controls: list[dict[str, Any]] = []
+        """What people did to its runs from outside, why, and who, since the last base."""
         self.config: Fingerprint | None = None
         """What the agent was like that wrote the last leg."""
         self.charged: dict[str, Used] = {}
@@ -400,6 +402,10 @@ class Folded:
         """Notes were taken from the inbox, or put back."""
         self.taken = _wire.decode(data, int)
 
+    def on_control(self, data: bytes) -> None:
+        """A person did something: land, stop, steer, decide, and so on. What came of it is in other records."""
+        self.controls.append(_wire.decode(data, dict[str, Any]))
+
     def on_decide(self, data: bytes) -> None:
         """A person decided while nobody waited for it."""
         self.decisions = {**_wire.decode(data, dict[str, Decision]), **self.decisions}
@@ -460,6 +466,7 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "imported": Folded.on_import,
     "mail": Folded.on_mail,
     "decided": Folded.on_decide,
+    "control": Folded.on_control,
     "forked": Folded.on_fork,
     "quarantine": Folded.on_quarantine,
     "redacted": Folded.on_redact,

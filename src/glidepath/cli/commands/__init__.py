@@ -17,6 +17,8 @@ COMMANDS: dict[str, str] = {
     "worker": "fly the runs of a fleet, in this process",
     "submit": "give a fleet a run",
     "fleet": "look at a fleet, and say what it may spend and how fast",
+    "serve": "serve agents over HTTP, with the flight deck in the browser",
+    "deck": "open the flight deck on a store, on a demo fleet, or export a run",
     "demo": "see an agent fly on the embedded model, no key needed",
     "team": "give a team of agents one goal and watch its steps",
     "mcp": "list, test and pin MCP servers, or serve agents as one",
