@@ -99,7 +99,7 @@ def test_a_landing_delivers_what_there_is(tmp_path):
             run_id = await start(client)
             await doors.entered.wait()
             asked = asyncio.ensure_future(client.post(f"/api/runs/{run_id}/land", json={"reason": "time"}))
-            while not client.hub.flights[run_id].token.winding_down:
+            while not client.hub.flights[run_id].token.winding_down:  # noqa: ASYNC110 - it is the request's doing
                 await asyncio.sleep(0)
             doors.open.set()
             assert (await asked).status_code == 200

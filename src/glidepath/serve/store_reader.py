@@ -163,6 +163,8 @@ class StoreReader:
         except ConfigurationError as error:
             raise Refused(400, "bad_query", str(error)) from None
         except StoreError as error:
+            if error.kind == "missing":  # nobody has written into it yet
+                return [], None
             raise refusal_of(error) from None
 
     def cards_since(self, change: int, shown: Mapping[str, RunCard]) -> list[RunCard]:
@@ -273,7 +275,7 @@ class StoreReader:
         if self.store is None:
             return [one for feed in self.hub.feeds.values() if not feed.live for one in feed.card.pending()]
         found: list[PendingItem] = []
-        async for entry in each_session(self.store, outcome="paused", limit=500):
+        for entry in await self._paused():
             feed = await self.hub.feed(str(entry.summary.get("run_id") or ""))
             if feed is not None and (feed.live or feed.card.result is not None):
                 found += [] if feed.live else feed.card.pending()
@@ -282,6 +284,14 @@ class StoreReader:
             if journal is not None and journal.folded.result is not None:
                 found += pending_items(journal.folded.result, str(entry.summary.get("agent") or ""), {})
         return found
+
+    async def _paused(self) -> list[Entry]:
+        try:
+            return [entry async for entry in each_session(self.store, outcome="paused", limit=500)]
+        except StoreError as error:
+            if error.kind == "missing":
+                return []
+            raise refusal_of(error) from None
 
     # --- transcripts ------------------------------------------------------------------------------------------
 
