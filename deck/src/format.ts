@@ -14,7 +14,7 @@ export function money(value: number | string | null): string {
   const amount = Number(value);
   if (!Number.isFinite(amount)) return String(value);
   if (amount === 0) return "$0";
-  const digits = Math.abs(amount) >= 1 ? 2 : Math.abs(amount) >= 0.01 ? 3 : 5;
+  const digits = Math.abs(amount) >= 1 ? 2 : Math.abs(amount) >= 0.001 ? 4 : 6;
   return `$${amount.toFixed(digits)}`;
 }
 
@@ -59,7 +59,7 @@ export function gaugeName(kind: string): string {
 }
 
 export function amount(gauge: Pick<Gauge, "kind" | "unit">, value: number): string {
-  if (gauge.unit === "USD" || gauge.kind === "cost") return money(value);
+  if (gauge.unit === "USD" || gauge.kind === "cost") return money(value).replace(/(\.\d\d\d*?)0+$/, "$1");
   if (gauge.unit === "s" || gauge.kind === "seconds") return value === 0 ? "0 s" : duration(value);
   return count(value);
 }
@@ -73,6 +73,11 @@ export function short(id: string): string {
 export function line(text: string, length = 160): string {
   const flat = text.slice(0, length * 4).replace(/\s+/g, " ").trim();
   return flat.length > length ? `${flat.slice(0, length - 1)}…` : flat;
+}
+
+/** The same without the marks of Markdown, for places that show one line of a reply. */
+export function plainLine(text: string, length = 160): string {
+  return line(text.slice(0, length * 4).replace(/^[#>\s]+/gm, "").replace(/\|?[\s:-]*-{2,}[\s:|-]*/g, " ").replace(/[*`|]+/g, " "), length);
 }
 
 export function word(value: string): string {

@@ -78,6 +78,8 @@ export function GaugePanel({ card, steps, now, chosen, choose }: Props): VNode {
 
 function GaugeRow({ gauge, left, live, on, choose }: { gauge: Gauge; left: number | null; live: boolean; on: boolean; choose: () => void }): VNode {
   const name = gaugeName(gauge.kind);
+  const parts = [gauge.reserved > 0 && `${amount(gauge, gauge.reserved)} reserved`, gauge.reserve > 0 && `${amount(gauge, gauge.reserve)} for the landing`].filter(Boolean).join(" · ");
+  const eta = !live || left === null ? "" : left <= 0 ? "landing is due" : left < 1 ? "under 1 s to limit" : `about ${duration(left < 60 ? Math.round(left) : left)} to limit`;
   return (
     <div class={on ? "gauge on" : "gauge"} data-gauge={gauge.kind}>
       <div class="gauge-head">
@@ -85,10 +87,7 @@ function GaugeRow({ gauge, left, live, on, choose }: { gauge: Gauge; left: numbe
         <span class="gauge-value num">{amount(gauge, gauge.used)}<span class="muted"> / {amount(gauge, gauge.limit ?? 0)}</span></span>
       </div>
       <GaugeBar gauge={gauge} />
-      <div class="gauge-foot num">
-        <span>{[gauge.reserved > 0 && `${amount(gauge, gauge.reserved)} reserved`, gauge.reserve > 0 && `${amount(gauge, gauge.reserve)} for the landing`].filter(Boolean).join(" · ")}</span>
-        <span data-eta>{live && (left === null ? "" : left <= 0 ? "landing due" : `≈ ${duration(left)} to limit`)}</span>
-      </div>
+      {(parts || eta) && <div class="gauge-foot num"><span>{parts}</span><span data-eta>{eta}</span></div>}
     </div>
   );
 }

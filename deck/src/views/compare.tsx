@@ -79,7 +79,7 @@ function Pair({ left, right }: { left: string; right: string }): VNode {
   return (
     <>
       <div class="pair pair-head"><Summary side={one.value} against={other.value.detail} /><Summary side={other.value} against={one.value.detail} /></div>
-      <p class="parting" role="status">{parting ? `The same until turn ${parting.turn}.` : "Word for word the same."}</p>
+      <p class="parting" role="status">{!parting ? "Word for word the same." : parting.turn === 0 ? "They differ from the start." : `The same before turn ${parting.turn}.`}</p>
       {rows.slice(0, turns.value).map((row) => (
         <div class={row === parting ? "pair parted" : "pair"} key={row.turn}>
           <h2 class="pair-turn">Turn {row.turn}{row.same ? <Tag>same</Tag> : row === parting ? <Tag tone="warn">they part here</Tag> : null}</h2>
@@ -133,6 +133,7 @@ function Summary({ side, against }: { side: Side; against: Card }): VNode {
 }
 
 function Figure({ name, value, other, show }: { name: string; value: number | null; other: number | null; show: (value: number) => string }): VNode {
-  const share = value !== null && other ? Math.round((value / other - 1) * 100) : 0;
-  return <div><dt>{name}</dt><dd class="num">{value === null ? "unknown" : show(value)}{share !== 0 && <span class="muted small"> {share > 0 ? "+" : "−"}{Math.abs(share)} %</span>}</dd></div>;
+  const share = value !== null && other ? value / other : 1;
+  const beside = Math.abs(share - 1) < 0.005 ? "" : share >= 2 ? `×${share.toFixed(1)}` : `${share > 1 ? "+" : "−"}${Math.round(Math.abs(share - 1) * 100)} %`;
+  return <div><dt>{name}</dt><dd class="num">{value === null ? "unknown" : show(value)}{beside && <span class="muted small"> {beside}</span>}</dd></div>;
 }

@@ -34,7 +34,7 @@ function Entry({ record, index }: { record: JsonObject | undefined; index: numbe
   const kind = String(record["kind"] ?? record["record"] ?? record["type"] ?? "record");
   return (
     <details class="record">
-      <summary><span class="num muted">{index}</span><strong>{kind}</strong><span class="muted record-line">{line(JSON.stringify(record), 160)}</span></summary>
+      <summary><span class="num muted record-seq">{String(record["sequence"] ?? index + 1)}</span><strong>{kind}</strong><span class="muted record-line">{line(JSON.stringify(record["payload"] ?? record), 160)}</span></summary>
       <pre class="code wrap" tabIndex={0}>{JSON.stringify(record, null, 2).slice(0, 20_000)}</pre>
     </details>
   );

@@ -6,16 +6,15 @@ import type { VNode } from "preact";
 import { ApiError } from "../api";
 import { Empty, Failed, Icon, Loading, StatePill, Tag } from "../components/bits";
 import { PhaseTrack } from "../components/phase";
-import { changeLimits, forkRun, killSwitch, landRun, resumeRun, steerRun, stopRun } from "../controls";
-import { approve } from "../controls";
-import { clock, count, duration, money, plural } from "../format";
+import { answerQuestion, approve, changeLimits, forkRun, killSwitch, landRun, resumeRun, steerRun, stopRun } from "../controls";
+import { clock, count, duration, money, plainLine, plural } from "../format";
 import { useKeys, type Key } from "../keys";
 import { go, places } from "../router";
 import { refreshApprovals } from "../store/approvals";
 import { RunStore } from "../store/run";
 import { mayControl, now, offline } from "../store/session";
 import { narrow } from "../theme";
-import type { Detail } from "../types";
+import type { Detail, Pending } from "../types";
 import { EventsTab } from "./events";
 import { JournalTab } from "./journal";
 import { Rail } from "./rail";
@@ -86,15 +85,21 @@ function controls(run: Detail, after: () => void): Control[] {
   if (!mayControl.peek()) return [];
   const made: Control[] = [];
   const going = run.state === "running" || run.state === "queued";
-  if (run.pending.length) made.push({ key: "a", label: "Approve", icon: "check", tone: "primary", run: () => approve(run.pending[0]!, after) });
+  if (run.pending.length) made.push(decision(run.pending[0]!, after));
   if (run.resumable && !run.pending.length) made.push({ key: "r", label: "Resume", icon: "resume", tone: "primary", run: () => resumeRun(run, after) });
   if (going) made.push({ key: "s", label: "Steer", icon: "steer", run: () => steerRun(run) });
   if (going) made.push({ key: "l", label: "Land", icon: "land", run: () => landRun(run) });
-  made.push({ key: "m", label: "Limits", icon: "limits", run: () => changeLimits(run, after) });
+  if (run.state !== "ended" || run.resumable) made.push({ key: "m", label: "Limits", icon: "limits", run: () => changeLimits(run, after) });
   if (run.turn > 0) made.push({ key: "f", label: "Fork", icon: "fork", run: () => forkRun(run) });
   if (going || run.state === "paused") made.push({ key: "x", label: "Stop", icon: "stop", tone: "danger-quiet", run: () => stopRun(run, after) });
   if (run.state !== "ended") made.push({ key: "X", label: "Kill", icon: "kill", tone: "danger-quiet", run: () => killSwitch("run", true, run.run_id, after) });
   return made;
+}
+
+function decision(call: Pending, after: () => void): Control {
+  return call.kind === "question"
+    ? { key: "a", label: "Answer", icon: "check", tone: "primary", run: () => answerQuestion(call, after) }
+    : { key: "a", label: "Approve", icon: "check", tone: "primary", run: () => approve(call, after) };
 }
 
 function moves(store: RunStore, run: Detail, at: string): Key[] {
@@ -108,7 +113,6 @@ function moves(store: RunStore, run: Detail, at: string): Key[] {
   return [
     { key: "[", label: "one turn back", group: "Replay", run: () => turn(-1) },
     { key: "]", label: "one turn on", group: "Replay", run: () => turn(1) },
-    { key: "Tab", label: "", group: "", when: () => false, run: () => undefined },
     { key: ".", label: "next view", group: "Run", run: () => tab(1) },
     { key: ",", label: "previous view", group: "Run", run: () => tab(-1) },
     { key: "c", label: "compare", group: "Run", run: () => go(places.compare(run.run_id)) },
@@ -136,7 +140,7 @@ function Head({ store, run, present, after }: { store: RunStore; run: Detail; pr
           {run.forked_from && <a href={places.run(run.forked_from.session)}>forked at turn {run.forked_from.turn}</a>}
         </div>
         {run.cause && <p class="flight-cause"><strong>{run.cause.source}</strong> {run.cause.reason}</p>}
-        {run.state === "running" && run.last && <p class="flight-cause">{run.last}</p>}
+        {run.state === "running" && run.last && <p class="flight-cause">{plainLine(run.last)}</p>}
       </div>
       <div class="flight-side">
         <PhaseTrack card={run} />

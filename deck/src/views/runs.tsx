@@ -7,7 +7,7 @@ import { GaugeBar, tightest } from "../components/gauges";
 import { PhaseTrack } from "../components/phase";
 import { Virtual, type Scroller } from "../components/virtual";
 import { landRun, newRun, resumeRun, steerRun, stopRun } from "../controls";
-import { ago, amount, count, duration, gaugeName, money, plural } from "../format";
+import { ago, amount, count, duration, gaugeName, money, plainLine, plural } from "../format";
 import { useKeys } from "../keys";
 import { go, places } from "../router";
 import { card, filter, listProblem, loading, loadMore, marked, order, reload, selected, setFilter } from "../store/runs";
@@ -118,7 +118,7 @@ function RunRow({ id, index }: { id: string; index: number }): VNode {
           {run.guard && <Tag tone="warn" title={run.guard.reason}>{run.guard.period ? `repeats every ${run.guard.period}` : run.guard.guard}</Tag>}
           {isMarked && <Tag tone="live">compare</Tag>}
         </span>
-        <span class="run-last"><span class="run-agent">{run.parent ? "↳ " : ""}{run.agent}</span>{run.tags.map((tag) => <Tag key={tag}>{tag}</Tag>)}<span class="run-now">{run.state === "ended" && run.cause ? run.cause.reason : run.last}</span></span>
+        <span class="run-last"><span class="run-agent">{run.parent ? "↳ " : ""}{run.agent}</span>{run.tags.map((tag) => <Tag key={tag}>{tag}</Tag>)}<span class="run-now">{run.state === "ended" && run.cause ? run.cause.reason : plainLine(run.last)}</span></span>
       </span>
       <span class="run-phase"><PhaseTrack card={run} small /></span>
       <span class="run-gauge">{gauge && (<><GaugeBar gauge={gauge} /><span class="small muted num">{gaugeName(gauge.kind)} {amount(gauge, gauge.used)} / {amount(gauge, gauge.limit ?? 0)}</span></>)}</span>

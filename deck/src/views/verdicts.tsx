@@ -6,10 +6,10 @@ import type { VNode } from "preact";
 import { api, NEWEST } from "../api";
 import { Empty, Failed, Loading, Tag } from "../components/bits";
 import { summary, VERDICT_KINDS, verdictWord } from "../components/eventline";
-import { duration, line } from "../format";
+import { duration } from "../format";
 import { repeating } from "../period";
 import type { RunStore } from "../store/run";
-import type { Detail, RunEvent } from "../types";
+import type { Detail, Json, RunEvent } from "../types";
 
 const MOST = 500;
 
@@ -40,7 +40,7 @@ export function Verdicts({ store, run }: { store: RunStore; run: Detail }): VNod
 function VerdictRow({ event, started, store, run }: { event: RunEvent; started: number; store: RunStore; run: Detail }): VNode {
   const { word, tone } = verdictWord(event);
   const source = event["constraint"] ?? event["guard"] ?? event["source"] ?? event["winner"] ?? event["target"] ?? event["plugin"] ?? "";
-  const reason = event["reason"] ?? event["text"];
+  const reason = event.event === "NoticeSent" ? event["text"] : event["reason"];
   return (
     <li class={`verdict tone-${tone}`} data-kind={event.event}>
       <span class="num muted">#{event.sequence}</span>
@@ -57,6 +57,15 @@ function VerdictRow({ event, started, store, run }: { event: RunEvent; started: 
 
 const CALLS = 24;
 
+/** The values of a call's arguments, each short: enough to tell calls apart. */
+function values(given: Json | undefined): string {
+  if (given === null || typeof given !== "object" || Array.isArray(given)) return "";
+  return Object.values(given).map((value) => {
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    return text.length > 26 ? `${text.slice(0, 10)}…${text.slice(-13)}` : text;
+  }).join(", ");
+}
+
 /** The calls before a guard acted; those that repeat stand in brackets. */
 function Laps({ store, event, known }: { store: RunStore; event: RunEvent; known: number | null }): VNode | null {
   const calls = useSignal<{ text: string; signature: string }[]>([]);
@@ -64,7 +73,7 @@ function Laps({ store, event, known }: { store: RunStore; event: RunEvent; known
     void api.events(store.id, { kind: "ToolStarted", before: event.sequence, limit: CALLS }).then((page) => {
       calls.value = page.events.map((call) => {
         const given = JSON.stringify(call["arguments"] ?? {});
-        return { text: `${String(call["tool_name"])}(${given === "{}" ? "" : line(given.slice(1, -1), 36)})`, signature: `${String(call["tool_name"])} ${given}` };
+        return { text: `${String(call["tool_name"])}(${values(call["arguments"])})`, signature: `${String(call["tool_name"])} ${given}` };
       });
     }).catch(() => undefined);
   }, [event.sequence]);
