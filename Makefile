@@ -1,27 +1,37 @@
 PYTHON ?= python3
 UV ?= uv
 PEERS ?= build/peers
+<<<<<<< HEAD
 BIN := .venv/bin
 DECK := deck/index.html deck/package-lock.json deck/vite.config.ts $(shell find deck/src deck/public -type f)
+=======
+JOBS ?= 3 # tests wait about a third of their time: one more than the cores of the smallest machine
+VENV ?= .venv
+BIN := $(VENV)/bin
+>>>>>>> main
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help venv demo deck deck-build test lint format bench bench-peers probes campaign docs constraints clean
+=======
+.PHONY: help venv demo test test-all lint format bench bench-peers probes campaign docs constraints clean
+>>>>>>> main
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-venv: .venv/.stamp ## create .venv with the pinned development set and glidepath itself
+venv: $(VENV)/.stamp ## create .venv with the pinned development set and glidepath itself
 
-.venv/.stamp: pyproject.toml requirements/dev.txt
-	$(PYTHON) -m venv .venv
+$(VENV)/.stamp: pyproject.toml requirements/dev.txt
+	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: venv ## an agent on the embedded model: no key, no account
+demo: venv ## a limit that lands, a budget that holds, a loop that is noticed: no key, no account
 	@$(BIN)/glidepath demo
 	@echo "Here glidepath is $(BIN)/glidepath."
 
@@ -38,8 +48,15 @@ src/glidepath/serve/static/index.html: $(DECK)
 test: venv lint ## lint, then the whole suite under coverage, then the coverage bars
 	@sh scripts/install_test_programs.sh
 	@mkdir -p build
-	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=json:build/coverage.json
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" --cov --cov-report=json:build/coverage.json
 	$(BIN)/python scripts/check_coverage.py build/coverage.json
+
+test-all: ## the same on every CPython from 3.11 to 3.14 that is installed
+	@for python in python3.11 python3.12 python3.13 python3.14; do \
+		command -v $$python >/dev/null 2>&1 || { echo "$$python is not installed: not tried"; continue; }; \
+		echo "== $$($$python --version)"; \
+		$(MAKE) test PYTHON=$$python VENV=build/venv-$$python || exit 1; \
+	done
 
 lint: venv ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check .
@@ -66,7 +83,7 @@ bench-peers: venv ## the same beside other frameworks, each in an environment of
 	$(BIN)/python bench/report.py
 
 campaign: venv ## the long property and crash campaigns, BFCL and AgentDojo (needs a package index)
-	GLIDEPATH_CAMPAIGN=1 $(BIN)/python -m pytest -n 2 -m slow
+	GLIDEPATH_CAMPAIGN=1 $(BIN)/python -m pytest -n $(JOBS) -m slow
 
 docs: .venv-docs/.stamp ## build the documentation site into build/site; open build/site/index.html
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs --quiet build --clean

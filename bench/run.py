@@ -151,13 +151,10 @@ async def bare_kept() -> None:
 # The glidepath side, imported late so that the bare side runs alone.
 
 
-def glidepath_cells(*, agents: bool = False):
-    """The cells by name; or, for another bench, what makes the agent that they fly."""
-    from glidepath import Agent, Limits, Plugin, ResourceAction, ResourceConstraint, ResourceValidation, Usage, tool
-    from glidepath.events import StreamChunk
+def lookup_agent():
+    """What makes the agent of every cell: a fake model, one tool, and limits on everything that are never reached."""
+    from glidepath import Agent, Limits, Usage, tool
     from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
-    from glidepath.sessions import SqliteStore
-    from glidepath.spi import HOOKS
 
     class FakeModel:
         name = "fake"
@@ -176,6 +173,33 @@ def glidepath_cells(*, agents: bool = False):
     async def lookup(query: str, limit: int, tags: list[str]) -> str:
         return await SCRIPT.lookup(query, limit, tags)
 
+    limits = Limits(max_iterations=10**6, max_tokens=10**10, max_cost="1000000", timeout=3_600, max_tool_calls=10**6)
+
+    def agent(**more) -> Agent:
+        return Agent(model=FakeModel(), tools=[lookup], limits=limits, prices={"fake": (1.0, 1.0)}, **more)
+
+    return agent
+
+
+def streaming(agent) -> Cell:
+    """A cell that reads every event of a run."""
+    from glidepath.events import StreamChunk
+
+    async def cell() -> None:
+        async with agent.stream(PROMPT) as stream:
+            async for event in stream:
+                if type(event) is StreamChunk and event.text:
+                    SCRIPT.seen += 1
+
+    return cell
+
+
+def glidepath_cells() -> dict[str, Cell]:
+    """The cells by name."""
+    from glidepath import Plugin, ResourceAction, ResourceConstraint, ResourceValidation
+    from glidepath.sessions import SqliteStore
+    from glidepath.spi import HOOKS
+
     class Quiet(ResourceConstraint):
         async def validate(self, context):
             return ResourceValidation.ok()
@@ -187,35 +211,17 @@ def glidepath_cells(*, agents: bool = False):
         """Ten instances of ten subclasses, because names are taken from the class and must differ."""
         return tuple(type(f"{kind.__name__}{number}", (kind,), {})() for number in range(10))
 
-    # A limit on every dimension, none of which is reached.
-    limits = Limits(max_iterations=10**6, max_tokens=10**10, max_cost="1000000", timeout=3_600, max_tool_calls=10**6)
+    def silent(self, context):
+        return None
 
-    def agent(**more) -> Agent:
-        return Agent(model=FakeModel(), tools=[lookup], limits=limits, prices={"fake": (1.0, 1.0)}, **more)
-
-    if agents:
-        return agent
-
-    def streaming(subject: Agent) -> Cell:
-        async def cell() -> None:
-            async with subject.stream(PROMPT) as stream:
-                async for event in stream:
-                    if type(event) is StreamChunk and event.text:
-                        SCRIPT.seen += 1
-
-        return cell
-
+    agent = lookup_agent()
     plain = agent()
 
     async def run() -> None:
         await plain.run(PROMPT)
 
-    def silent(self, context):
-        return None
-
     folder = tempfile.TemporaryDirectory()  # gone with the process
-    kept = agent(store=SqliteStore(f"{folder.name}/sessions.db"))
-    kept_run = streaming(kept)
+    kept_run = streaming(agent(store=SqliteStore(f"{folder.name}/sessions.db")))
     kept_run.folder = folder
 
     idle = type("Idle", (Plugin,), dict.fromkeys(HOOKS, silent))

@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from run import PROMPT, Cell, glidepath_cells, measure_turns, row, table
+from run import PROMPT, Cell, lookup_agent, measure_turns, row, table
 
 from glidepath.otel import OpenTelemetry
 
@@ -36,7 +36,7 @@ def cells() -> dict[str, Cell]:
     tracers = TracerProvider()
     tracers.add_span_processor(BatchSpanProcessor(Nowhere()))
     meters = MeterProvider([InMemoryMetricReader()])
-    make = glidepath_cells(agents=True)
+    make = lookup_agent()
     subjects = {
         "plain": make(),
         "idle": make(plugins=[OpenTelemetry()]),

@@ -10,7 +10,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "glidepath"
 TARGET = PACKAGE / "agent" / "keywords.py"
-APART = ("model", "output_type")  # one is required, the other decides the type of the result
+APART = (
+    "model",
+    "output_type",
+    "deps_type",
+)  # one is required, the others decide the types of the result and of `deps`
 WIDER = {  # what may be written, where that is more than what is kept
     "tools": "Iterable[Tool | ToolSource | Callable[..., Any]]",
     "tool_sources": "Iterable[ToolSource]",
@@ -34,7 +38,7 @@ from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.run import CancelToken, Decision, Inherit
 from glidepath.sessions import Session
-from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, SessionStore, TokenEstimator
+from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, RunInfo, SessionStore, TokenEstimator
 from glidepath.texts import Texts
 from glidepath.tools import Tool, ToolContext
 from glidepath.tools.sources import ToolSource
@@ -43,7 +47,7 @@ __all__ = ["AgentChanges", "AgentKeywords", "ResumeKeywords", "RunKeywords"]
 
 
 class _Rest(TypedDict, total=False):
-    """Every setting but the model and the type of the output."""
+    """Every setting but the model and the types of the output and of `deps`."""
 
 '''
 
@@ -65,7 +69,9 @@ def _keywords(name: str, method: str, sync: str) -> list[str]:
     (agent,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Agent"]
     (found,) = [node for node in agent.body if isinstance(node, ast.AsyncFunctionDef) and node.name == method]
     head = ["", "", f"class {name}(TypedDict, total=False):", f'    """What `{sync}` takes, as `{method}` does."""', ""]
-    return head + [f"    {one.arg}: {ast.unparse(one.annotation)}" for one in found.args.kwonlyargs]
+    return head + [
+        f"    {one.arg}: {ast.unparse(one.annotation).replace('DepsT | None', 'Any')}" for one in found.args.kwonlyargs
+    ]
 
 
 def text() -> str:

@@ -6,8 +6,12 @@ export type Theme = "auto" | "light" | "dark";
 const KEY = "glidepath.theme";
 
 function kept(): Theme {
-  const found = localStorage.getItem(KEY);
-  return found === "light" || found === "dark" ? found : "auto";
+  try {
+    const found = localStorage.getItem(KEY);
+    return found === "light" || found === "dark" ? found : "auto";
+  } catch {
+    return "auto"; // storage is switched off, as in some exported files
+  }
 }
 
 export const theme = signal<Theme>("auto");
@@ -24,8 +28,12 @@ function show(chosen: Theme): void {
 
 export function nextTheme(): void {
   const chosen: Theme = theme.peek() === "auto" ? "light" : theme.peek() === "light" ? "dark" : "auto";
-  localStorage.setItem(KEY, chosen);
   show(chosen);
+  try {
+    localStorage.setItem(KEY, chosen);
+  } catch {
+    // It holds for this page only.
+  }
 }
 
 export function startTheme(): void {

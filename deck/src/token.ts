@@ -23,10 +23,23 @@ export function adoptToken(): void {
   history.replaceState(null, "", `${location.pathname}${location.search}#${rest || "/runs"}`);
 }
 
+let held = "";
+
 export function keepToken(token: string): void {
-  sessionStorage.setItem(KEY, token.trim());
+  held = token.trim();
+  try {
+    sessionStorage.setItem(KEY, held);
+  } catch {
+    // Storage is switched off: the token lives as long as the page.
+  }
 }
 
 export function currentToken(): string {
-  return sessionStorage.getItem(KEY) ?? "";
+  if (held) return held;
+  try {
+    held = sessionStorage.getItem(KEY) ?? "";
+  } catch {
+    // As above.
+  }
+  return held;
 }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import WireError
 from glidepath.messages import Message, codec
-from glidepath.run import opinion, report, take_all, to_read
+from glidepath.run import about, opinion, report, take_all, to_read
 from glidepath.spi import PollContext
 from glidepath.spi.hooks import as_message
 
@@ -25,12 +25,7 @@ async def poll(run: Run, hook: str) -> bool:
         return False
     before = len(run.waiting)
     context = PollContext(
-        run_id=run.run_id,
-        agent_name=run.plan.agent_name,
-        iteration=run.iterations,
-        conversation_id=run.plan.conversation_id,
-        user=run.user,
-        metadata=run.metadata,
+        **about(run),
         messages=to_read(run, run.messages),
     )
     voices = iter(pairs)

@@ -64,7 +64,7 @@ class MaxIterationConstraint(_BuiltIn):
         if context.iteration < self.max_iterations and not spent:
             return _OK
         return ResourceValidation.violation(
-            f"the limit of {self.max_iterations} model turns is reached",
+            f"the limit of {self.max_iterations} model turn{'s' if self.max_iterations != 1 else ''} is reached",
             iteration=context.iteration,
             max_iterations=self.max_iterations,
         )

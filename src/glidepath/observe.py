@@ -68,6 +68,8 @@ class LogObserver(Plugin):
         content: bool = False,
         levels: Mapping[type[Event], int] | None = None,
     ) -> None:
+        if not isinstance(logger, str | logging.Logger | logging.LoggerAdapter):
+            raise ConfigurationError(f"LogObserver: logger must be a logger or its name, not {logger!r:.80}")
         if format not in _FORMATS:
             raise ConfigurationError(f"LogObserver: format must be 'json' or 'text', not {format!r:.80}")
         for kind, level in (levels or {}).items():

@@ -29,6 +29,7 @@ __all__ = [
     "Snapshot",
     "Spend",
     "StopCause",
+    "TextOrigin",
     "ValidationRecord",
     "Verdict",
     "dollars",
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar  # every type checker brings it along
 
     OutputT = TypeVar("OutputT", default=Any)
+    DepsT = TypeVar("DepsT", default=Any)
 else:
     from typing import TypeVar
 
     OutputT = TypeVar("OutputT")
+    DepsT = TypeVar("DepsT")
 
 _PICO = Decimal(10**12)
 _HEAD = 80  # characters of a text in a repr
@@ -104,6 +107,14 @@ class LoopOutcome(str, Enum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     PAUSED = "paused"
+
+
+class TextOrigin(str, Enum):
+    """Who wrote a result's `text`: the model, a tool whose result ended the run, or the runtime in their place."""
+
+    MODEL = "model"
+    TOOL = "tool"
+    RUNTIME = "runtime"
 
 
 _O = LoopOutcome
@@ -259,6 +270,11 @@ class PerRun(Value, frozen=True, kw_only=True):
     tool_choice: str | None = None
     metadata: Mapping[str, str] | None = None
     user: str | None = None
+    limits: Mapping[str, Any] | None = None
+    """The fields of `Limits` that differ from their defaults."""
+    system_prompt: str | None = None
+    model: str | None = None
+    """The model, where it was given as a string; an object cannot be kept."""
     notes: Mapping[str, str] | None = None
     """What plugins leave in the journal about this run, by plugin: see `Plugin.journal_note`."""
 
@@ -404,6 +420,8 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     cause: StopCause | None = None
     stop_reason: StopReason | None = None
     text: str = ""
+    text_origin: TextOrigin = TextOrigin.MODEL
+    """Whose words `text` is; RUNTIME: no answer was written, and this only says what happened."""
     output: OutputT | None = None
     partial: bool = False
     messages: tuple[Message, ...] = ()

@@ -117,6 +117,8 @@ OTHER = {  # for each field a value that is not the default
     "fallback_models": (ScriptedModel([], name="second"),),
     "durability": "full",
     "output_type": dict[str, int],
+    "deps_type": dict,
+    "deps_factory": dict,
     "agent_name": "scout",
     "connect_timeout": 1.0,
     "first_chunk_timeout": 2.0,

@@ -126,8 +126,11 @@ def test_fork_opens_a_new_session_at_that_turn(deck, server):
     tab.fill(at="1", prompt="brief: only the summary", reason="try another way")
     tab.confirm()
     tab.said("forked after turn 1")
-    tab.page.wait_for_selector("text=forked at turn 1")
     tab.page.wait_for_selector("text=brief: only the summary")
+    new = tab.page.url.rpartition("/")[2]
+    assert new not in (run_id, server.detail(run_id)["session_id"])
+    assert ("fork", "try another way", "ada") in server.controls(new)
+    assert len(server.ask(f"/api/runs/{new}/messages")["messages"]) > 2
 
 
 def test_resume_takes_a_lost_run_up_again_and_an_unknown_effect_is_settled(deck, built, tmp_path):
@@ -146,12 +149,13 @@ def test_resume_takes_a_lost_run_up_again_and_an_unknown_effect_is_settled(deck,
         tab.fill(result="booked", reason="seen in the bank's journal")
         tab.confirm()
         tab.said("settled")
-        assert ("settle", "seen in the bank's journal", "ada") in server.controls(run_id)
         tab.press("r")
         tab.fill(reason="settled")
         tab.confirm()
         tab.said("resumed")
         assert server.state(run_id, "ended")["text"] == "Settled."
+        assert ("settle", "seen in the bank's journal", "ada") in server.controls(run_id)
+        assert ("resume", "settled", "ada") in server.controls(run_id)
     finally:
         server.close()
 

@@ -7,9 +7,9 @@ import pytest
 
 from glidepath import Agent, CancelToken, ExecutionMode, GuardrailsConfig, Limits, LoopOutcome, tool
 from glidepath.events import GuardTripped, MessageAdded
-from glidepath.messages import AssistantMessage, Usage
+from glidepath.messages import AssistantMessage, ReplyInfo, StreamEnd, ToolCallDelta, Usage
 from glidepath.money import Price
-from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, truncated, virtual
+from glidepath.testing import EventRecorder, ScriptedModel, call, calls, raw, say, truncated, virtual
 
 ran = []
 
@@ -94,10 +94,17 @@ async def test_g7_a_run_that_is_cancelled_with_the_reply_starts_no_tool():
 
 @virtual
 async def test_what_a_search_of_the_web_costs_is_in_the_price_of_an_ordinary_turn():
-    model = ScriptedModel([call("look", what="a"), say("done")], price=("1", "2", None, None, "10"))
-    result = await agent(model, limits=Limits(max_iterations=5, max_cost="1")).run("Go.")
-    assert result.outcome is LoopOutcome.DONE
-    assert result.cost > 0
+    async def cost(info):
+        asked = raw(
+            ToolCallDelta(0, "call_1", "look", '{"what": "a"}'),
+            StreamEnd("tool_use", Usage(input=100, output=10), info),
+        )
+        model = ScriptedModel([asked, say("done")], price=("1", "2", None, None, "10"))
+        result = await agent(model, limits=Limits(max_iterations=5, max_cost="1")).run("Go.")
+        assert result.outcome is LoopOutcome.DONE
+        return result.cost
+
+    assert await cost(ReplyInfo(web_searches=2)) - await cost(ReplyInfo()) == Decimal("0.02")
 
 
 @pytest.mark.parametrize("width", [1, 2])

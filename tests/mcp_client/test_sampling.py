@@ -3,13 +3,19 @@
 from decimal import Decimal
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from glidepath import Agent, CancelToken, Limits, answer
+from glidepath import Agent, CancelToken, ExecutionMode, Limits, answer
 from glidepath.events import BudgetReserved, BudgetSettled, ToolStarted
 from glidepath.mcp import Sampling
+from glidepath.otel import OpenTelemetry
 from glidepath.sessions import MemoryStore
 from glidepath.sessions.archive import read_journal
-from glidepath.testing import ScriptedModel, call, hang, say
+from glidepath.testing import ScriptedModel, call, calls, hang, say
 
 from .servers import ERAS, collect, fake, results
 
@@ -139,3 +145,20 @@ async def test_a_run_is_charged_for_what_its_own_calls_asked_for():
     for result in runs:
         assert [spend.calls for spend in result.breakdown if spend.name == "mcp:fake"] == [1]
         assert result.cost > Decimal(0)
+
+
+async def test_spans_of_requests_side_by_side_add_up_to_the_ledger():
+    exporter, tracers = InMemorySpanExporter(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    reader = InMemoryMetricReader()
+    telemetry = OpenTelemetry(tracer_provider=tracers, meter_provider=MeterProvider([reader]))
+    slow = say("hello there", delay=0.1)
+    turns = [calls(call("sample"), call("sample")), slow, slow, say("ok")]
+    agent = sampler(turns, "modern", plugins=[telemetry], default_execution_mode=ExecutionMode.PARALLEL)
+    result, events = await collect(agent)
+    order = [type(event).__name__ for event in events if isinstance(event, BudgetReserved | BudgetSettled)]
+    assert order[2:4] == ["BudgetReserved", "BudgetReserved"]
+    chats = [span.attributes for span in exporter.get_finished_spans() if span.name.startswith("chat")]
+    assert [found.get("glidepath.purpose") for found in chats] == [None, "sampling", "sampling", None]
+    assert sum(found["gen_ai.usage.input_tokens"] for found in chats) == result.usage.input
+    assert sum(found["gen_ai.usage.output_tokens"] for found in chats) == result.usage.output

@@ -1,9 +1,11 @@
 """A provider that keeps its spans in memory, and what tests ask of them."""
 
+import threading
+
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from glidepath.otel import OpenTelemetry
@@ -12,10 +14,11 @@ from glidepath.otel import OpenTelemetry
 class Recorded:
     """A tracer provider and a meter provider in memory, and the plugin that uses them."""
 
-    def __init__(self, *, light=True, measured=False, **settings):
+    def __init__(self, *, light=True, measured=False, batch=False, **settings):
         self.exporter = InMemorySpanExporter()
         self.tracers = TracerProvider()
-        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        processor = BatchSpanProcessor if batch else SimpleSpanProcessor
+        self.tracers.add_span_processor(processor(self.exporter))
         if not light:
             self.tracers.add_span_processor(SpanProcessor())  # one that might look at starts: only the SDK's spans do
         self.reader = InMemoryMetricReader()
@@ -24,12 +27,21 @@ class Recorded:
 
     @property
     def spans(self):
+        self.wait()
+        self.tracers.force_flush()
         return self.exporter.get_finished_spans()
+
+    def wait(self):
+        """Until the plugin's thread has done its work: a run itself waits for a tenth of a second only."""
+        done = threading.Event()
+        self.plugin._background.put(done.set)
+        assert done.wait(30)
 
     def named(self, start):
         return [span for span in self.spans if span.name.startswith(start)]
 
     def metrics(self):
+        self.wait()
         data = self.reader.get_metrics_data()
         if data is None:
             return {}

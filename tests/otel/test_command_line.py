@@ -24,12 +24,12 @@ def test_spans_go_where_the_variables_say(tmp_path):
     assert '"name": "chat scripted"' in done.stdout
 
 
-def test_a_collector_that_is_not_there_costs_two_seconds_at_most(tmp_path):
+def test_a_collector_that_is_not_there_does_not_hold_up_the_command(tmp_path):
     before = time.monotonic()
     done = run(tmp_path, "--otel", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
     assert done.returncode == 0
     assert done.stdout == "Hello.\n"
-    assert time.monotonic() - before < 60
+    assert time.monotonic() - before < 30  # the exporter itself would try for a minute and more
 
 
 def test_a_wrong_exporter_is_named(tmp_path):

@@ -1,6 +1,7 @@
 """Content is off by default; when it is on, each message once, clipped and redacted."""
 
 import json
+import threading
 
 import pytest
 
@@ -43,9 +44,10 @@ def test_nothing_that_anybody_said_is_recorded_by_default():
     assert not any(name in span.attributes for span in recorded.spans for name in NAMES)
 
 
+@pytest.mark.parametrize("batch", [True, False], ids=["batch", "simple"])
 @pytest.mark.parametrize("light", [True, False], ids=["light", "sdk"])
-def test_each_call_has_only_what_is_new_to_it(light):
-    recorded = Recorded(light=light, content=True)
+def test_each_call_has_only_what_is_new_to_it(light, batch):
+    recorded = Recorded(light=light, batch=batch, content=True)
     fly(recorded)
     first, second = recorded.named("chat")
     (asked,) = json.loads(first.attributes["gen_ai.input.messages"])
@@ -59,6 +61,18 @@ def test_each_call_has_only_what_is_new_to_it(light):
     (used,) = recorded.named("execute_tool")
     assert json.loads(used.attributes["gen_ai.tool.call.arguments"]) == {"key": SECRET}
     assert used.attributes["gen_ai.tool.call.result"] == f"fetched with {SECRET}"
+
+
+@pytest.mark.parametrize("batch", [True, False], ids=["batch", "simple"])
+def test_a_slow_redaction_runs_on_a_thread_of_its_own(batch):
+    threads = set()
+
+    def redact(text):
+        threads.add(threading.current_thread().name)
+        return text
+
+    fly(Recorded(content=True, batch=batch, redact=redact))
+    assert threads == {"glidepath-otel"}
 
 
 def test_a_long_run_records_no_message_twice():

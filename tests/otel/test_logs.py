@@ -100,7 +100,9 @@ def test_a_record_names_the_current_trace(log):
 
 
 @pytest.mark.parametrize(
-    ("settings", "field"), [({"format": "xml"}, "format"), ({"levels": {str: 1}}, "levels")], ids=["format", "levels"]
+    ("settings", "field"),
+    [({"format": "xml"}, "format"), ({"levels": {str: 1}}, "levels"), ({"logger": 7}, "logger")],
+    ids=["format", "levels", "logger"],
 )
 def test_a_wrong_setting_is_named(settings, field):
     with pytest.raises(ConfigurationError, match=field):

@@ -233,8 +233,14 @@ def test_without_a_provider_nobody_listens():
 
 @pytest.mark.parametrize(
     ("settings", "field"),
-    [({"content": "yes"}, "content"), ({"redact": "no"}, "redact"), ({"max_chars": 0}, "max_chars")],
-    ids=["content", "redact", "max_chars"],
+    [
+        ({"content": "yes"}, "content"),
+        ({"redact": "no"}, "redact"),
+        ({"max_chars": 0}, "max_chars"),
+        ({"tracer_provider": "x"}, "tracer_provider"),
+        ({"meter_provider": 3}, "meter_provider"),
+    ],
+    ids=["content", "redact", "max_chars", "tracer_provider", "meter_provider"],
 )
 def test_a_wrong_setting_is_named(settings, field):
     with pytest.raises(ConfigurationError, match=field):

@@ -113,7 +113,7 @@ def test_a_session_can_have_limits_of_its_own_beside_those_of_each_run():
         with pytest.raises(ConfigurationError, match="not max_iterations"):
             await agent.run("x", session=Session(limits=Limits(max_iterations=3)))
         with pytest.raises(ConfigurationError, match="must be a Limits, not int"):
-            await agent.run("x", session=Session(limits=3))
+            Session(limits=3)
         free = Agent(model=ScriptedModel([], name="unknown"), limits=Limits(max_iterations=3))
         with pytest.raises(ConfigurationError, match="price"):
             await free.run("x", session=Session(limits=Limits(max_cost="1")))

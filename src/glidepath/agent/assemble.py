@@ -123,6 +123,8 @@ def assemble(
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
         fallback=_fallback(config),
         output=output,
+        deps_needed=_deps_needed(config, tools),
+        deps_factory=config.deps_factory,
         constraints=constraints,
         built_in=len(ours),
         custom=config.constraints,
@@ -146,6 +148,11 @@ def _fallback(config: LoopConfig) -> Fallback | None:
     name = config.plain_text_terminal_fallback_tool
     eager, nudge = config.plain_text_terminal_fallback_eager, config.plain_text_terminal_fallback_eager_nudge
     return None if name is None else Fallback(name, eager, nudge and eager)
+
+
+def _deps_needed(config: LoopConfig, tools: tuple[Tool, ...]) -> tuple[tuple[str, Any], ...]:
+    own = () if config.deps_type is None else ((f"agent {config.agent_name!r}", config.deps_type),)
+    return (*own, *[(f"tool {tool.name!r}", tool.deps_type) for tool in tools if tool.deps_type is not None])
 
 
 def _own_caps(config: LoopConfig) -> Caps:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 from glidepath._wire import Settings, settle_field
 from glidepath.agent.discovery import GROUPS, installed
@@ -20,7 +20,7 @@ from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
 from glidepath.plugins import PluginNames
 from glidepath.plugins.lineup import Lineup
-from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, SessionStore, TokenEstimator
+from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, RunInfo, SessionStore, TokenEstimator
 from glidepath.texts import Texts
 from glidepath.tools import Output, Tool, tool
 from glidepath.tools.sources import ToolSource
@@ -106,6 +106,8 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     fallback_models: tuple[Any, ...] = ()
     durability: str = "sync"
     output_type: Any = None
+    deps_type: Any = None
+    deps_factory: Callable[[RunInfo], Any] | None = None
     agent_name: str = "agent"
     connect_timeout: float | None = 10
     first_chunk_timeout: float | None = 120
@@ -369,7 +371,16 @@ def _check_types(config: LoopConfig) -> None:
     _check_parts(config)
     for constraint in config.constraints:
         _check_constraint(constraint)
-    for field in ("event_sink", "graceful_turn_limit_message_provider", "graceful_turn_limit_grace_provider"):
+    if config.deps_type is not None and not (isinstance(config.deps_type, type) or get_origin(config.deps_type)):
+        raise ConfigurationError(f"deps_type must be a type, not {config.deps_type!r:.100}")
+    if inspect.iscoroutinefunction(config.deps_factory):
+        raise ConfigurationError("deps_factory must be a plain function, not async: it runs before the run does")
+    for field in (
+        "deps_factory",
+        "event_sink",
+        "graceful_turn_limit_message_provider",
+        "graceful_turn_limit_grace_provider",
+    ):
         if getattr(config, field) is not None and not callable(getattr(config, field)):
             raise ConfigurationError(f"{field} must be callable, not {getattr(config, field)!r:.100}")
 

@@ -13,6 +13,7 @@ from glidepath._wire import encode, replace
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.durable import Opening
 from glidepath.agent.equipment import Fitted
+from glidepath.agent.per_run import NOTHING, Given, deps_for
 from glidepath.agent.route import landing_money, priced
 from glidepath.ask.booking import LEAST_LANDING
 from glidepath.ask.summary import recall
@@ -23,7 +24,7 @@ from glidepath.land import salvaged
 from glidepath.ledger import Amount, Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message
-from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, PerRun, RunResult, StopCause
+from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
@@ -73,11 +74,11 @@ def open_run(
     stream: RunStream | None,
     *,
     resumed: Resumption | None = None,
-    per_run: PerRun | None = None,
+    given: Given = NOTHING,
 ) -> Run:
     """A run with its budget, ready to start; whatever goes wrong, no timer is left behind."""
     try:
-        return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed, per_run=per_run)
+        return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed, given=given)
     except BaseException:
         watch.disarm()  # or its timer would interrupt the caller long after
         raise
@@ -93,11 +94,11 @@ def _opened(
     stream: RunStream | None,
     *,
     resumed: Resumption | None,
-    per_run: PerRun | None,
+    given: Given,
 ) -> Run:
     if home.in_flight:
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
-    paid = True
+    deps, paid = deps_for(plan, given, home.id), True
     if resumed is None:
         not_decided = home.state is AgentState.WAITING_FOR_INPUT
         repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
@@ -125,9 +126,9 @@ def _opened(
         landing_reserve=reserve,
         stream=stream,
         resumed=resumed,
-        per_run=per_run,
+        per_run=given.per_run,
     )
-    run.landing_paid = paid
+    run.deps, run.landing_paid = deps, paid
     if plan.strategy.name == "summarize":
         recall(run)
     home.flight = run

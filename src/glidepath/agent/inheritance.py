@@ -70,6 +70,8 @@ INHERITANCE: Mapping[str, Passed] = MappingProxyType(
         "fallback_models": Passed.YES,
         "durability": Passed.YES,
         "output_type": Passed.YES,
+        "deps_type": Passed.YES,
+        "deps_factory": Passed.YES,
         "agent_name": Passed.YES,
         "connect_timeout": Passed.YES,
         "first_chunk_timeout": Passed.YES,

@@ -11,7 +11,7 @@ from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.run import CancelToken, Decision, Inherit
 from glidepath.sessions import Session
-from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, SessionStore, TokenEstimator
+from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, RunInfo, SessionStore, TokenEstimator
 from glidepath.texts import Texts
 from glidepath.tools import Tool, ToolContext
 from glidepath.tools.sources import ToolSource
@@ -20,7 +20,7 @@ __all__ = ["AgentChanges", "AgentKeywords", "ResumeKeywords", "RunKeywords"]
 
 
 class _Rest(TypedDict, total=False):
-    """Every setting but the model and the type of the output."""
+    """Every setting but the model and the types of the output and of `deps`."""
 
     tools: Iterable[Tool | ToolSource | Callable[..., Any]]
     tool_sources: Iterable[ToolSource]
@@ -70,6 +70,7 @@ class _Rest(TypedDict, total=False):
     max_retries: int
     fallback_models: Iterable[Model | str]
     durability: str
+    deps_factory: Callable[[RunInfo], Any] | None
     agent_name: str
     connect_timeout: float | None
     first_chunk_timeout: float | None
@@ -99,6 +100,10 @@ class RunKeywords(TypedDict, total=False):
     session: str | Session | None
     cancel: CancelToken | None
     parent: Budget | ToolContext | Inherit | None
+    deps: Any
+    limits: Limits | None
+    system_prompt: str | None
+    model: Model | str | None
     extras: Mapping[str, Any] | None
     tool_choice: str | None
     metadata: Mapping[str, str] | None
@@ -112,6 +117,9 @@ class ResumeKeywords(TypedDict, total=False):
     limits: Limits | None
     cancel: CancelToken | None
     parent: Budget | None
+    deps: Any
+    system_prompt: str | None
+    model: Model | str | None
     extras: Mapping[str, Any] | None
     tool_choice: str | None
     metadata: Mapping[str, str] | None

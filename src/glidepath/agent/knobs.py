@@ -14,7 +14,7 @@ from glidepath.agent.limits import Limits
 from glidepath.errors import BuilderError
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
-from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, TokenEstimator
+from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, RunInfo, TokenEstimator
 from glidepath.texts import Texts
 from glidepath.tools import Tool
 from glidepath.tools.sources import ToolSource
@@ -255,6 +255,14 @@ class Knobs:
     def output_type(self, value: Any) -> Self:
         """The type of the final answer, as `RunResult.output` holds it."""
         return self._set("output_type", value)
+
+    def deps_type(self, value: Any) -> Self:
+        """The type of what is passed as `run(deps=...)`."""
+        return self._set("deps_type", value)
+
+    def deps_factory(self, value: Callable[[RunInfo], Any] | None) -> Self:
+        """Makes the `deps` of a run that was given none, such as one in a worker; a plain function of `RunInfo`."""
+        return self._set("deps_factory", value)
 
     def agent_name(self, value: str) -> Self:
         """Who the agent is in events, breakdowns and contexts."""

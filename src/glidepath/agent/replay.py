@@ -20,6 +20,7 @@ from glidepath._wire import Value, replace
 from glidepath.agent.adopting import DELEGATES
 from glidepath.agent.durable import claimed, reopened
 from glidepath.agent.kin import journal_of
+from glidepath.agent.per_run import Given
 from glidepath.agent.recording import STOPPED, Leg, legs_of
 from glidepath.errors import ConfigurationError, RejectedError, StoreError, TransientError
 from glidepath.ledger import Caps, Meter
@@ -402,6 +403,8 @@ async def _flown(
         store=checking,
         durability="sync",
         event_sink=None,
+        deps_type=None,  # what tools did with theirs is recorded
+        deps_factory=None,
     )
     flier = Agent(config)
     plan = flier._plan if above is None else flier._plan_under(above[0], _limited(config, above[1]))  # noqa: SLF001
@@ -426,7 +429,7 @@ async def _flown(
             prompt = ()
         else:
             begun(meter, leg.carried)
-            run = open_run(plan, home, prompt, meter, watch(), None, None, per_run=leg.per_run)
+            run = open_run(plan, home, prompt, meter, watch(), None, None, given=Given(leg.per_run))
         run.run_id, run.carried = began.run_id, leg.carried
         run.token = token
         return await finish_run(run, home, prompt, token, opening=opening)

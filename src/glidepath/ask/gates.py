@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import GateApplied, GateConflictResolved
-from glidepath.run import HookFault, opinion, report, take_all, to_read
+from glidepath.run import HookFault, about, opinion, report, take_all, to_read
 from glidepath.spi import Gate, GateContext, ToolSpec
 from glidepath.tools.text import clean
 
@@ -103,12 +103,7 @@ def _intersection(start: frozenset[str], gates: list[tuple[str, Gate]]) -> froze
 async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
     """Every gate's answer. One that crashes, hangs or answers nonsense allows nothing."""
     context = GateContext(
-        run_id=run.run_id,
-        agent_name=run.plan.agent_name,
-        iteration=run.iterations,
-        conversation_id=run.plan.conversation_id,
-        user=run.user,
-        metadata=run.metadata,
+        **about(run),
         tools=tools,
         messages=to_read(run, run.messages),
     )

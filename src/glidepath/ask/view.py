@@ -9,7 +9,7 @@ from glidepath._wire import replace
 from glidepath.errors import told
 from glidepath.events import ContextShaped
 from glidepath.messages import AssistantMessage, Message, ReasoningBlock, codec
-from glidepath.run import HookFault, ToRead, opinion, report, take_all, to_read
+from glidepath.run import HookFault, ToRead, about, opinion, report, take_all, to_read
 from glidepath.run.prefix import broke_prefix, kept_prefix
 from glidepath.spi import OverflowContext, TransformContext
 
@@ -50,12 +50,7 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
     """The view after every context transform, left to right, and its size; one that fails is skipped. Never kept."""
     voices = iter(run.hooks.context_transform)
     context = TransformContext(
-        run_id=run.run_id,
-        agent_name=run.plan.agent_name,
-        iteration=run.iterations,
-        conversation_id=run.plan.conversation_id,
-        user=run.user,
-        metadata=run.metadata,
+        **about(run),
         messages=to_read(run, view),
         system_prompt=run.plan.system_prompt,
         model_id=run.plan.model_id,
@@ -82,12 +77,7 @@ async def recovered(run: Run) -> bool:
     """Whether a plugin made a smaller view after an overflow; the first that does is used."""
     hook, voices = "context_overflow_recovery", iter(run.hooks.context_overflow_recovery)
     context = OverflowContext(
-        run_id=run.run_id,
-        agent_name=run.plan.agent_name,
-        iteration=run.iterations,
-        conversation_id=run.plan.conversation_id,
-        user=run.user,
-        metadata=run.metadata,
+        **about(run),
         messages=to_read(run, run.view),
         estimated_tokens=run.input_tokens(),
     )

@@ -36,7 +36,9 @@ def named_agents(said: list[str], world: World) -> dict[str, Any]:
     return agents
 
 
-def serve(agents: dict[str, Any], options: argparse.Namespace, world: World, **more: Any) -> int:
+def serve(
+    agents: dict[str, Any], options: argparse.Namespace, world: World, store: Any = None, *, demo: bool = False
+) -> int:
     """Serve these agents until the process is stopped."""
     from glidepath.cli.extras import needed
 
@@ -53,20 +55,18 @@ def serve(agents: dict[str, Any], options: argparse.Namespace, world: World, **m
         raise ConfigurationError(
             f"--host {options.host} can be reached from other machines: pass --token, or set GLIDEPATH_SERVE_TOKEN"
         )
-    store = more.pop("store", None)
     if store is None and options.store and options.store != "none":
         store = make_store(options.store, world)
-    tokens: Any = token
     application = app(
         agents,
         store=store,
-        token=_tokens(tokens, options.view_token),
+        token=_tokens(token, options.view_token),
         max_runs=options.max_runs,
         on_disconnect=options.on_disconnect,
         allowed_hosts=[*options.allowed_host, *([] if options.host in ("0.0.0.0", "::") else [_shown(options.host)])],  # noqa: S104
         prefix=options.prefix,
         resume_lost=options.resume_lost,
-        **more,
+        demo=demo,
     )
     try:
         bound = _bound(options.host, options.port)
@@ -124,6 +124,11 @@ def _open_browser(address: str) -> None:
 
 def deck(options: argparse.Namespace, world: World) -> int:
     """The deck over a store."""
+    if options.demo:
+        from glidepath.serve.demo import demo_agents
+        from glidepath.sessions import MemoryStore
+
+        return serve({**demo_agents(), **named_agents(options.agent, world)}, options, world, MemoryStore(), demo=True)
     agents = named_agents(options.agent, world)
     if not options.store:
         options.store = "default"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from glidepath.cli.markup import Block, Blocks, renderable
 from glidepath.cli.screens import ending
 from glidepath.cli.status import Status, arguments_line, clip, closing_line, printable, status_line
 from glidepath.cli.world import World
@@ -33,6 +35,7 @@ _PLAIN_SIGNS = {"call": ">", "result": "<", "failed": "x", "note": "!", "dot": "
 _TICK = 0.1
 _MARGIN = 2
 _FIRST_LINES = 1
+_KEPT_FREE = 3  # rows for the status line
 
 
 class LiveScreen:
@@ -53,11 +56,12 @@ class LiveScreen:
         self._status = status
         self._echo = echo
         self._streaming = streaming and echo
-        self._partial = ""
+        self._blocks = Blocks()
         self._frame = 0
         self._shown = False
         self._told = ""
         pretty = (self._console.encoding or "").lower().startswith("utf")
+        self._pretty = pretty
         self._frames, self._signs = (_FRAMES, _SIGNS) if pretty else (_PLAIN_FRAMES, _PLAIN_SIGNS)
         self._live = Live(Text(""), console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
         self._ticker: asyncio.Task[None] | None = None
@@ -80,7 +84,7 @@ class LiveScreen:
             if self._shown:
                 self._flush()
                 self._print("  (that attempt does not count; trying again)", "dim")
-            self._partial, self._told, self._shown = "", "", False
+            self._blocks, self._told, self._shown = Blocks(), "", False
         elif isinstance(event, RetryScheduled):
             self._print(clip(f"  {event.error}", self._width()), "yellow")
         elif isinstance(event, GuardTripped):
@@ -107,7 +111,8 @@ class LiveScreen:
             if said:
                 self._world.write(f"{said}\n")
         elif said and (not self._streaming or not self._on_screen(said)):
-            self._console.print(Text(printable(said)))
+            self._shown = False
+            self._place([*(blocks := Blocks()).feed(printable(said)), *blocks.end()])
         if self._echo and (said or self._told):
             self._console.print()
         style = "green" if result.outcome is LoopOutcome.DONE and result.cause is None else "yellow"
@@ -154,8 +159,10 @@ class LiveScreen:
         frame = self._frames[self._frame % len(self._frames)]
         line = f"{frame} {status_line(self._status, self._width() - _MARGIN, separator=self._signs['dot'])}"
         parts = [Text(line, style="reverse" if self._console.is_terminal else "", no_wrap=True, overflow="crop")]
-        if self._partial:
-            parts.insert(0, Text(self._partial))
+        left = self._blocks.open
+        if left is not None and left.text:
+            rows = left.text.split("\n")[-max(self._console.height - _KEPT_FREE, 1) :]
+            parts.insert(0, Text("\n".join([*([""] if self._shown and not left.more else []), *rows])))
         self._live.update(Group(*parts), refresh=True)
 
     def _print(self, text: str, style: str = "") -> None:
@@ -166,19 +173,22 @@ class LiveScreen:
             return
         text = printable(event.text)
         self._told += text
-        self._partial += text
-        *lines, self._partial = self._partial.split("\n")
-        for line in lines:
-            if line or self._shown:
-                self._print(line)
-                self._shown = True
-        self._shown = self._shown or bool(self._partial)
+        self._place(self._blocks.feed(text))
+
+    def _place(self, blocks: Sequence[Block]) -> None:
+        """What is closed is laid out, above the status."""
+        for block in blocks:
+            if self._shown and not block.more:
+                self._console.print()
+            self._console.print(renderable(block) if self._pretty else Text(block.text))
+            self._shown = True
 
     def _flush(self) -> None:
-        if self._partial:
-            text, self._partial = self._partial, ""
+        blocks, self._blocks = self._blocks, Blocks()
+        left = blocks.end()
+        if left:
             self._draw()
-            self._print(text)
+            self._place(left)
 
     def _result(self, event: ToolEnded) -> None:
         first = next((line.strip() for line in event.result.text.splitlines() if line.strip()), "(nothing)")

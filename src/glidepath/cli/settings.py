@@ -158,6 +158,8 @@ PYTHON_ONLY: dict[str, str] = {
     "LoopConfig.token_estimator": "a Python object",
     "LoopConfig.protocol_policy": "a Python object",
     "LoopConfig.output_type": "a Python type",
+    "LoopConfig.deps_type": "a Python type",
+    "LoopConfig.deps_factory": "a Python callable",
     "LoopConfig.kill_switch_grace": "a kill switch is a Python object",
 }
 """What a file cannot say, and why."""

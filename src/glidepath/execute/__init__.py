@@ -17,7 +17,7 @@ from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
-from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, cleared, opinion, report, tethered
+from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, about, cleared, opinion, report, tethered
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
@@ -503,12 +503,7 @@ async def _after(run: Run, job: Job) -> None:
     voices = iter(run.hooks.after_tool_call)
     arguments = job.bound.read() if job.bound is not None else {}
     context = ToolResultContext(
-        run_id=run.run_id,
-        agent_name=run.plan.agent_name,
-        iteration=run.iterations,
-        conversation_id=run.plan.conversation_id,
-        user=run.user,
-        metadata=run.metadata,
+        **about(run),
         call=ToolCall(job.call.id, job.call.name, arguments),
         arguments=arguments,
         tool=job.tool,

@@ -13,7 +13,7 @@ from glidepath.events import HookFailed
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, StopCause
-from glidepath.run import Decision, HookFault, Opinion, Verdict, opinion, report, to_read
+from glidepath.run import Decision, HookFault, Opinion, Verdict, about, opinion, report, to_read
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
 from glidepath.tools import ArgumentsError, Continuation, ToolResult, malformed_arguments_message, unknown_tool_message
 from glidepath.tools.text import clean
@@ -221,12 +221,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
     voices = iter(run.hooks.before_tool_call)
     replaced: Any = None
     context = ToolCallContext(
-        run_id=run.run_id,
-        agent_name=run.plan.agent_name,
-        iteration=run.iterations,
-        conversation_id=run.plan.conversation_id,
-        user=run.user,
-        metadata=run.metadata,
+        **about(run),
         call=ToolCall(job.call.id, job.call.name, bound.arguments),
         arguments=bound.arguments,
         tool=job.tool,

@@ -36,6 +36,11 @@ class Host:
         return self.run.user
 
     @property
+    def deps(self) -> Any:
+        """What the application passed to the run."""
+        return self.run.deps
+
+    @property
     def metadata(self) -> Mapping[str, str] | None:
         """What the application says about the run."""
         return self.run.metadata

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from glidepath.messages import AssistantMessage, Message, ThinkingBlock, ToolCall, ToolResultMessage
+from glidepath.otel.vocabulary import finish_reason
 
 __all__ = ["Redact", "Writer", "clean"]
 
 Redact: TypeAlias = Callable[[str], str]
 REDACTION_FAILED = "[not shown: the redaction failed]"
-_FINISH = {"end_turn": "stop", "tool_use": "tool_call", "max_tokens": "length", "refusal": "content_filter"}
 
 
 def clean(text: str) -> str:
@@ -40,19 +40,24 @@ class Writer:
             text = f"{text[: self._max_chars]}... ({len(text)} characters)"
         return clean(text)
 
-    def input(self, messages: Iterable[Message]) -> str:
-        """What came to the model since the turn before."""
-        return json.dumps([self._message(message) for message in messages], ensure_ascii=False)
+    def exchange(self, messages: Iterable[Message], reply: AssistantMessage | None) -> dict[str, str]:
+        """What came to the model since the turn before, and what it answered."""
+        written = {"gen_ai.input.messages": _json([self._message(message) for message in messages])}
+        if reply is not None:
+            answer = {**self._message(reply), "finish_reason": finish_reason(reply.stop_reason)}
+            written["gen_ai.output.messages"] = _json([answer])
+        return written
 
-    def output(self, message: AssistantMessage) -> str:
-        """The reply."""
-        written = self._message(message)
-        reason = message.stop_reason.value
-        return json.dumps([{**written, "finish_reason": _FINISH.get(reason, reason)}], ensure_ascii=False)
+    def call(self, arguments: Mapping[str, Any], result: str | None) -> dict[str, str]:
+        """The arguments of a tool call, and its result if it has one."""
+        written = {"gen_ai.tool.call.arguments": self.text(_json(arguments))}
+        if result is not None:
+            written["gen_ai.tool.call.result"] = self.text(result)
+        return written
 
-    def arguments(self, arguments: Mapping[str, Any]) -> str:
-        """The arguments of a call, as JSON."""
-        return self.text(_json(arguments))
+    def cause(self, reason: str) -> dict[str, str]:
+        """Why a run ended: it may quote what was said."""
+        return {"glidepath.cause.reason": self.text(reason)}
 
     def _message(self, message: Message) -> dict[str, Any]:
         if isinstance(message, ToolResultMessage):

@@ -6,7 +6,7 @@ No label has the id of a run or a session. Everything is recorded on the backgro
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -128,7 +128,7 @@ def _histograms(meter: Meter) -> Callable[[str, str, list[Any]], Any]:
 class Measures:
     """The metrics of one run."""
 
-    __slots__ = ("_agent", "_background", "_calls", "_limits", "_on", "_put", "_reserved", "_started", "_used")
+    __slots__ = ("_agent", "_background", "_calls", "_limits", "_on", "_own", "_put", "_sampling", "_started", "_used")
 
     def __init__(self, instruments: Instruments, background: Background) -> None:
         self._on = instruments
@@ -136,7 +136,8 @@ class Measures:
         self._agent = ""
         self._limits: dict[str, float] = {}
         self._used = {"tokens": 0, "picodollars": 0}
-        self._reserved = (0, 0)
+        self._own = (0, 0)
+        self._sampling: deque[tuple[int, int]] = deque()
         self._calls = 0
         self._started = 0.0
 
@@ -151,19 +152,31 @@ class Measures:
             with totals.lock:
                 totals.waiting.pop(event.run_id, None)
 
-    def reserved(self, event: BudgetReserved) -> None:
-        """Something is set aside."""
-        self._hold(event.tokens, event.picodollars or 0)
+    def reserved(self, event: BudgetReserved, *, beside: bool = False) -> None:
+        """Something is set aside; `beside` for a call that a server asks for, of which several may be under way."""
+        amount = (event.tokens, event.picodollars or 0)
+        if beside:
+            self._sampling.append(amount)
+            self._hold(amount)
+        else:
+            self._hold(amount, self._own)
+            self._own = amount
 
-    def _hold(self, tokens: int, money: int) -> None:
-        totals, (before, paid) = self._on.totals, self._reserved
-        self._reserved = (tokens, money)
-        totals.add(totals.reserved, self._agent, "tokens", tokens - before)
-        totals.add(totals.reserved, self._agent, "picodollars", money - paid)
+    def _hold(self, amount: tuple[int, int], instead_of: tuple[int, int] = (0, 0)) -> None:
+        totals = self._on.totals
+        totals.add(totals.reserved, self._agent, "tokens", amount[0] - instead_of[0])
+        totals.add(totals.reserved, self._agent, "picodollars", amount[1] - instead_of[1])
 
-    def settled(self, event: BudgetSettled) -> None:
+    def _release(self, *, beside: bool) -> None:
+        if beside:
+            self._hold((0, 0), self._sampling.popleft())
+        else:
+            self._hold((0, 0), self._own)
+            self._own = (0, 0)
+
+    def settled(self, event: BudgetSettled, *, beside: bool = False) -> None:
         """It is charged, and the rest is free."""
-        self._hold(0, 0)
+        self._release(beside=beside)
         totals, usage = self._on.totals, event.usage
         self._used["tokens"] += usage.total
         self._used["picodollars"] += event.picodollars or 0
@@ -217,7 +230,9 @@ class Measures:
 
     def run_ended(self, event: RunEnded) -> None:
         """It does not fly any more: nothing of it is used, reserved or allowed."""
-        self._hold(0, 0)
+        self._release(beside=False)
+        while self._sampling:
+            self._release(beside=True)
         totals, result = self._on.totals, event.result
         for name, used in self._used.items():
             totals.add(totals.used, self._agent, name, -used)

@@ -7,8 +7,10 @@ spans only; the run has its totals under names of our own, so that nobody adds t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
@@ -42,16 +44,17 @@ from glidepath.otel.background import Background
 from glidepath.otel.content import Writer, clean
 from glidepath.otel.light_span import LightSpan, LightTracer, light_tracer
 from glidepath.otel.measures import Measures
-from glidepath.otel.vocabulary import provider_name
+from glidepath.otel.vocabulary import finish_reason, provider_name
 from glidepath.outcome import AgentState
 
-__all__ = ["SCOPE", "RunSpans", "traceparent"]
+__all__ = ["NANO", "SCOPE", "Ending", "RunSpans", "traceparent"]
 
 SCOPE = "glidepath"
-_NANO = 1_000_000_000
+NANO = 1_000_000_000
 _W3C = TraceContextTextMapPropagator()
 _MOST_TOOLS_LEFT = 10_000
-_FINISH = {"end_turn": "stop", "tool_use": "tool_call", "max_tokens": "length", "refusal": "content_filter"}
+_Content: TypeAlias = Callable[[], dict[str, str]]
+"""Writes what was said, for a span. It runs the user's redaction, so it is called on the background thread only."""
 
 
 def traceparent(span: Span) -> str | None:
@@ -80,12 +83,14 @@ def _beside(outer: contexts.Context, links: list[Link]) -> contexts.Context:
 class _Chat:
     """One attempt at a model call that is not over yet, or not told to its end."""
 
-    __slots__ = ("attempt", "input", "landing", "settled", "span", "started", "streamed")
+    __slots__ = ("around", "attempt", "input", "landing", "purpose", "settled", "span", "started", "streamed")
 
-    def __init__(self, span: Span, started: float, messages: tuple[Message, ...]) -> None:
+    def __init__(self, span: Span, started: float, around: contexts.Context) -> None:
         self.span = span
         self.started = started
-        self.input = messages
+        self.around = around
+        self.input: tuple[Message, ...] = ()
+        self.purpose = "checkpoint"
         self.settled: BudgetSettled | None = None
         self.attempt = 0
         self.landing = False
@@ -97,7 +102,7 @@ class RunSpans:
 
     __slots__ = (
         "_at_once", "_background", "_chat", "_compacted", "_context", "_fresh", "_light", "_measures", "_model",
-        "_name", "_outer", "_own", "_provider", "_provider_used", "_span", "_tools", "_tracer", "_writer",
+        "_name", "_outer", "_own", "_provider", "_provider_used", "_sampling", "_span", "_tools", "_tracer", "_writer",
     )  # fmt: skip
 
     def __init__(
@@ -120,7 +125,8 @@ class RunSpans:
         self._span: Span = trace.INVALID_SPAN
         self._outer = self._context = contexts.Context()
         self._chat: _Chat | None = None
-        self._tools: dict[str, tuple[Span, float]] = {}
+        self._sampling: deque[_Chat] = deque()
+        self._tools: dict[str, tuple[Span, ToolStarted]] = {}
         self._model = self._provider = ""
         self._fresh: list[Message] = []
         self._compacted = False
@@ -157,7 +163,7 @@ class RunSpans:
             SpanKind.INTERNAL,
             attributes,
             links,
-            int(event.time * _NANO),
+            int(event.time * NANO),
         )
         self._own = self._span.get_span_context()
         self._light = light_tracer(self._provider_used, self._span)
@@ -170,9 +176,11 @@ class RunSpans:
     def run_ended(self, event: RunEnded) -> None:
         """Its totals, and how it ended."""
         self._close_chat("unfinished")
-        for call_id in list(self._tools):
-            span, _ = self._tools.pop(call_id)
-            self._end(span, {"error.type": "abandoned"}, event.time, "abandoned")
+        while self._sampling:
+            self._close(self._sampling.popleft(), "unfinished")
+        for span, started in self._tools.values():
+            self._end(span, {"error.type": "abandoned"}, event.time, "abandoned", self._call_content(started))
+        self._tools.clear()
         contexts.attach(self._outer)
         result, usage = event.result, event.result.usage
         attributes: dict[str, Any] = {
@@ -192,22 +200,21 @@ class RunSpans:
         if result.cause is not None:
             attributes["glidepath.cause.source"] = clean(result.cause.source)
             attributes["glidepath.cause.action"] = clean(str(result.cause.action))
-            if self._writer is not None:
-                attributes["glidepath.cause.reason"] = self._writer.text(result.cause.reason)
         error = None
         if result.state is AgentState.ERROR:
             error = "error" if result.cause is None else clean(result.cause.source)
             attributes["error.type"] = error
-        self._end(self._span, attributes, event.time, error)
+        content: _Content | None = None
+        if self._writer is not None and result.cause is not None:
+            content = partial(self._writer.cause, result.cause.reason)
+        self._end(self._span, attributes, event.time, error, content)
         if self._measures is not None:
             self._measures.run_ended(event)
 
     # --- model calls ------------------------------------------------------------------------------------------
 
     def reserved(self, event: BudgetReserved) -> None:
-        """A model call is about to be made."""
-        if self._chat is not None:
-            self._close_chat(None)
+        """A model call is about to be made: the run's own, or one that a server asks for while its tool runs."""
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": self._provider,
@@ -216,13 +223,19 @@ class RunSpans:
         if event.max_output_tokens is not None:
             attributes["gen_ai.request.max_tokens"] = event.max_output_tokens
         span = self._start(f"chat {self._model}", SpanKind.CLIENT, attributes, event.time)
-        fresh: tuple[Message, ...] = ()
-        if self._writer is not None:
-            fresh = tuple(self._fresh)
-        self._chat = _Chat(span, event.time, fresh)
+        for_a_tool = bool(self._tools)
+        if for_a_tool:
+            chat = _Chat(span, event.time, contexts.get_current())
+            chat.purpose = "sampling"
+            self._sampling.append(chat)
+        else:
+            self._close_chat(None)
+            chat = self._chat = _Chat(span, event.time, self._context)
+            if self._writer is not None:
+                chat.input = tuple(self._fresh)
         contexts.attach(trace.set_span_in_context(span, self._context))
         if self._measures is not None:
-            self._measures.reserved(event)
+            self._measures.reserved(event, beside=for_a_tool)
 
     def stream_started(self, event: StreamStarted) -> None:
         """It is the turn's call, or the landing's, and no checkpoint."""
@@ -231,12 +244,16 @@ class RunSpans:
             chat.streamed, chat.attempt, chat.landing = True, event.attempt, event.landing
 
     def settled(self, event: BudgetSettled) -> None:
-        """It is over and charged."""
-        if self._chat is not None:
-            self._chat.settled = event
-            contexts.attach(self._context)
+        """It is over and charged. Calls for tools may overlap: they are told apart by nothing, so the oldest is it."""
+        for_a_tool = bool(self._sampling)
+        chat = self._sampling.popleft() if for_a_tool else self._chat
+        if chat is not None:
+            chat.settled = event
+            contexts.attach(chat.around)
         if self._measures is not None:
-            self._measures.settled(event)
+            self._measures.settled(event, beside=for_a_tool)
+        if for_a_tool and chat is not None:
+            self._close(chat, None)
 
     def message_added(self, event: MessageAdded) -> None:
         """A reply closes the call that made it; anything else is what the next call will see."""
@@ -253,15 +270,17 @@ class RunSpans:
 
     def _close_chat(self, error: str | None, reply: AssistantMessage | None = None) -> None:
         chat, self._chat = self._chat, None
-        if chat is None:
-            return
+        if chat is not None:
+            contexts.attach(self._context)
+            if reply is not None:
+                self._fresh = []
+            self._close(chat, error, reply)
+
+    def _close(self, chat: _Chat, error: str | None, reply: AssistantMessage | None = None) -> None:
         settled = chat.settled
         ended = chat.started if settled is None else settled.time
-        contexts.attach(self._context)
-        if reply is not None:
-            self._fresh = []
         attributes = self._figures(chat, settled)
-        if error is not None and (reply is None):
+        if error is not None:
             error = clean(error)
             attributes["error.type"] = error
         if self._compacted:
@@ -269,11 +288,8 @@ class RunSpans:
             self._compacted = False
         if reply is not None:
             _reply(attributes, reply)
-        writer = self._writer
-        if writer is None:
-            self._end(chat.span, attributes, ended, error)
-        else:
-            self._background.put(_With(chat.span, attributes, ended, error, writer, chat.input, reply))
+        content = None if self._writer is None else partial(self._writer.exchange, chat.input, reply)
+        self._end(chat.span, attributes, ended, error, content)
         if self._measures is not None:
             self._measures.called(self._model, self._provider, chat.started, settled, error)
 
@@ -301,7 +317,7 @@ class RunSpans:
         if chat.attempt > 1:
             attributes["glidepath.attempt"] = chat.attempt
         if not chat.streamed:
-            attributes["glidepath.purpose"] = "checkpoint"
+            attributes["glidepath.purpose"] = chat.purpose
         return attributes
 
     # --- tools ------------------------------------------------------------------------------------------------
@@ -315,10 +331,8 @@ class RunSpans:
             "gen_ai.tool.call.id": clean(event.call_id),
         }
         span = self._start(f"execute_tool {name}", SpanKind.INTERNAL, attributes, event.time)
-        if self._writer is not None:
-            self._background.put(_Arguments(span, self._writer, event.arguments))
         if len(self._tools) < _MOST_TOOLS_LEFT:
-            self._tools[event.call_id] = (span, event.time)
+            self._tools[event.call_id] = (span, event)
         contexts.attach(trace.set_span_in_context(span, self._context))
 
     def tool_ended(self, event: ToolEnded) -> None:
@@ -334,12 +348,13 @@ class RunSpans:
             return
         span, started = found
         attributes: dict[str, Any] = {} if error is None else {"error.type": error}
-        ended = started + event.seconds if event.seconds else event.time
-        if self._writer is not None:
-            attributes["gen_ai.tool.call.result"] = self._writer.text(result.text)
-        self._end(span, attributes, min(ended, event.time), error)
+        ended = started.time + event.seconds if event.seconds else event.time
+        self._end(span, attributes, min(ended, event.time), error, self._call_content(started, result.text))
         if self._measures is not None:
             self._measures.tool(event.tool_name, event.seconds, error)
+
+    def _call_content(self, started: ToolStarted, result: str | None = None) -> _Content | None:
+        return None if self._writer is None else partial(self._writer.call, started.arguments, result)
 
     # --- what is worth a mark on the run ------------------------------------------------------------------------
 
@@ -396,25 +411,27 @@ class RunSpans:
         self._compacted = True
 
     def _mark(self, name: str, attributes: Mapping[str, Any], event: Event) -> None:
-        self._span.add_event(name, attributes, int(event.time * _NANO))
+        self._span.add_event(name, attributes, int(event.time * NANO))
 
     # --- starts and ends ----------------------------------------------------------------------------------------
 
     def _start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
         light = self._light
         if light is not None:
-            return light.start_span(name, self._own, kind, attributes, int(at * _NANO))
+            return light.start_span(name, self._own, kind, attributes, int(at * NANO))
         return self._tracer.start_span(
-            name, self._context, kind, attributes, start_time=int(at * _NANO), record_exception=False
+            name, self._context, kind, attributes, start_time=int(at * NANO), record_exception=False
         )
 
-    def _end(self, span: Span, attributes: dict[str, Any], at: float, error: str | None) -> None:
-        if self._at_once and type(span) is LightSpan:
+    def _end(
+        self, span: Span, attributes: dict[str, Any], at: float, error: str | None, content: _Content | None = None
+    ) -> None:
+        if content is None and self._at_once and type(span) is LightSpan:
             if error is not None:
                 span.set_status(Status(StatusCode.ERROR, error))
-            span.close(attributes, int(at * _NANO))
+            span.close(attributes, int(at * NANO))
         else:
-            self._background.put(_Ending(span, attributes, int(at * _NANO), error))
+            self._background.put(Ending(span, attributes, int(at * NANO), error, content))
 
     HANDLERS: ClassVar[dict[type[Event], Callable[[Any, Any], None]]] = {
         RunStarted: run_started,
@@ -439,19 +456,25 @@ class RunSpans:
     }
 
 
-class _Ending:
-    """The end of one span, for the background."""
+class Ending:
+    """The end of one span, with its last attributes and, where content is allowed, what was said."""
 
-    __slots__ = ("at", "attributes", "error", "span")
+    __slots__ = ("at", "attributes", "content", "error", "span")
 
-    def __init__(self, span: Span, attributes: dict[str, Any], at: int, error: str | None) -> None:
+    def __init__(
+        self, span: Span, attributes: dict[str, Any], at: int, error: str | None, content: _Content | None = None
+    ) -> None:
         self.span = span
         self.attributes = attributes
         self.at = at
         self.error = error
+        self.content = content
 
     def __call__(self) -> None:
+        """End it."""
         span = self.span
+        if self.content is not None:
+            self.attributes.update(self.content())
         if self.error is not None:
             span.set_status(Status(StatusCode.ERROR, self.error))
         if type(span) is LightSpan:
@@ -461,51 +484,9 @@ class _Ending:
         span.end(self.at)
 
 
-class _With(_Ending):
-    """The end of a chat span with its new messages: written on the background, which has the time."""
-
-    __slots__ = ("messages", "reply", "writer")
-
-    def __init__(
-        self,
-        span: Span,
-        attributes: dict[str, Any],
-        at: float,
-        error: str | None,
-        writer: Writer,
-        messages: tuple[Message, ...],
-        reply: AssistantMessage | None,
-    ) -> None:
-        super().__init__(span, attributes, int(at * _NANO), error)
-        self.writer = writer
-        self.messages = messages
-        self.reply = reply
-
-    def __call__(self) -> None:
-        self.attributes["gen_ai.input.messages"] = self.writer.input(self.messages)
-        if self.reply is not None:
-            self.attributes["gen_ai.output.messages"] = self.writer.output(self.reply)
-        super().__call__()
-
-
-class _Arguments:
-    """A tool's arguments, written on the background."""
-
-    __slots__ = ("arguments", "span", "writer")
-
-    def __init__(self, span: Span, writer: Writer, arguments: Mapping[str, Any]) -> None:
-        self.span = span
-        self.writer = writer
-        self.arguments = arguments
-
-    def __call__(self) -> None:
-        self.span.set_attribute("gen_ai.tool.call.arguments", self.writer.arguments(self.arguments))
-
-
 def _reply(attributes: dict[str, Any], reply: AssistantMessage) -> None:
     """What the provider said about its reply."""
-    reason = reply.stop_reason.value
-    attributes["gen_ai.response.finish_reasons"] = (_FINISH.get(reason, reason),)
+    attributes["gen_ai.response.finish_reasons"] = (finish_reason(reply.stop_reason),)
     info = reply.info
     if info is not None:
         if info.response_id:

@@ -13,7 +13,7 @@ from glidepath.events import Event
 from glidepath.otel.background import Background
 from glidepath.otel.content import Writer, clean
 from glidepath.otel.measures import Measures
-from glidepath.otel.run_spans import _NANO, SCOPE, _Ending, traceparent
+from glidepath.otel.run_spans import NANO, SCOPE, Ending, traceparent
 from glidepath.teams.events import TERMINAL, Handoff, StepAssigned, TeamEvent, TeamStarted
 
 __all__ = ["TEAM_HANDLERS", "TeamSpans"]
@@ -56,18 +56,18 @@ class TeamSpans:
                 "glidepath.team.members": tuple(map(clean, event.members)),
                 "glidepath.run.id": event.run_id,
             },
-            start_time=int(event.time * _NANO),
+            start_time=int(event.time * NANO),
         )
         contexts.attach(trace.set_span_in_context(self._span, self._outer))
 
     def step(self, event: StepAssigned) -> None:
         """A member starts."""
         marks = {"step": clean(event.step_id or ""), "gen_ai.agent.name": clean(event.member)}
-        self._span.add_event("glidepath.team.step", marks, int(event.time * _NANO))
+        self._span.add_event("glidepath.team.step", marks, int(event.time * NANO))
 
     def handoff(self, event: Handoff) -> None:
         """Somebody else takes over."""
-        self._span.add_event("glidepath.team.handoff", {"to": clean(event.to)}, int(event.time * _NANO))
+        self._span.add_event("glidepath.team.handoff", {"to": clean(event.to)}, int(event.time * NANO))
 
     def ended(self, event: TeamEvent) -> None:
         """The totals stand under our own names: the tokens belong to the members' calls."""
@@ -83,7 +83,7 @@ class TeamSpans:
         error = result.status.value if event.kind in ("TEAM_FAILED", "TEAM_TIMEOUT") else None
         if error is not None:
             attributes["error.type"] = error
-        self._background.put(_Ending(self._span, attributes, int(event.time * _NANO), error))
+        self._background.put(Ending(self._span, attributes, int(event.time * NANO), error))
 
 
 TEAM_HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {

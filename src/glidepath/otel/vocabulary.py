@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["CONTENT_SWITCH", "OPT_IN", "latest", "provider_name", "wants_content"]
+from glidepath.messages import StopReason
+
+__all__ = ["CONTENT_SWITCH", "OPT_IN", "finish_reason", "latest", "provider_name", "wants_content"]
 
 OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 CONTENT_SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -30,6 +32,14 @@ def provider_name(provider: str | None) -> str:
     if provider is None:
         return "unknown"
     return _PROVIDERS.get(provider, provider)
+
+
+_FINISH = {"end_turn": "stop", "tool_use": "tool_call", "max_tokens": "length", "refusal": "content_filter"}
+
+
+def finish_reason(reason: StopReason) -> str:
+    """The word that the conventions have for why a reply ended; others keep theirs."""
+    return _FINISH.get(reason.value, reason.value)
 
 
 def latest() -> bool:

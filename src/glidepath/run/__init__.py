@@ -4,7 +4,7 @@ from glidepath.outcome import Snapshot, Verdict
 from glidepath.run.adrift import mortal
 from glidepath.run.cancel import CancelToken
 from glidepath.run.decisions import Decision, answer, approve, deny
-from glidepath.run.hooks import HookFault, Opinion, ToRead, opinion, report, take_all, to_read
+from glidepath.run.hooks import HookFault, Opinion, ToRead, about, opinion, report, take_all, to_read
 from glidepath.run.inside import INHERIT, Inherit, LostChild, Place
 from glidepath.run.opening import open_state
 from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLimit, Times, Touchdown
@@ -48,6 +48,7 @@ __all__ = [
     "Touchdown",
     "Verdict",
     "Watch",
+    "about",
     "answer",
     "approve",
     "cleared",

@@ -17,7 +17,7 @@ from glidepath.spi.inside import INSIDE
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["HookFault", "Opinion", "ToRead", "opinion", "report", "take_all", "to_read"]
+__all__ = ["HookFault", "Opinion", "ToRead", "about", "opinion", "report", "take_all", "to_read"]
 
 CHUNK = 64  # items of a foreign iterable between two looks at the clock
 
@@ -68,6 +68,19 @@ def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
     if run.shown is None:
         run.shown = ToRead(messages)
     return run.shown
+
+
+def about(run: Run) -> dict[str, Any]:
+    """What every hook's context says about the run."""
+    return {
+        "run_id": run.run_id,
+        "agent_name": run.plan.agent_name,
+        "iteration": run.iterations,
+        "conversation_id": run.plan.conversation_id,
+        "user": run.user,
+        "metadata": run.metadata,
+        "deps": run.deps,
+    }
 
 
 class Opinion(Record):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from glidepath._wire import Value, settle_field
 from glidepath.errors import GlidepathError
 from glidepath.ledger import Caps, Price
-from glidepath.outcome import AgentState, LoopOutcome, StopCause, Verdict
+from glidepath.outcome import AgentState, LoopOutcome, StopCause, TextOrigin, Verdict
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import Health
 from glidepath.run.switches import Switch
@@ -19,6 +19,7 @@ from glidepath.spi import (
     Model,
     ProtocolPolicy,
     ResourceConstraint,
+    RunInfo,
     StopGuard,
     TokenEstimator,
     ToolSpec,
@@ -158,6 +159,9 @@ class Plan(Value, frozen=True, kw_only=True):
     plain_policy: bool
     fallback: Fallback | None
     output: Output | None
+    deps_needed: tuple[tuple[str, Any], ...]
+    """Who needs `deps`, and of which type."""
+    deps_factory: Callable[[RunInfo], Any] | None
     constraints: tuple[ResourceConstraint, ...]
     built_in: int
     """How many of the constraints are ours; they come first."""
@@ -205,3 +209,9 @@ class Ending(Value, frozen=True, kw_only=True):
     text: str = ""
     partial: bool = False
     output: Any = None
+
+    def origin(self, best: str) -> TextOrigin:
+        """Who wrote the text, given the best that the model wrote; a delivery without one is the last tool's."""
+        if self.text == best:
+            return TextOrigin.MODEL
+        return TextOrigin.TOOL if self.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) else TextOrigin.RUNTIME

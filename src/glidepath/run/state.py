@@ -101,8 +101,8 @@ class Run(Record, eq=False, kw_only=True):
     extras: Mapping[str, Any] | None = None
     """The agent's, with its own on top."""
     tool_choice: str = "auto"
-    token: CancelToken | None = None
-    """Who may stop it from outside."""
+    token: CancelToken | None = None  # who may stop it from outside
+    deps: Any = None  # the application's own, for its tools and hooks; never written anywhere
     journal: Any = None
     """The scribe that writes what happens, when there is a store."""
     cruises: bool = False
@@ -576,6 +576,7 @@ class Run(Record, eq=False, kw_only=True):
             cause=ending.cause,
             stop_reason=self.stop_reason,
             text=ending.text,
+            text_origin=ending.origin(self.text),
             output=ending.output,
             partial=ending.partial,
             messages=messages,

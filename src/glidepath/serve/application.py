@@ -22,8 +22,11 @@ from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.serve.event_log import log_for
 from glidepath.serve.event_streams import card_stream, run_stream
+from glidepath.serve.fleet_view import FleetView
 from glidepath.serve.gatekeeper import MAX_BODY, Gatekeeper, Visitor, allowed_hosts, checked_tokens
 from glidepath.serve.hub import Hub, refusal_of
+from glidepath.serve.openapi import openapi_page
+from glidepath.serve.prometheus import exposition
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_actions import RunActions
 from glidepath.serve.shapes import (
@@ -54,7 +57,8 @@ class ServeOptions(Settings, frozen=True, kw_only=True):
     `max_runs` run at once, more are refused with 429. `on_disconnect` is what becomes of a run without a store whose
     last reader has gone: `land` or `continue`. `allowed_hosts` are host names beside localhost that requests may use.
     `prefix` is the path under which a proxy shows the server. `resume_lost` resumes, at the start, the runs that a
-    dead server has left behind.
+    dead server has left behind. Events of runs that wrote none for `keep_events` days are forgotten at the start; the
+    journals stay. Without `metrics` runs are not measured for /metrics.
     """
 
     max_runs: int = 100
@@ -64,6 +68,8 @@ class ServeOptions(Settings, frozen=True, kw_only=True):
     prefix: str = ""
     max_body: int = MAX_BODY
     resume_lost: bool = False
+    keep_events: float = 30.0
+    metrics: bool = True
     demo: bool = False
 
     def __post_init__(self) -> None:
@@ -119,6 +125,7 @@ def make_application(agents: Any, *, store: Any = None, token: Any = None, **opt
         max_runs=chosen.max_runs,
         on_disconnect=chosen.on_disconnect,
         disconnect_grace=chosen.disconnect_grace,
+        measured=chosen.metrics,
     )
     server = DeckServer(hub, chosen)
     hosts = allowed_hosts(chosen.allowed_hosts)
@@ -131,6 +138,7 @@ def make_application(agents: Any, *, store: Any = None, token: Any = None, **opt
             yield
         finally:
             await hub.close()
+            await server.view.close()
 
     application = Starlette(routes=server.routes(), middleware=[gate], exception_handlers=_HANDLERS, lifespan=lifespan)
     application.state.token = secret if isinstance(secret, str) else next(iter(tokens))
@@ -146,13 +154,19 @@ class DeckServer:
         self.hub = hub
         self.options = options
         self.reader = StoreReader(hub)
-        self.actions = RunActions(hub, self.reader)
+        self.view = FleetView(hub, self.reader)
+        self.actions = RunActions(hub, self.reader, self.view)
 
     async def open(self) -> None:
         """Be ready; take up what was lost, when that is wanted."""
         await self.hub.open()
+        self.hub.look_after(self.hub.log.prune(self.options.keep_events * 86_400))
         if self.options.resume_lost and self.hub.store is not None:
             await self.resume_lost()
+        if self.options.demo:
+            from glidepath.serve.demo import DemoFleet
+
+            self.hub.look_after(DemoFleet(self.hub).fly())
 
     async def resume_lost(self) -> list[str]:
         """Resume every run that lost its process, as far as there is room and its agent is here."""
@@ -177,6 +191,9 @@ class DeckServer:
             "/api/runs/{id}/journal": self.journal,
             "/api/runs/{id}/at": self.at,
             "/api/approvals": self.approvals,
+            "/api/budgets": self.budgets,
+            "/api/fleet": self.fleet,
+            "/openapi.json": self.openapi,
             "/healthz": self.health,
             "/readyz": self.ready,
         }
@@ -202,6 +219,7 @@ class DeckServer:
         routes += [
             Route("/api/runs/{id}/events", self.events, methods=["GET"]),
             Route("/api/feed", self.feed, methods=["GET"]),
+            Route("/metrics", self.metrics, methods=["GET"]),
             Route("/", static_file, methods=["GET"]),
             Route("/{path:path}", static_file, methods=["GET"]),
         ]
@@ -256,6 +274,14 @@ class DeckServer:
         """What waits for a person."""
         return {"approvals": await self.reader.approvals()}
 
+    async def budgets(self, _: Request) -> dict[str, Any]:
+        """Every tree of budgets."""
+        return {"roots": await self.view.budgets()}
+
+    async def fleet(self, _: Request) -> dict[str, Any]:
+        """Workers, queues, breakers, rates, the kill switch."""
+        return await self.view.fleet()
+
     async def events(self, request: Request) -> Any:
         """The events of a run: a stream, or a page."""
         return await _caught(self._events, request)
@@ -300,6 +326,24 @@ class DeckServer:
         return await self.actions.kill(body, who)
 
     # --- looking after the process ----------------------------------------------------------------------------
+
+    async def openapi(self, _: Request) -> dict[str, Any]:
+        """What there is to ask."""
+        return openapi_page(self.options.prefix)
+
+    async def metrics(self, _: Request) -> Response:
+        """Figures for Prometheus."""
+        if self.hub.measures is not None:
+            await self.hub.measures.settle()
+        hub = self.hub
+        figures = {
+            "glidepath_serve_runs_in_flight": ("gauge", "Runs that fly in this process", len(hub.flights)),
+            "glidepath_serve_runs_most": ("gauge", "Runs that may fly at once", hub.max_runs),
+            "glidepath_serve_readers": ("gauge", "Readers of event streams", hub.readers),
+            "glidepath_serve_events_total": ("counter", "Events that were logged", hub.recorded),
+        }
+        page = exposition(figures, hub.meters if hub.measures is not None else None)
+        return Response(page, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def health(self, _: Request) -> dict[str, Any]:
         """It lives."""

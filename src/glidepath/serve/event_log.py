@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,6 +63,14 @@ class EventLog(Protocol):
         """Up to `limit` lines behind number `after`."""
         ...
 
+    def release(self, run_id: str) -> None:
+        """The run has ended, and writes no more for a while."""
+        ...
+
+    async def prune(self, older_than: float) -> None:
+        """Forget the events of runs that wrote none for so many seconds."""
+        ...
+
     async def close(self) -> None:
         """Let go of files and connections."""
         ...
@@ -98,6 +108,12 @@ class MemoryLog:
         """Some of them."""
         known = self._lines.get(run_id)
         return [] if known is None else known[1][after : after + limit]
+
+    def release(self, run_id: str) -> None:
+        """Nothing is open."""
+
+    async def prune(self, older_than: float) -> None:
+        """There are never more than so many runs."""
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -197,6 +213,14 @@ class FolderLog:
         if file is not None:
             os.close(file)
 
+    async def prune(self, older_than: float) -> None:
+        """Remove the files of runs that wrote nothing for so many seconds."""
+        before = time.time() - older_than
+        for path in list(self.folder.glob("*.jsonl")) if self.folder.is_dir() else []:
+            with suppress(OSError):
+                if path.stat().st_mtime < before:
+                    path.unlink()
+
     async def close(self) -> None:
         """Close all files."""
         while self._files:
@@ -220,7 +244,7 @@ def log_for(store: Any) -> EventLog:
 
     A store that redacts has its log in memory: events would otherwise be on disk as they were said.
     """
-    from glidepath.sessions import SegmentStore, SqliteStore
+    from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
     from glidepath.sessions.redaction import redactor_of
 
     if store is None or redactor_of(store) is not None:
@@ -228,4 +252,8 @@ def log_for(store: Any) -> EventLog:
     if isinstance(store, SegmentStore | SqliteStore):
         path = Path(store.path)
         return FolderLog(path.with_name(f"{path.name}-events"))
+    if isinstance(store, PostgresStore):
+        from glidepath.serve.postgres_log import PostgresLog
+
+        return PostgresLog(store.dsn)
     return MemoryLog()

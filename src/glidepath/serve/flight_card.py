@@ -266,31 +266,38 @@ class FlightCard:
         limits, found = self.limits, []
         tokens, money = self._reserved
         keep = (0, 0) if meter is None else (meter.held_tokens, meter.held_money)
-        if meter is not None:
+        turns, used, spent = self.turn, self.usage.total, self.money
+        if meter is not None:  # it knows what its children use, too
             tokens, money = meter.reserved_tokens, meter.reserved_money
-        found.append(Gauge(kind="turns", used=self.turn, limit=limits.get("turns")))
+            turns, used, spent = meter.turns, meter.tokens, meter.money if spent is not None else None
+        found.append(Gauge(kind="turns", used=turns, limit=limits.get("turns")))
         found.append(
             Gauge(
                 kind="tokens",
                 unit="tokens",
-                used=self.usage.total,
+                used=used,
                 reserved=tokens,
                 reserve=keep[0],
                 limit=limits.get("tokens"),
             )
         )
         most = limits.get("picodollars")
-        if self.money is not None or most is not None:
-            spent = (self.money or 0) / 1e12
-            limit = None if most is None else most / 1e12
+        if spent is not None or most is not None:
             found.append(
-                Gauge(kind="cost", unit="USD", used=spent, reserved=money / 1e12, reserve=keep[1] / 1e12, limit=limit)
+                Gauge(
+                    kind="cost",
+                    unit="USD",
+                    used=(spent or 0) / 1e12,
+                    reserved=money / 1e12,
+                    reserve=keep[1] / 1e12,
+                    limit=None if most is None else most / 1e12,
+                )
             )
         if "seconds" in limits:
-            used = max(0.0, (self.ended or now) - self.started) if self.started else 0.0
+            elapsed = max(0.0, (self.ended or now) - self.started) if self.started else 0.0
             if self.result is not None:
-                used = self.result.elapsed
-            found.append(Gauge(kind="seconds", unit="s", used=round(used, 3), limit=limits["seconds"]))
+                elapsed = self.result.elapsed
+            found.append(Gauge(kind="seconds", unit="s", used=round(elapsed, 3), limit=limits["seconds"]))
         if "tool_calls" in limits:
             found.append(Gauge(kind="tool_calls", used=self.tool_calls, limit=limits["tool_calls"]))
         return tuple(found)

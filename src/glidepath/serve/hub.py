@@ -11,16 +11,17 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar
 
 from glidepath._wire import Record, replace
 from glidepath.agent import Agent, Limits
 from glidepath.errors import ConfigurationError, StoreError, told
-from glidepath.events import Event, RunEnded, RunStarted
+from glidepath.events import BreakerChanged, Event, RunEnded, RunStarted
 from glidepath.outcome import RunResult
 from glidepath.run import CancelToken, Decision, RunStream
-from glidepath.serve.event_log import EventLog, FolderLog, LogHead
+from glidepath.serve.event_log import EventLog, LogHead
+from glidepath.serve.prometheus import PrometheusMeters, metrics_plugin
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_feed import RunFeed
 from glidepath.sessions.cards import checked_tags
@@ -37,19 +38,31 @@ RETRY_AFTER = 2  # seconds
 
 
 class ChildEvents(Plugin):
-    """Shows the hub the events of children; those of a run itself come by its stream."""
+    """Shows the hub the events of children; those of a run itself come by its stream.
 
-    name = "serve_child_events"
+    A run wakes its stream when it waits. What happens beside it meanwhile, in a tool that reports or has children,
+    would be read only when that tool has ended: so that every event wakes the stream.
+    """
+
+    name = "servechild_events"
     events: ClassVar[tuple[type[Event], ...] | None] = (Event,)
     inheritable_to_child: ClassVar[bool | None] = True
 
-    def __init__(self, tell: Callable[[Event], None]) -> None:
-        self._tell = tell
+    def __init__(self, hub: Hub) -> None:
+        self._tell = hub.child_event
+        self._flights = hub.flights
+        self._breakers = hub.breakers
 
     def event_observer(self, event: Event) -> None:
-        """Pass it on when it is a child's."""
+        """Pass it on when it is a child's; wake whoever reads it when it is not."""
         if event.parent_id is not None:
             self._tell(event)
+            return
+        flight = self._flights.get(event.run_id)
+        if flight is not None and flight.stream is not None:
+            flight.stream.ring()
+        if type(event) is BreakerChanged:
+            self._breakers[event.target, event.kind] = (event.state, event.time)
 
 
 class Flight(Record, eq=False, kw_only=True):
@@ -78,21 +91,28 @@ class Hub:
         max_runs: int = 100,
         on_disconnect: str = "land",
         disconnect_grace: float = 3.0,
+        measured: bool = True,
     ) -> None:
         self.store = store
         self.log = log
         self.max_runs = max_runs
         self.lands_alone = on_disconnect == "land" and store is None
         self.disconnect_grace = disconnect_grace
-        watch = ChildEvents(self._child_event)
-        self.agents = {name: _prepared(name, agent, store, watch) for name, agent in agents.items()}
         self.flights: dict[str, Flight] = {}
         """By run id."""
+        self.breakers: dict[tuple[str, str], tuple[str, float]] = {}
+        """State and time of every breaker that has changed, by target and kind."""
+        self.meters = PrometheusMeters()
+        self.measures = metrics_plugin(self.meters) if measured else None
+        watch = [ChildEvents(self), *([] if self.measures is None else [self.measures])]
+        self.agents = {name: _prepared(name, agent, store, watch) for name, agent in agents.items()}
         self.feeds: OrderedDict[str, RunFeed] = OrderedDict()
         self.tags: dict[str, tuple[str, ...]] = {}
         """Of sessions that no store keeps."""
         self.kill: str | None = None
         """Why nothing may start here."""
+        self.recorded = 0
+        """Events that were logged so far."""
         self.readers = 0
         """How many read the events of some run."""
         self.changes = 0
@@ -135,6 +155,12 @@ class Hub:
                 task.cancel()
         self._loop = None
         await self.log.close()
+
+    def look_after(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something beside the requests, until it is done or the server ends."""
+        task = asyncio.get_running_loop().create_task(work, name="glidepath-serve-chore")
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
 
     @property
     def room(self) -> int:
@@ -239,6 +265,7 @@ class Hub:
                 async for events in stream.batches():
                     feed = flight.feed or await self._took_off(flight, events[0])
                     await feed.record(events)
+                    self.recorded += len(events)
                     self.changed(feed.run_id)
                     if not flight.started.done():
                         flight.started.set_result(feed)
@@ -297,8 +324,7 @@ class Hub:
             self._results[feed.run_id] = flight.result
             while len(self._results) > KEPT:
                 self._results.popitem(last=False)
-        if isinstance(self.log, FolderLog):
-            self.log.release(feed.run_id)
+        self.log.release(feed.run_id)
         self.changed(feed.run_id)
         feed.wake()
 
@@ -310,10 +336,11 @@ class Hub:
 
     # --- children ---------------------------------------------------------------------------------------------
 
-    def _child_event(self, event: Event) -> None:
+    def child_event(self, event: Event) -> None:
+        """Something happened in a child; from any thread."""
         if threading.get_ident() != self._thread:
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._child_event, event)
+                self._loop.call_soon_threadsafe(self.child_event, event)
             return
         feed = self.feeds.get(event.run_id)
         if feed is None:
@@ -348,13 +375,13 @@ class Hub:
                         feed.stale = False
                         await feed.recall()
                     await feed.record(events)
+                    self.recorded += len(events)
                 except Exception as error:
                     _log.error("events of run %s were not kept: %s", feed.run_id, told(error))
                 self.changed(feed.run_id)
                 if not feed.live:
                     feed.settle()
-                    if isinstance(self.log, FolderLog):
-                        self.log.release(feed.run_id)
+                    self.log.release(feed.run_id)
 
     # --- finding ----------------------------------------------------------------------------------------------
 
@@ -384,10 +411,16 @@ class Hub:
         return self._results.get(run_id)
 
     def below(self, run_id: str) -> list[RunFeed]:
-        """The feeds of a run's children that are at hand."""
-        feed = self.feeds.get(run_id)
-        names = () if feed is None else tuple(feed.card.children)
-        return [self.feeds[name] for name in names if name in self.feeds]
+        """The feeds of a run's children, and of theirs, as far as they are at hand."""
+        found: list[RunFeed] = []
+        left = [run_id]
+        while left:
+            feed = self.feeds.get(left.pop(0))
+            for name in () if feed is None else feed.card.children:
+                if name in self.feeds:
+                    found.append(self.feeds[name])
+                    left.append(name)
+        return found
 
     async def feed(self, run_id: str) -> RunFeed | None:
         """The feed of a run: one at hand, or from the log."""
@@ -410,9 +443,7 @@ class Hub:
     def reader_left(self, feed: RunFeed) -> None:
         """The last reader of a run that no store keeps has gone: it lands, unless one comes back in time."""
         if self.lands_alone and feed.live and not feed.readers and feed.run_id in self.flights:
-            task = asyncio.get_running_loop().create_task(self._land_unless_read(feed))
-            self._chores.add(task)
-            task.add_done_callback(self._chores.discard)
+            self.look_after(self._land_unless_read(feed))
 
     async def _land_unless_read(self, feed: RunFeed) -> None:
         await asyncio.sleep(self.disconnect_grace)
@@ -421,9 +452,9 @@ class Hub:
             flight.token.wind_down("its reader has gone, and there is no store to keep it (on_disconnect=land)")
 
 
-def _prepared(name: str, agent: Agent[Any], store: Any, watch: ChildEvents) -> Agent[Any]:
+def _prepared(name: str, agent: Agent[Any], store: Any, watch: Sequence[Plugin]) -> Agent[Any]:
     """The agent as the hub flies it: watched, with the server's store, and under its name on the server."""
-    return agent.replace(plugins=(*agent.config.plugins, watch), store=store, agent_name=name)
+    return agent.replace(plugins=(*agent.config.plugins, *watch), store=store, agent_name=name)
 
 
 def _checked(check: Callable[[Any], Any], value: Any) -> Any:

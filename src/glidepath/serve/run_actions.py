@@ -16,6 +16,7 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import UserMessage
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Decision, answer, approve, deny
+from glidepath.serve.fleet_view import FleetView
 from glidepath.serve.gatekeeper import Visitor
 from glidepath.serve.hub import Flight, Hub, changed_limits, refusal_of
 from glidepath.serve.refusals import Refused
@@ -45,9 +46,10 @@ _MAX_TEXT = 100_000
 class RunActions:
     """Does it, and says what happened."""
 
-    def __init__(self, hub: Hub, reader: StoreReader) -> None:
+    def __init__(self, hub: Hub, reader: StoreReader, view: FleetView) -> None:
         self.hub = hub
         self.reader = reader
+        self.view = view
         self.store = hub.store
         self._decided: dict[str, dict[str, Decision]] = {}  # of runs that no store keeps
 
@@ -287,19 +289,28 @@ class RunActions:
             if self.store is not None:
                 await self._stored(self.store.flag(found.session_id, None))
             return self._done(found, began, "the stop is taken back: the run can be resumed")
-        if body.scope == "tenant":
-            raise Refused(409, "no_fleet", "this server has no tenants: it is not connected to a fleet")
-        self.hub.kill = _said(body.reason, who, "kill switch") if body.active else None
-        stopped = 0
-        if body.active:
-            for flight in [*self.hub.flights.values()]:
+        if body.scope == "tenant" and (not body.id or await self.view.ledger() is None):
+            raise Refused(409, "no_tenant", "only a fleet has tenants: use its PostgreSQL as the store, and name one")
+        reason = _said(body.reason, who, "kill switch")
+        stopped = await self._stop_fleet(body.id if body.scope == "tenant" else None, reason, active=body.active)
+        if body.scope == "fleet":
+            self.hub.kill = reason if body.active else None
+            for flight in [*self.hub.flights.values()] if body.active else []:
                 await self._remark(_found(flight), flight, "kill", body.reason, who)
-                flight.token.cancel(self.hub.kill or "")
+                flight.token.cancel(reason)
                 stopped += 1
-        what = f"{stopped} runs are stopped, and none can start" if body.active else "runs can start again"
-        return DoneAnswer(
-            run_id="", state="killed" if body.active else "open", sequence=0, took_ms=_ms(began), message=what
-        )
+        what = f"{stopped} runs are stopped" if body.active else f"{stopped} stops are taken back"
+        if body.scope == "fleet":
+            what = f"{what}, and none can start here" if body.active else "runs can start again"
+        state = "killed" if body.active else "open"
+        return DoneAnswer(run_id="", state=state, sequence=0, took_ms=_ms(began), message=what)
+
+    async def _stop_fleet(self, tenant: str | None, reason: str, *, active: bool) -> int:
+        """Stop what waits or flies in a fleet, or take the stops back; how many."""
+        sessions = await self.view.unfinished(tenant)
+        for session in sessions:
+            await self._stored(self.store.flag(session, reason if active else None))
+        return len(sessions)
 
     # --- what they share --------------------------------------------------------------------------------------
 

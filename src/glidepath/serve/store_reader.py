@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
@@ -243,7 +243,7 @@ class StoreReader:
             text_origin=None if result is None else origin_of(result),
             unknown_effects=_unknown(result, folded),
             abandoned=() if result is None else tuple(f"{one.tool_name}: {one.reason}" for one in result.abandoned),
-            budget=_node(card, children),
+            budget=budget_node(card, children),
             limits={} if feed is None else _limits(feed.card.limits),
             notices=() if feed is None else tuple(feed.card.notices),
             guards=() if feed is None else tuple(feed.card.guards),
@@ -267,7 +267,7 @@ class StoreReader:
             for entry in [] if self.store is None else await family_of(self.store, found.session_id):
                 card = await self._card_of(entry)
                 if card.run_id not in cards:
-                    cards[card.run_id] = replace(card, parent=found.session_id)
+                    cards[card.run_id] = replace(card, parent=entry.session_id.rpartition("/")[0])
         return list(cards.values())
 
     async def approvals(self) -> list[PendingItem]:
@@ -371,6 +371,8 @@ def _state(entry: Entry, now: float) -> str:
     outcome = entry.summary.get("outcome")
     if isinstance(outcome, str):
         return state_of(outcome)
+    if entry.summary.get("state") == "queued" and not entry.head:
+        return "queued"
     if free(entry.owner, entry.expires, now):
         return "lost"
     return "running"
@@ -483,13 +485,12 @@ def _limits(limits: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _node(card: RunCard, children: Iterable[RunCard]) -> BudgetNode:
+def budget_node(card: RunCard, below: Sequence[RunCard], kind: str = "run") -> BudgetNode:
+    """The budget of a run with those of its descendants below it."""
     return BudgetNode(
         name=card.agent,
-        kind="run",
+        kind=kind,
         run_id=card.run_id,
         gauges=card.gauges,
-        children=tuple(
-            BudgetNode(name=one.agent, kind="child", run_id=one.run_id, gauges=one.gauges) for one in children
-        ),
+        children=tuple(budget_node(one, below, "child") for one in below if one.parent == card.session_id),
     )

@@ -30,8 +30,7 @@ class Capture:
     __slots__ = ("_known", "_print")
 
     def __init__(self, base: Snapshot | None = None) -> None:
-        base = base or _EMPTY
-        self._known = {name: getattr(base, name) for name in _SLOW}
+        self._known = dict(zip(_SLOW, _SLOWLY(base or _EMPTY), strict=True))
         self._print: Any = None
 
     def changes(self, run: Run, *, guards: bool = True) -> dict[str, Any] | None:
@@ -81,12 +80,16 @@ class Capture:
                 patches[name] = diff(before, copied)
                 known[name] = copied
                 continue
-            changes = {}
+            changes: dict[str, Any] = {}
             for key, value in state.items():
                 old = before[key]
-                if value != old:
-                    before[key] = new = _copied(value)
-                    changes[key] = diff(old, new)
+                if value == old:
+                    continue
+                if value.__class__ is list is old.__class__:  # nearly always: one more at its end
+                    changes[key] = followed(old, value)
+                    continue
+                before[key] = new = _copied(value)
+                changes[key] = diff(old, new)
             patches[name] = ("{", changes, ())
         if patches:
             changed["guards"] = ("{", patches, ())
@@ -96,8 +99,10 @@ class Capture:
         snapshot = take_snapshot(run)
         known = self._known
         changed: dict[str, Any] = {}
-        for name in _SLOW:
-            old, new = known[name], getattr(snapshot, name)
+        for name, new in zip(_SLOW, _SLOWLY(snapshot), strict=True):
+            old = known[name]
+            if old is new:
+                continue
             if name == "text":
                 self._text(run, new, changed)
                 continue
@@ -150,6 +155,7 @@ TICK = (
 )
 USAGE = ("input", "output", "cache_read", "cache_write", "reasoning", "estimated")
 _SLOW = tuple(name for name in _FIELDS if name not in (*TICK, "spent"))
+_SLOWLY = attrgetter(*_SLOW)
 
 
 def untick(data: list[Any], fields: dict[str, Any]) -> None:
@@ -191,6 +197,26 @@ def _fingerprint(run: Run) -> tuple[Any, ...]:
         [account.calls for account in run.child_accounts.values()] if run.child_accounts else None,
         [account.calls for account in run.other_accounts.values()] if run.other_accounts else None,
     )
+
+
+def followed(old: list[Any], new: list[Any]) -> list[Any]:
+    """Make `old` equal to `new`, and say by which patch. What both have stays where it is."""
+    for dropped in range(len(old) + 1):
+        kept = len(old) - dropped
+        if old[dropped:] == new[:kept]:
+            last = old[-1] if old else None
+            added = [
+                last if item == last else _copied(item) for item in new[kept:]
+            ]  # ours is as good: nobody changes it
+            del old[:dropped]
+            old += added
+            return ["[", dropped, added]
+    raise AssertionError  # with all dropped, nothing is left that could differ
+
+
+def _same_names(item: Any, last: Any) -> bool:
+    """True for a list of texts that is like the last one: the copy we have will do, since nobody changes it."""
+    return item.__class__ is list and item == last and all(type(name) is str for name in item)
 
 
 def _copied(value: Any) -> Any:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Mailbox", "control_in", "decide", "note_control", "posted_decisions", "send"]
 
 _DECISIONS = Mapping[str, Decision]
+_NO_NEWS: Sequence[tuple[str, Any]] = ()
 
 
 async def send(store: Any, session_id: str, message: str | Message, *, note_id: str | None = None) -> int:
@@ -138,8 +139,10 @@ class Mailbox:
         if not self.closed:
             self._controls.append(control)
 
-    def news(self) -> list[tuple[str, Any]]:
+    def news(self) -> Sequence[tuple[str, Any]]:
         """The records that say so, for the next commit."""
+        if not self._decided and not self._controls and self.taken == self._written:
+            return _NO_NEWS
         items: list[tuple[str, Any]] = [("control", one) for one in self._controls]
         self._controls = []
         if self._decided:

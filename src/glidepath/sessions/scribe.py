@@ -26,16 +26,16 @@ from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
 from glidepath.sessions.inbox import Mailbox
+from glidepath.sessions.pulse import Pulse, pulse_of
 from glidepath.sessions.redaction import redactor_of
-from glidepath.spi.sessions import Commit, Lease, SessionStore
+from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
     from glidepath.ledger import Meter
     from glidepath.run import Run
 
-__all__ = ["BEAT", "Scribe"]
+__all__ = ["Scribe"]
 
-BEAT = 0.5  # seconds between two looks at the stop flag
 RENEW = 6  # beats between two renewals of the lease
 ON_DISK = ("sync", "full")  # what is given to the store is written by then
 Items = list[tuple[str, Any]]
@@ -86,7 +86,8 @@ class Scribe:
         self._filed: dict[str, ToolResultMessage] = {}
         self._flying: asyncio.Task[None] | None = None
         self._run: Any = None
-        self._heart: asyncio.Task[None] | None = None
+        self._pulse: Pulse | None = None
+        self._beats, self._seen = 0, self.number
 
     # --- the beginning ----------------------------------------------------------------------------------------
 
@@ -98,7 +99,8 @@ class Scribe:
         self.written = written
         self.capture = Capture(base)
         self.tail = tail
-        self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-heartbeat")
+        self._pulse = pulse_of(self.store)
+        self._pulse.join(self)
 
     async def begin(self) -> None:
         """The run begins, or goes on: its first commit, with the task in it."""
@@ -243,19 +245,22 @@ class Scribe:
 
     async def release(self) -> None:
         """Stop looking after the lease and give it back. Never fails: a lease that is not given back runs out."""
-        heart, self._heart = self._heart, None
-        if heart is not None:
-            heart.cancel()
-            await asyncio.wait([heart])
         task = asyncio.get_running_loop().create_task(self._give_back(), name="glidepath-release")
-        while not task.done():
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError:  # it goes on after the lease is given back
-                await asyncio.wait([task])
-                raise
+        try:
+            while not task.done():
+                try:
+                    await asyncio.wait([task])
+                except asyncio.CancelledError:  # it goes on after the lease is given back
+                    await asyncio.wait([task])
+                    raise
+        finally:
+            self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
+            self._run = None  # a run and its scribe that know each other would wait for the garbage collector
 
     async def _give_back(self) -> None:
+        pulse, self._pulse = self._pulse, None
+        if pulse is not None:
+            await pulse.leave(self)
         with suppress(Exception):
             await heard(called(self.store.release, self.lease), FAREWELL)
 
@@ -265,13 +270,18 @@ class Scribe:
         self, first: Items, last_items: Items, *, summary: Any = None, last: bool = False, guards: bool = True
     ) -> None:
         """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails."""
-        while self._flying is not None:  # one after the other: children write through their parent's scribe, too
+        while self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
             await self._see_through(self._flying)
         if self.broken is not None:
             raise _down(self.broken)
         run = self._run
         try:
-            items = [*first, *self._new_messages()]
+            items = first  # a list made for this commit
+            if self.tail is None and not self._filed:
+                for message in run.messages[self.written :]:
+                    items.append(("message", _writable(message)))
+            else:
+                items += self._new_messages()
             changed = self.capture.changes(run, guards=guards)
             if changed is not None:
                 items.append(("state", changed))
@@ -377,8 +387,6 @@ class Scribe:
         else:
             fresh = messages[self.written :]
         filed = self._filed
-        if not filed:
-            return [("message", _writable(message)) for message in fresh]
         items: Items = []
         for message in fresh:
             if type(message) is ToolResultMessage and filed.pop(message.call_id, None) == message:
@@ -408,29 +416,29 @@ class Scribe:
 
     # --- the heartbeat ----------------------------------------------------------------------------------------
 
-    async def _beat(self) -> None:
-        """Keep the lease, and look for a stop that was asked for in another process."""
-        watch = self._run.watch
-        beats, seen = 0, self.number
-        while True:
-            await asyncio.sleep(BEAT)
-            beats += 1
-            if self.number != seen:
-                beats, seen = 0, self.number  # a commit renews it as well
-            try:
-                for sign in await heard(called(self.store.beat, [self.lease], renew=beats % RENEW == RENEW - 1)):
-                    if sign.lost:
-                        lost = _down(StoreError("another owner has taken the session", kind="fenced"))
-                        reason = lost.verdict.cause.reason
-                        watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
-                    elif sign.stop is not None:
-                        self.stop(sign.stop)
-                    elif sign.mail > self.mailbox.taken:
-                        store: Any = self.store
-                        notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
-                        self.mailbox.take(self._run, notes)
-            except Exception:  # noqa: S112 - the next commit will say what is wrong with the store
-                continue
+    def renews(self) -> bool:
+        """One more beat: whether the lease is to be renewed with it. A commit renews it as well."""
+        self._beats += 1
+        if self.number != self._seen:
+            self._beats, self._seen = 0, self.number
+        return self._beats % RENEW == RENEW - 1
+
+    async def hear(self, sign: Sign) -> None:
+        """What the store says about the session: it is another's, or somebody in another process wants something."""
+        run = self._run
+        if run is None:
+            return  # it has ended meanwhile
+        if sign.lost:
+            lost = _down(StoreError("another owner has taken the session", kind="fenced"))
+            reason = lost.verdict.cause.reason
+            run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
+        elif sign.stop is not None:
+            self.stop(sign.stop)
+        elif sign.mail > self.mailbox.taken:
+            store: Any = self.store
+            notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
+            if self._run is not None:
+                self.mailbox.take(run, notes)
 
 
 def _linked(before: bytes, number: int, first: int, now: float, items: Items) -> Commit:

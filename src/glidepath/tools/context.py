@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 from glidepath.errors import ToolError
-from glidepath.outcome import RunResult
+from glidepath.outcome import DepsT, RunResult
 from glidepath.spi import Remaining
 from glidepath.tools.asking import Continuation
 
@@ -34,6 +34,11 @@ class ToolHost(Protocol):
         """What the application says about the run."""
         ...
 
+    @property
+    def deps(self) -> Any:
+        """What the application passed to the run for its tools."""
+        ...
+
     def remaining(self) -> Remaining:
         """What is left of each limit of the run."""
         ...
@@ -55,10 +60,11 @@ class ToolHost(Protocol):
         ...
 
 
-class ToolContext:
+class ToolContext(Generic[DepsT]):
     """One call, as its tool sees it: who is calling, what is left, and how to report or spawn.
 
-    A tool gets it by having a parameter annotated `ToolContext`. `idempotency_key` stays the same when the call is
+    A tool gets it by having a parameter annotated `ToolContext`, or `ToolContext[Shop]` when it needs the `Shop` that
+    was passed as `run(deps=...)`. `idempotency_key` stays the same when the call is
     repeated after a crash: pass it on to services that can recognise a repetition.
     """
 
@@ -106,13 +112,14 @@ class ToolContext:
         spawn: Callable[[Any, Any, Any], Awaitable[RunResult]] | None = None,
         user: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        deps: Any = None,
     ) -> RecordingContext:
         """A context without a run, for unit tests: `.reports` lists what was reported.
 
         `spawn(agent, prompt, limits)` answers `context.spawn`; without it, spawning is a `ToolError`.
         """
         host = _StandaloneHost(remaining or Remaining(), near_budget=near_budget, cancelled=cancelled, spawn=spawn)
-        host.user, host.metadata = user, metadata
+        host.user, host.metadata, host.deps = user, metadata, deps
         return RecordingContext(host, call_id, tool_name, idempotency_key)
 
     @property
@@ -129,6 +136,11 @@ class ToolContext:
     def metadata(self) -> Mapping[str, str]:
         """What the application says about the run, as `run(metadata=...)` says; a child has its parent's, too."""
         return self._host.metadata or {}
+
+    @property
+    def deps(self) -> DepsT:
+        """What was passed as `run(deps=...)`, or made by the agent's `deps_factory`; a child has its parent's."""
+        return self._host.deps  # type: ignore[no-any-return]
 
     def remaining(self) -> Remaining:
         """What is left of each limit of the run, the landing reserve apart."""
@@ -208,6 +220,7 @@ class _StandaloneHost:
         self.reports: list[Any] = []
         self.user: str | None = None
         self.metadata: Mapping[str, str] | None = None
+        self.deps: Any = None
         self._left = left
         self._near_budget = near_budget
         self._cancelled = cancelled

@@ -75,6 +75,8 @@ class Tool:
     """The model is held to its schema, where the provider can; None follows the agent's `strict_tools`."""
     overlaps: bool
     """Its calls may run beside others under `ExecutionMode.AUTO`: it is `read_only`, `parallel_safe` or an agent."""
+    deps_type: Any = None
+    """What `run(deps=...)` must be for it, as its `ToolContext[...]` says; None: anything."""
     asks_back: bool = False
     """It may raise `NeedsInput`: a person is asked in the middle of its call."""
     plain: bool
@@ -130,7 +132,7 @@ class Tool:
             fields["description"] = signature.description
         fields["parameters"] = schema = _wire.frozen(schema)  # every run of every agent shares it
         fields["spec"] = ToolSpec(self.name, self.description, schema, given["strict"])
-        fields["wants_context"] = signature.context is not None
+        fields["wants_context"], fields["deps_type"] = signature.context is not None, signature.deps
         fields["overlaps"] = self.read_only or self.parallel_safe
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
         fields["_binder"] = binder
@@ -229,6 +231,7 @@ class Tool:
         """The same tool with another body, such as the answers of a recorded run."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _run=run, isolation="inline", wants_context=True, plain=False)
+        other.__dict__["deps_type"] = None
         other.__dict__.pop("breaker", None)
         return other
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
 from textual import events as keys
@@ -14,10 +14,11 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Input, Markdown, Static
+from textual.widgets import Input, Static
 
 from glidepath.cli.approval import Asked, consult, sandboxed
 from glidepath.cli.chat.prompt import Prompt
+from glidepath.cli.chat.reply import Reply
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.screens import ending
 from glidepath.cli.status import arguments_line, clip, closing_line, status_line
@@ -42,12 +43,10 @@ Screen { layout: vertical; }
 #prompt { border: none; height: 1; padding: 0 1; }
 #line { height: 1; color: $text-muted; }
 .you { margin: 1 0 0 0; color: $accent; text-style: bold; }
-.model { margin: 0; padding: 0; }
 .note { color: $text-muted; margin: 0 0 1 0; }
 .tool { color: $text-muted; border-left: thick $primary; padding: 0 1; margin: 0 0 1 0; }
 .failed { border-left: thick $error; }
 .ask { border: round $warning; padding: 0 1; margin: 0 0 1 0; }
-Markdown { margin: 0; padding: 0; }
 """
 _WELCOME = "Say something, or type /help. Esc interrupts a turn, Ctrl-D leaves."
 
@@ -68,8 +67,7 @@ class ChatApp(App[int]):
     def __init__(self, talk: Talk) -> None:
         super().__init__()
         self.talk = talk
-        self._reply: Markdown | None = None
-        self._writer: Any = None
+        self._reply: Reply | None = None
         self._cards: dict[str, tuple[Static, str]] = {}
         self._asked: asyncio.Future[str] | None = None
         self._asked_at = 0.0
@@ -234,7 +232,7 @@ class ChatApp(App[int]):
             await self._note(str(error))
             return
         finally:
-            await self._end_reply()
+            self._end_reply()
         words = ending(result)
         if words:
             await self._note(words)
@@ -247,13 +245,14 @@ class ChatApp(App[int]):
         if isinstance(event, StreamChunk):
             if event.text and not event.thinking:
                 await self._write(event.text)
+            await asyncio.sleep(0)  # however fast it comes, keys are looked at in between
+            return  # the status line has its own beat
         elif isinstance(event, AttemptDiscarded):
-            reply = self._reply
-            await self._end_reply()
+            reply = self._end_reply()
             if reply is not None:
                 await reply.remove()
         elif isinstance(event, MessageAdded) and event.message.role == "assistant":
-            await self._end_reply()
+            self._end_reply()
         elif isinstance(event, ToolStarted):
             await self._open_card(event)
         elif isinstance(event, ToolEnded):
@@ -264,18 +263,18 @@ class ChatApp(App[int]):
 
     async def _write(self, text: str) -> None:
         if self._reply is None:
-            self._reply = Markdown("", classes="model")
+            self._reply = Reply()
             await self._add(self._reply)
-            self._writer = Markdown.get_stream(self._reply)
-        await self._writer.write("".join(sign for sign in text if sign.isprintable() or sign in "\n\t"))
+        self._reply.write(text)
 
-    async def _end_reply(self) -> None:
-        if self._writer is not None:
-            writer, self._writer, self._reply = self._writer, None, None
-            await writer.stop()
+    def _end_reply(self) -> Reply | None:
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            reply.end()
+        return reply
 
     async def _open_card(self, event: ToolStarted) -> None:
-        await self._end_reply()
+        self._end_reply()
         title = f"{event.tool_name} {arguments_line(event.arguments)}".rstrip()
         card = Static(Text(self._clip(title)), classes="tool", markup=False)
         self._cards[event.call_id] = (card, title)

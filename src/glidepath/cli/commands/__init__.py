@@ -19,7 +19,7 @@ COMMANDS: dict[str, str] = {
     "fleet": "look at a fleet, and say what it may spend and how fast",
     "serve": "serve agents over HTTP, with the flight deck in the browser",
     "deck": "open the flight deck on a store, on a demo fleet, or export a run",
-    "demo": "see an agent fly on the embedded model, no key needed",
+    "demo": "see a limit land, a budget hold and a loop get noticed, no key needed",
     "team": "give a team of agents one goal and watch its steps",
     "mcp": "list, test and pin MCP servers, or serve agents as one",
     "models": "list model providers, fetch the embedded model",
