@@ -1,24 +1,16 @@
 PYTHON ?= python3
 UV ?= uv
 PEERS ?= build/peers
-<<<<<<< HEAD
-BIN := .venv/bin
-DECK := deck/index.html deck/package-lock.json deck/vite.config.ts $(shell find deck/src deck/public -type f)
-=======
 JOBS ?= 3 # tests wait about a third of their time: one more than the cores of the smallest machine
 VENV ?= .venv
 BIN := $(VENV)/bin
->>>>>>> main
+DECK := deck/index.html deck/package-lock.json deck/vite.config.ts $(shell find deck/src deck/public -type f)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help venv demo deck deck-build test lint format bench bench-peers probes campaign docs constraints clean
-=======
-.PHONY: help venv demo test test-all lint format bench bench-peers probes campaign docs constraints clean
->>>>>>> main
+.PHONY: help venv demo deck deck-build test test-all lint format bench bench-peers probes campaign docs constraints clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
