@@ -59,6 +59,12 @@ async def read_page(url: str, page: int = 1) -> str:
     return f"Page {page} of {url}. Prices start at $398. Delivery takes three to nine days, depending on the vendor."
 
 
+@tool
+async def peek(place: int) -> str:
+    """Look at one place, at once."""
+    return f"nothing new at {place}"
+
+
 @tool(requires_approval=True)
 async def place_order(vendor: str, amount: int, note: str = "") -> str:
     """Place an order."""
@@ -131,7 +137,8 @@ SCRIPTS: dict[str, Callable] = {
     "hostile": lambda _: say(HOSTILE),
     "transfer": transferring,
     "brief": lambda _: say(ANSWER),
-    "quick": lambda request: call("search", query=f"part {turn_of(request)}"),
+    "quick": lambda request: call("peek", place=len(request.messages)),
+    "chat": lambda _: say("word " * 1800, delay=1 / 60),
 }
 
 
@@ -144,7 +151,14 @@ def script(request):
 def pilot(name: str = "pilot", delay: float = 0.02, **limits) -> Agent:
     model = ScriptedModel(name="scripted", price=("3", "15"), delay=delay, record=False).forever(script)
     helper = Agent(model=model, tools=[search], limits=Limits(max_iterations=6), agent_name="researcher")
-    tools = [search, read_page, place_order, transfer, helper.as_tool("research", "Hand a question to a researcher.")]
+    tools = [
+        search,
+        read_page,
+        peek,
+        place_order,
+        transfer,
+        helper.as_tool("research", "Hand a question to a researcher."),
+    ]
     bounds = {"max_iterations": 60, "max_tokens": 60_000, "max_cost": "0.50", "timeout": 900, **limits}
     return Agent(model=model, tools=tools, limits=Limits(**bounds), agent_name=name)
 

@@ -73,9 +73,16 @@ const LINES: Record<string, (event: RunEvent) => string> = {
   OutputTokensEscalated: (event) => `${text(event["previous_cap"])} to ${text(event["next_cap"])}`,
 };
 
+const known = new WeakMap<RunEvent, string>();
+
 export function summary(event: RunEvent): string {
-  const made = LINES[event.event];
-  return line(made ? made(event) : "", 240);
+  let found = known.get(event);
+  if (found === undefined) {
+    const made = LINES[event.event];
+    found = line(made ? made(event) : "", 240);
+    known.set(event, found);
+  }
+  return found;
 }
 
 /** What a constraint or guard asked for: its word and its tone. */

@@ -11,7 +11,7 @@ import { clock, count, duration, money, plainLine, plural } from "../format";
 import { useKeys, type Key } from "../keys";
 import { go, places } from "../router";
 import { refreshApprovals } from "../store/approvals";
-import { RunStore } from "../store/run";
+import { openRun, type RunStore } from "../store/run";
 import { mayControl, now, offline } from "../store/session";
 import { narrow } from "../theme";
 import type { Detail, Pending } from "../types";
@@ -25,7 +25,7 @@ import { Verdicts } from "./verdicts";
 const TABS: [string, string][] = [["overview", "Overview"], ["transcript", "Transcript"], ["verdicts", "Verdicts"], ["events", "Events"], ["journal", "Journal"]];
 
 export function RunView({ id, tab }: { id: string; tab: string }): VNode {
-  const store = useMemo(() => new RunStore(id), [id]);
+  const store = useMemo(() => openRun(id), [id]);
   useEffect(() => () => store.close(), [store]);
   const detail = store.detail.value;
   if (!detail) return store.problem.value ? <Missing problem={store.problem.value} retry={() => store.retry()} /> : <Loading what="the run" />;

@@ -109,7 +109,7 @@ function RunRow({ id, index }: { id: string; index: number }): VNode {
   const isMarked = marked.value.includes(id);
   const chosen = selected.value === index;
   return (
-    <a class={`run-row edge-${tone(run)}${chosen ? " chosen" : ""}`} href={places.run(id)} data-run={id} aria-current={chosen ? "true" : undefined} onFocus={() => (selected.value = index)}>
+    <a class={`run-row edge-${tone(run)}${chosen ? " chosen" : ""}`} href={places.run(id)} data-run={id} data-sequence={run.sequence} aria-current={chosen ? "true" : undefined} onFocus={() => (selected.value = index)}>
       <span class="run-main">
         <span class="run-title">
           <StatePill card={run} />
