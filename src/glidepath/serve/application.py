@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -23,12 +24,13 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.serve.event_log import log_for
 from glidepath.serve.event_streams import card_stream, run_stream
 from glidepath.serve.fleet_view import FleetView
-from glidepath.serve.gatekeeper import MAX_BODY, Gatekeeper, Visitor, allowed_hosts, checked_tokens
+from glidepath.serve.gatekeeper import BODY_SECONDS, MAX_BODY, Gatekeeper, Visitor, allowed_hosts, checked_tokens
 from glidepath.serve.hub import Hub, refusal_of
 from glidepath.serve.openapi import openapi_page
 from glidepath.serve.prometheus import exposition
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_actions import RunActions
+from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.shapes import (
     AgentInfo,
     DecideBody,
@@ -55,10 +57,11 @@ class ServeOptions(Settings, frozen=True, kw_only=True):
     """How a server behaves.
 
     `max_runs` run at once, more are refused with 429. `on_disconnect` is what becomes of a run without a store whose
-    last reader has gone: `land` or `continue`. `allowed_hosts` are host names beside localhost that requests may use.
-    `prefix` is the path under which a proxy shows the server. `resume_lost` resumes, at the start, the runs that a
-    dead server has left behind. Events of runs that wrote none for `keep_events` days are forgotten at the start; the
-    journals stay. Without `metrics` runs are not measured for /metrics.
+    last reader has gone for `disconnect_grace` seconds: `land` or `continue`. `allowed_hosts` are host names beside
+    localhost that requests may use. `prefix` is the path under which a proxy shows the server. A body has at most
+    `max_body` bytes, and `body_seconds` to arrive. `resume_lost` resumes, at the start, the runs that a dead server has
+    left behind. Events of runs that wrote none for `keep_events` days are forgotten at the start; the journals stay.
+    Without `metrics` runs are not measured for /metrics.
     """
 
     max_runs: int = 100
@@ -67,6 +70,7 @@ class ServeOptions(Settings, frozen=True, kw_only=True):
     allowed_hosts: Sequence[str] = ()
     prefix: str = ""
     max_body: int = MAX_BODY
+    body_seconds: float = BODY_SECONDS
     resume_lost: bool = False
     keep_events: float = 30.0
     metrics: bool = True
@@ -129,7 +133,14 @@ def make_application(agents: Any, *, store: Any = None, token: Any = None, **opt
     )
     server = DeckServer(hub, chosen)
     hosts = allowed_hosts(chosen.allowed_hosts)
-    gate = Middleware(Gatekeeper, tokens=tokens, hosts=hosts, max_body=chosen.max_body, prefix=chosen.prefix)
+    gate = Middleware(
+        Gatekeeper,
+        tokens=tokens,
+        hosts=hosts,
+        max_body=chosen.max_body,
+        body_seconds=chosen.body_seconds,
+        prefix=chosen.prefix,
+    )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -290,7 +301,7 @@ class DeckServer:
         found = await self.reader.find(request.path_params["id"])
         feed = found.feed
         if feed is None:
-            raise Refused(404, "no_events", "this run's events were not kept: another program ran it; see /messages")
+            raise Refused(404, "no_events", "this run has not started: it has no events yet")
         after = _number(request, "after", 0, 0, MOST)
         if "text/event-stream" not in request.headers.get("accept", ""):
             before = _number(request, "before", -1, 0, MOST)
@@ -302,7 +313,13 @@ class DeckServer:
             if not last.isascii() or not last.isdigit() or len(last) > 12:  # noqa: PLR2004 - more than there can be
                 raise Refused(400, "bad_event_id", f"Last-Event-ID must be the number of an event, not {last!r:.40}")
             after = int(last)
+        if feed.log is not self.hub.log and not feed.finished and not feed.readers:
+            self.hub.look_after(self._told(feed))
         return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(found.run_id))
+
+    async def _told(self, feed: RunFeed) -> None:
+        await asyncio.sleep(0)  # until its reader is there
+        await self.reader.keep_telling(feed)
 
     async def feed(self, _: Request) -> Any:
         """The cards that change."""
