@@ -4,11 +4,22 @@ import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import type { Curve } from "../burn";
-import { amount, duration, gaugeName } from "../format";
+import { amount, gaugeName } from "../format";
 import { themeVersion } from "../theme";
 import type { Gauge } from "../types";
 
 const HEIGHT = 128;
+
+/** A figure beside an axis: short, because there is little room. */
+function tick(gauge: Gauge, value: number): string {
+  return gauge.unit === "s" ? shortTime(value) : amount(gauge, value);
+}
+
+function shortTime(seconds: number): string {
+  if (seconds < 1 && seconds > 0) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 120) return `${Number(seconds.toFixed(1))} s`;
+  return seconds < 7200 ? `${Number((seconds / 60).toFixed(1))} min` : `${Number((seconds / 3600).toFixed(1))} h`;
+}
 
 function ink(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "#888";
@@ -17,13 +28,13 @@ function ink(name: string): string {
 function options(gauge: Gauge, width: number): uPlot.Options {
   const grid = ink("--line");
   const text = ink("--muted");
-  const axis = { stroke: text, font: "11px system-ui", grid: { stroke: grid, width: 1 }, ticks: { show: false } };
+  const axis = { stroke: text, font: `11px ${ink("--sans")}`, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
   return {
     width, height: HEIGHT, padding: [8, 6, 0, 0], legend: { show: false }, cursor: { show: false },
     scales: { x: { time: false }, y: { range: (_, __, top) => [0, Math.max(top, gauge.limit ?? 1)] } },
     axes: [
-      { ...axis, size: 22, space: 60, values: (_, values) => values.map((value) => (value === 0 ? "start" : duration(value))) },
-      { ...axis, size: 52, space: 34, values: (_, values) => values.map((value) => amount(gauge, value)) },
+      { ...axis, size: 22, space: 60, values: (_, values) => values.map((value) => (value === 0 ? "start" : shortTime(value))) },
+      { ...axis, size: 52, space: 34, values: (_, values) => values.map((value) => tick(gauge, value)) },
     ],
     series: [
       {},

@@ -22,7 +22,7 @@ function part(value: number, limit: number): string {
 function level(gauge: Gauge): string {
   if (!gauge.limit) return "ok";
   const taken = gauge.used + gauge.reserved;
-  if (taken >= gauge.limit) return "over";
+  if (gauge.used > gauge.limit) return "over";
   return taken > gauge.limit - gauge.reserve || taken / gauge.limit > 0.9 ? "near" : "ok";
 }
 
@@ -78,8 +78,8 @@ export function GaugePanel({ card, steps, now, chosen, choose }: Props): VNode {
 
 function GaugeRow({ gauge, left, live, on, choose }: { gauge: Gauge; left: number | null; live: boolean; on: boolean; choose: () => void }): VNode {
   const name = gaugeName(gauge.kind);
-  const parts = [gauge.reserved > 0 && `${amount(gauge, gauge.reserved)} reserved`, gauge.reserve > 0 && `${amount(gauge, gauge.reserve)} for the landing`].filter(Boolean).join(" · ");
-  const eta = !live || left === null ? "" : left <= 0 ? "landing is due" : left < 1 ? "under 1 s to limit" : `about ${duration(left < 60 ? Math.round(left) : left)} to limit`;
+  const parts = [gauge.reserved > 0 && `${amount(gauge, gauge.reserved)} reserved`, gauge.reserve > 0 && `${amount(gauge, gauge.reserve)} for landing`].filter(Boolean).join(" · ");
+  const eta = !live || left === null ? "" : left <= 0 ? "landing is due" : left < 1 ? "under 1 s to limit" : `${left < 60 ? `${Math.round(left)} s` : duration(left)} to limit`;
   return (
     <div class={on ? "gauge on" : "gauge"} data-gauge={gauge.kind}>
       <div class="gauge-head">

@@ -122,7 +122,7 @@ function moves(store: RunStore, run: Detail, at: string): Key[] {
 
 function Head({ store, run, present, after }: { store: RunStore; run: Detail; present: Detail; after: () => void }): VNode {
   const waiting = store.link.value;
-  const end = run.ended ?? (run.state === "running" ? now.value : run.updated);
+  const end = run.ended ?? (run.state === "running" && !store.replay.value ? now.value : run.updated);
   return (
     <header class="flight-head">
       <div class="flight-id">
@@ -130,6 +130,7 @@ function Head({ store, run, present, after }: { store: RunStore; run: Detail; pr
         <h1>{run.title || run.task || run.run_id}</h1>
         <div class="flight-facts">
           <StatePill card={run} />
+          {store.replay.value && <Tag tone="landing">replay</Tag>}
           {run.state === "lost" && <Tag tone="bad">owner gone, {run.resumable ? "resumable" : "not resumable"}</Tag>}
           <span>{run.agent}</span>
           <span class="num">turn {run.turn}</span>
