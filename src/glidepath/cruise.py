@@ -48,7 +48,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     Returns None before a turn that may not be, a `Reply` that is not, or `DELIVERED` when a tool has ended the run.
     """
     plan, watch, meter = run.plan, run.watch, run.meter
-    health, specs, tools, terminal = plan.health, plan.specs, plan.tools, plan.terminal_tools
+    health, specs, tools, terminal = plan.health, plan.specs, plan.tools, plan.terminal_tools | plan.hands
     cap, fixed, price = plan.max_output_tokens, plan.fixed_tokens, plan.price
     want = plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED

@@ -12,6 +12,7 @@ from glidepath.errors import ModelError
 from glidepath.execute import execute, finish_batch, settle
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, smooth
 from glidepath.land import close_out, delivered, failed, land, paused, refuse_cut_calls, take
+from glidepath.programs import run_programs
 from glidepath.run import Touchdown
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
                 ending = await close_out(run, reply)
             elif reply.truncated:
                 ending = refuse_cut_calls(run)
-            elif await execute(run, reply.calls):
+            elif await execute(run, reply.calls) or (run.programs and await run_programs(run)):
                 ending = delivered(run)
             elif run.pending:
                 ending = paused(run)
@@ -67,7 +68,7 @@ async def _unfinished(run: Run) -> Ending | None:
     """The turn that a resumed run had stopped in: its calls are finished first."""
     if not smooth(run, AFTER_MODEL):
         await judge(run, AFTER_MODEL)
-    if await finish_batch(run):
+    if await finish_batch(run) or (run.programs and await run_programs(run)):
         run.close_turn()
         return delivered(run)
     if run.pending:

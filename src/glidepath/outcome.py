@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from glidepath._wire import Value, field
 from glidepath.errors import RunNotCompleted
-from glidepath.messages import Message, StopReason, ToolCall, Usage
+from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage
 
 __all__ = [
     "ENDINGS",
@@ -243,6 +243,23 @@ class PendingCall(Value, frozen=True, kw_only=True):
     """The JSON Schema of the answer it waits for: `answer({...})`. None: `approve()`, `deny()` or `answer(text)`."""
     state: str = ""
     """What its tool needs to go on; nobody else's business."""
+    inside: str = ""
+    """The id of the call whose program makes it; empty for a call that the model made itself."""
+
+
+class Program(Value, frozen=True, kw_only=True):
+    """A call in the middle of which its tool has asked for other calls, and waits for their results."""
+
+    call: ToolCall
+    """With the arguments it was made with."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls it waits for."""
+    results: tuple[ToolResultMessage, ...] = ()
+    """Those of their results that are known, in any order."""
+    made: int = 0
+    """How many calls it has asked for so far."""
+    clock: float = 0.0
+    """When it began, in seconds since the epoch."""
 
 
 class Spend(Value, frozen=True, kw_only=True):
@@ -381,6 +398,10 @@ class Snapshot(Value, frozen=True, kw_only=True):
     first_new: int = 0
     pinned: tuple[int, ...] = ()
     votes: tuple[bool, bool, bool] | None = None
+    programs: dict[str, Program] = field(default_factory=dict)
+    """The calls of the open turn that make calls themselves, by call id."""
+    program_states: dict[str, str] = field(default_factory=dict)
+    """What the tool of each needs to go on; nobody else's business."""
     guards: dict[str, Any] = field(default_factory=dict)
     # what the result tells as well
     violations: tuple[ValidationRecord, ...] = ()

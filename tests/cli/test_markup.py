@@ -100,7 +100,7 @@ def cost(tmp_path, text):
             await send(app, pilot, "go", lambda app: app.query("Reply") and not app.talk.busy)
             reply = app.query("Reply").last()
             while not reply.complete:
-                await asyncio.sleep(0.02)
+                await pilot.pause(0.02)
             beating.cancel()
             return time.process_time() - before
 

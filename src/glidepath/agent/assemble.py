@@ -46,7 +46,8 @@ def assemble(
     policy = config.protocol_policy or ProtocolPolicy()
     if behind:
         policy = FoundToolsPolicy(policy, {tool.name: tool for tool in behind})
-    tools = (*config.tools, *behind)
+    hands = hands_of(config.tools)
+    tools = (*config.tools, *behind, *hands)
     specs = tuple(tool.spec for tool in config.tools)
     output = None if config.output_type is None else Output(config.output_type)
     texts = config.texts
@@ -70,6 +71,7 @@ def assemble(
         tools={tool.name: tool for tool in tools},
         tool_names=frozenset(tool.name for tool in tools),
         behind=frozenset(tool.name for tool in behind),
+        hands=frozenset(tool.name for tool in hands),
         specs=specs,
         terminal_tools=terminal_tools(config),
         approvals=any(tool.requires_approval or tool.asks_back for tool in tools),
@@ -141,6 +143,17 @@ def assemble(
     )
     _check_fits(plan)
     return routed(plan, config)
+
+
+def hands_of(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """The tools that only programs may call, none of which has a name that is taken."""
+    taken, found = {tool.name for tool in tools}, []
+    for hand in [hand for tool in tools for hand in tool.hands]:
+        if hand.name in taken:
+            raise ConfigurationError(f"two tools are named {hand.name!r}; give one of them another name")
+        taken.add(hand.name)
+        found.append(hand)
+    return tuple(found)
 
 
 def _fallback(config: LoopConfig) -> Fallback | None:

@@ -222,6 +222,10 @@ class _Copyist(Scribe):
         taken = self.leg.taken.get(number)
         if taken is not None:
             _take_over(self._run, taken)
+        states = self.leg.states.get(number)
+        if states is not None:
+            run = self._run
+            run.program_states = {key: states.get(key, state) for key, state in run.program_states.items()}
         if number in self.leg.charged:
             self.kin = dict(self.leg.charged[number])
         await super()._write(*args, **keywords)
@@ -232,7 +236,13 @@ class _Copyist(Scribe):
         if then is not None:
             snapshot, before = result.snapshot, then.snapshot
             if snapshot is not None and before is not None:
-                snapshot = replace(snapshot, elapsed=before.elapsed, next_event=before.next_event)
+                states = before.program_states
+                snapshot = replace(
+                    snapshot,
+                    elapsed=before.elapsed,
+                    next_event=before.next_event,
+                    program_states={key: states.get(key, state) for key, state in snapshot.program_states.items()},
+                )
             result = replace(result, elapsed=then.elapsed, snapshot=snapshot)
         return await super().end(result)
 
@@ -398,7 +408,7 @@ async def _flown(
         config,
         model=_Tape(config.model, leg.attempts),
         fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
-        tools=tuple(tool.answering(answer) for tool in config.tools),
+        tools=tuple(_answering(tool, answer) for tool in config.tools),
         tool_sources=(),  # nothing outside is asked again
         store=checking,
         durability="sync",
@@ -433,6 +443,13 @@ async def _flown(
         run.run_id, run.carried = began.run_id, leg.carried
         run.token = token
         return await finish_run(run, home, prompt, token, opening=opening)
+
+
+def _answering(tool: Any, answer: Any) -> Any:
+    """The tool with the recorded answers. A program is run again: only the calls it makes had an effect."""
+    if tool.makes_calls:
+        return tool.making_calls([hand.answering(answer) for hand in tool.hands])
+    return tool.answering(answer)
 
 
 def _limited(config: Any, limits: Any) -> Any:

@@ -6,28 +6,46 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.errors import shown, told
-from glidepath.events import ApprovalRequested, GuardTripped, HookFailed, MessageAdded, ToolEnded, ToolStarted
+from glidepath.errors import shown
+from glidepath.events import ApprovalRequested, MessageAdded, ToolEnded, ToolStarted
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
-from glidepath.execute.calls import clear, decided, misfits, prepare
+from glidepath.execute.calls import clear, decided, keep_to_programs, misfits, prepare
 from glidepath.execute.doubt import job_for, keep, settle
+from glidepath.execute.guarding import apply, crashed, fatal_verdict, heeded, heeded_by, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
-from glidepath.outcome import AgentState, LoopOutcome, PendingCall, StopCause
-from glidepath.run import HookFault, Place, Stopped, Touchdown, Verdict, about, cleared, opinion, report, tethered
+from glidepath.outcome import AgentState, PendingCall, Program
+from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, opinion, report, tethered
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
-from glidepath.tools import ArgumentsError, NeedsInput, Tool, ToolContext, ToolResult
+from glidepath.tools import ArgumentsError, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["alone", "answer_open_calls", "execute", "finish_batch", "settle"]
+__all__ = [
+    "admitted",
+    "alone",
+    "answer_open_calls",
+    "close_batch",
+    "execute",
+    "fatal_verdict",
+    "finish_batch",
+    "fly_jobs",
+    "follow_up",
+    "heeded",
+    "objection",
+    "pend",
+    "put_off",
+    "settle",
+    "stuck",
+    "waiting_job",
+]
 
 IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
 
@@ -44,12 +62,14 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         run.state = AgentState.RUNNING
         return False
     jobs = prepare(run, calls)
+    if plan.hands:
+        keep_to_programs(run, jobs)
     if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
         await clear(run, jobs)
     if watch.sentry is not None:
         await cleared(run)
     stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
-    ready = [] if stopped and watch.halted() else _ready(run, jobs)
+    ready = [] if stopped and watch.halted() else admitted(run, jobs)
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         if run.journal is not None:
             await _written_down(run, ready[0])
@@ -59,13 +79,15 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     elif ready:
         await _together(run, ready)
     if run.spawned or run.hooks.after_tool_call:
-        await _follow_up(run, jobs)
+        await follow_up(run, jobs)
     done = _finish(run, jobs)
     _learn(run, step)
     if watch.interrupt is not None:
         raise run.interrupted()
     run.state = AgentState.RUNNING
-    return done and _count_votes(jobs, plan.terminal_tools) if not run.pending else _put_off(run, jobs)
+    if run.pending or run.programs:
+        return put_off(run, jobs)
+    return done and _count_votes(jobs, plan.terminal_tools)
 
 
 async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
@@ -78,7 +100,7 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            verdict = _crashed(run, guard.name, error)
+            verdict = crashed(run, guard.name, error)
         if verdict is not None:
             _keep_back(run, guard.name, verdict)
             return False
@@ -104,7 +126,7 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         if begun is not None:
             await _end_alone(run, job, *begun)
     if run.spawned:
-        await _follow_up(run, [job])
+        await follow_up(run, [job])
     result = job.result
     if (
         result is None
@@ -121,7 +143,7 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
     if watch.interrupt is not None:
         raise run.interrupted()
     if run.pending:  # it asks back
-        return _put_off(run, [job])
+        return put_off(run, [job])
     return votes and _count_votes([job], run.plan.terminal_tools)
 
 
@@ -153,9 +175,9 @@ def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> bool:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            verdict = _crashed(run, guard.name, error)
+            verdict = crashed(run, guard.name, error)
         if verdict is not None:
-            touchdown = _heeded(run, guard.name, verdict)
+            touchdown = heeded_by(run, guard.name, verdict)
             landing = landing or touchdown
     if landing is not None:
         raise landing
@@ -171,31 +193,43 @@ async def finish_batch(run: Run) -> bool:
     waiting = {pending.call.id: pending for pending in run.pending}
     fresh = _not_begun(run, waiting)
     made = {job.call.id: job for job in fresh}
-    jobs = [made.get(call.id) or _waiting_job(run, call, waiting.get(call.id)) for call in run.open_calls()]
+    mine = [call for call in run.open_calls() if call.id not in run.programs]
+    jobs = [made.get(call.id) or waiting_job(run, call, waiting.get(call.id)) for call in mine]
     run.state = AgentState.WAITING_FOR_TOOL
     if fresh:
         await clear(run, fresh)
     await decided(run, jobs, run.resumed.decisions)  # type: ignore[union-attr]
     if run.watch.sentry is not None:
         await cleared(run)
-    await _fly(run, [] if run.watch.halted() else _ready(run, jobs))
+    await fly_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
     if run.spawned or run.hooks.after_tool_call:
-        await _follow_up(run, jobs)
+        await follow_up(run, jobs)
     fatal = None
     for job in jobs:
         if job.result is not None:
             keep(run, job, len(jobs))
             fatal = fatal or job.fatal
+        elif type(job.asks) is NeedsCalls:
+            _begin_program(run, job)
     if run.watch.interrupt is None:  # else nobody is asked any more
-        run.pending = tuple([_still(waiting, job) or _pend(run, job) for job in jobs if job.result is None])
+        left = [job for job in jobs if job.result is None and job.call.id not in run.programs]
+        still = [pending for pending in run.pending if pending.inside]  # programs look after them
+        run.pending = (*still, *[_still(waiting, job) or pend(run, job) for job in left])
     if fatal is not None:
-        raise Touchdown(_fatal(fatal))
+        raise Touchdown(fatal_verdict(fatal))
     _learn(run, Step(reply.tool_calls, run.plan.tools, run.withdrawn, run.notice is not None))
     if run.watch.interrupt is not None:
         raise run.interrupted()
-    done = not _put_off(run, jobs) and not run.pending and _carried(run)
+    done = not put_off(run, jobs) and not run.pending and not run.programs and _carried(run)
     run.state = AgentState.RUNNING
     return done
+
+
+def close_batch(run: Run) -> bool:
+    """The last calls of a batch, which were programs, have their results: the guards see it, the votes are counted."""
+    reply: Any = run.reply
+    _learn(run, Step(reply.tool_calls, run.plan.tools, run.withdrawn, run.notice is not None))
+    return _carried(run)
 
 
 def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
@@ -203,9 +237,12 @@ def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
     known = run.resumed.decisions  # type: ignore[union-attr]
     strange = {call_id for call_id, decision in known.items() if decision.kind == "ask"}
     calls = [
-        call for call in run.open_calls() if call.id not in waiting and (call.id not in known or call.id in strange)
+        call
+        for call in run.open_calls()
+        if call.id not in waiting and call.id not in run.programs and (call.id not in known or call.id in strange)
     ]
     jobs = prepare(run, calls) if calls else []
+    keep_to_programs(run, jobs)
     for job in jobs:
         if job.result is None and job.call.id in strange:
             job.waits_for = IMPORTED
@@ -213,7 +250,7 @@ def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
     return jobs
 
 
-def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
+def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     """A call that waits for a decision, with the arguments that were shown."""
     if pending is not None:
         call = pending.call
@@ -229,7 +266,9 @@ def _waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
 
 def answer_open_calls(run: Run, kind: str, text: str) -> None:
     """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
-    gaps = run.pending or run.resumed is not None  # results that have come may belong behind those made here
+    gaps = (
+        run.pending or run.programs or run.resumed is not None
+    )  # results that have come may belong behind those made here
     results = list(run.results)
     for call in run.open_calls():
         job = job_for(run, call)
@@ -240,6 +279,7 @@ def answer_open_calls(run: Run, kind: str, text: str) -> None:
             message = job.message(run)
             run.add(message)
             results.append(message)
+    run.programs, run.program_states = {}, {}
     if gaps:
         run.pending = ()
     else:
@@ -251,36 +291,23 @@ def answer_open_calls(run: Run, kind: str, text: str) -> None:
 
 def _kept_back(run: Run, step: Step) -> bool:
     """Ask the guards before anything runs; True when they keep the batch from running."""
-    if step.withdrawn and all(call.name in step.withdrawn for call in step.calls):
-        tools = frozenset(call.name for call in step.calls)
-        verdict = GuardVerdict(action="land", reason="it keeps calling what was withdrawn", tools=tools)
-        guard = "withdrawn" if run.withdrawal is None else run.withdrawal.source
-        return _keep_back(run, guard, verdict)
-    for guard in run.before_guards:
-        try:
-            verdict = guard.before(step)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            verdict = _crashed(run, guard.name, error)
-        if verdict is not None:
-            return _keep_back(run, guard.name, verdict)
-    return False
+    found = objection(run, step, run.before_guards)
+    return found is not None and _keep_back(run, *found)
 
 
 def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
     """The batch does not run: its tools are withdrawn, or the run lands."""
-    _apply(run, name, verdict)
+    apply(run, name, verdict)
     answer_open_calls(run, "withdrawn", verdict.notice or run.plan.texts.fill("not_executed", reason=verdict.reason))
     if verdict.action == "land":
-        raise Touchdown(_stuck(name, verdict))
+        raise Touchdown(stuck(name, verdict))
     run.last_error = True
     return True
 
 
 def _learn(run: Run, step: Step) -> None:
     """Show the guards what came of the batch."""
-    results, landing = run.results, None
+    results = run.results
     if len(results) != len(step.calls):
         return  # some calls wait for a person
     if run.last_error:
@@ -290,57 +317,15 @@ def _learn(run: Run, step: Step) -> None:
             run.last_error = True
         elif run.rescued:
             run.forget_rescues()
-    for guard in run.after_guards:
-        try:
-            verdict = guard.after(step, results)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            verdict = _crashed(run, guard.name, error)
-        if verdict is not None:
-            touchdown = _heeded(run, guard.name, verdict)
-            landing = landing or touchdown
+    landing = heeded(run, step, results, run.after_guards)
     if landing is not None:
         raise landing
-
-
-def _heeded(run: Run, name: str, verdict: GuardVerdict) -> Touchdown | None:
-    """What a guard wants after a batch is done: the tools are withdrawn, the model is told, or the run lands."""
-    _apply(run, name, verdict)
-    if verdict.action == "land":
-        return Touchdown(_stuck(name, verdict))
-    if verdict.notice:
-        run.later += ((verdict.notice_reason or name, name, verdict.notice),)
-    return None
-
-
-def _crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:
-    reason = f"the guard failed: {told(error)}"
-    run.emit(HookFailed, name, "guard", reason, "the run lands")
-    return GuardVerdict(action="land", reason=reason)
-
-
-def _apply(run: Run, name: str, verdict: GuardVerdict) -> None:
-    run.emit(GuardTripped, name, verdict.action, verdict.reason, tuple(sorted(verdict.tools)))
-    if verdict.action == "withdraw":
-        run.withdrawn |= verdict.tools
-        run.withdrawal = StopCause(source=name, action="withdraw", reason=verdict.reason)
-
-
-def _stuck(name: str, verdict: GuardVerdict) -> Verdict:
-    cause = StopCause(source=name, action="land", reason=verdict.reason, metrics={"tools": sorted(verdict.tools)})
-    return Verdict(state=AgentState.ERROR, cause=cause)
-
-
-def _fatal(reason: str) -> Verdict:
-    cause = StopCause(source="tool", action="fail", reason=reason)
-    return Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED)
 
 
 # --- running ----------------------------------------------------------------------------------------------------
 
 
-async def _fly(run: Run, ready: list[Job]) -> None:
+async def fly_jobs(run: Run, ready: list[Job]) -> None:
     """Run these jobs, of a batch that was begun before."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         if run.journal is not None:
@@ -359,7 +344,7 @@ async def _together(run: Run, ready: list[Job]) -> None:
         hint(run, ready)
 
 
-def _ready(run: Run, jobs: list[Job]) -> list[Job]:
+def admitted(run: Run, jobs: list[Job]) -> list[Job]:
     """The jobs that may run, counted: `Job.not_started` takes back what does not begin."""
     ready = []
     for job in jobs:
@@ -378,6 +363,7 @@ def _ready(run: Run, jobs: list[Job]) -> list[Job]:
                 job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
                 if job.continuation is not None:
                     job.context.continuation = job.continuation
+                job.context.calls_made = job.made
     return ready
 
 
@@ -439,7 +425,7 @@ async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place,
             INSIDE.set(None)
 
 
-async def _follow_up(run: Run, jobs: list[Job]) -> None:
+async def follow_up(run: Run, jobs: list[Job]) -> None:
     """Stop the children a call left behind, and ask the after-hooks: in source order, whatever the completion order."""
     for job in jobs:
         if job.started_at is not None:
@@ -460,7 +446,10 @@ def _finish(run: Run, jobs: list[Job]) -> bool:
         for job in jobs:
             if job.result is None:
                 if _may_wait(run, jobs):
-                    run.pending = (*run.pending, _pend(run, job))
+                    if type(job.asks) is NeedsCalls:
+                        _begin_program(run, job)
+                    else:
+                        run.pending = (*run.pending, pend(run, job))
                     continue
                 job.refuse("cancelled", run.plan.texts.fill("not_executed", reason="the run is being stopped"))
             if job.trial is not None:
@@ -475,8 +464,17 @@ def _finish(run: Run, jobs: list[Job]) -> bool:
     finally:  # Ctrl-C in between: what has its result is not answered twice
         run.results = tuple(results)
     if fatal is not None:
-        raise Touchdown(_fatal(fatal))
+        raise Touchdown(fatal_verdict(fatal))
     return votes
+
+
+def _begin_program(run: Run, job: Job) -> None:
+    """Its tool asks for calls: `run_programs` makes them, once the rest of its batch is done."""
+    bound: Any = job.bound
+    call = ToolCall(job.call.id, job.call.name, bound.written())
+    clock = run.now() if run.journal is None else run.journal.time  # what a journal that is flown again knows
+    run.programs = {**run.programs, call.id: Program(call=call, clock=clock)}
+    run.program_states = {**run.program_states, call.id: job.asks.state}
 
 
 def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
@@ -489,13 +487,15 @@ def _still(waiting: Mapping[str, PendingCall], job: Job) -> PendingCall | None:
     return None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
 
 
-def _pend(run: Run, job: Job) -> PendingCall:
+def pend(run: Run, job: Job, inside: str = "") -> PendingCall:
+    """A call that waits for a person, as that person is shown it."""
     bound: Any = job.bound  # what an observer does to its event does not change what a person decides about
     asks = job.asks
     form = None if asks is None else asks.form
     run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "", form)
     call = ToolCall(job.call.id, job.call.name, bound.written())
-    return PendingCall(call=call, reason=job.waits_for or "", form=form, state="" if asks is None else asks.state)
+    state = "" if asks is None else asks.state
+    return PendingCall(call=call, reason=job.waits_for or "", form=form, state=state, inside=inside)
 
 
 async def _after(run: Run, job: Job) -> None:
@@ -551,7 +551,7 @@ def _change(job: Job, name: str, decision: AfterDecision) -> None:
         job.kind = (job.kind or name) if decision.is_error else None
 
 
-def _put_off(run: Run, jobs: Sequence[Job]) -> bool:
+def put_off(run: Run, jobs: Sequence[Job]) -> bool:
     """A person must decide first: keep the votes of the calls that have their results. Always False."""
     terminal, voted, unanimous = run.votes or (False, False, True)
     for job in jobs:

@@ -21,7 +21,7 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["clear", "decided", "misfits", "prepare"]
+__all__ = ["clear", "decided", "keep_to_programs", "misfits", "prepare"]
 
 MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's with
 
@@ -95,6 +95,16 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
 def _denied(run: Run, reason: str) -> str:
     text = run.plan.texts.fill("denied", reason=reason)
     return text if reason else f"{text.rstrip(' :')}."
+
+
+def keep_to_programs(run: Run, jobs: Sequence[Job]) -> None:
+    """The model has called tools that it was not shown: only programs may."""
+    for job in jobs:
+        if job.call.name in run.plan.hands:
+            shown = sorted(run.plan.tool_names - run.plan.hands)
+            text = unknown_tool_message(job.call.name, shown)
+            job.result = None
+            job.refuse("unknown_tool", run.plan.texts.fill("unknown_tool", advice=text))
 
 
 def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | None:

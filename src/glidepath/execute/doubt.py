@@ -13,7 +13,7 @@ from glidepath.tools import ArgumentsError
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["job_for", "keep", "settle"]
+__all__ = ["forget_program", "job_for", "keep", "settle"]
 
 
 def settle(run: Run) -> None:
@@ -33,7 +33,16 @@ def settle(run: Run) -> None:
         if decision.kind == "unknown" or not _takes(job, decision.arguments):
             job.refuse(UNKNOWN, "")
             keep(run, job)
+            forget_program(run, call.id)
             run.pending = tuple([waiting for waiting in run.pending if waiting.call.id != call.id])
+
+
+def forget_program(run: Run, call_id: str) -> None:
+    """A call that made calls has its result: what was kept of it is not needed, and nothing in it waits any more."""
+    if call_id in run.programs:
+        run.pending = tuple([waiting for waiting in run.pending if waiting.inside != call_id])
+        run.programs = {key: one for key, one in run.programs.items() if key != call_id}
+        run.program_states = {key: one for key, one in run.program_states.items() if key != call_id}
 
 
 def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:

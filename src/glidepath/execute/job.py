@@ -15,7 +15,18 @@ from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import AbandonedWork
 from glidepath.run import Stopped
 from glidepath.run.inside import LostChild
-from glidepath.tools import Bound, Continuation, NeedsInput, Tool, ToolContext, ToolResult, as_result, trim_result
+from glidepath.tools import (
+    Bound,
+    CallsMade,
+    Continuation,
+    NeedsCalls,
+    NeedsInput,
+    Tool,
+    ToolContext,
+    ToolResult,
+    as_result,
+    trim_result,
+)
 from glidepath.tools.pictures import small_enough
 
 if TYPE_CHECKING:
@@ -62,9 +73,11 @@ class Job(Record, eq=False):
     waits_for: str | None = None
     """Why a person must decide first."""
     asks: Any = None
-    """A `NeedsInput` that it raised, or the `PendingCall` of one it had raised: what it waits for."""
+    """A `NeedsInput` or `NeedsCalls` that it raised, or the `PendingCall` of one it had raised: what it waits for."""
     continuation: Continuation | None = None
     """What it goes on with, once a person has answered."""
+    made: CallsMade | None = None
+    """What it goes on with, once the calls it asked for are made."""
     doubt: str | None = None
     """It had begun when the process died: what the model is told unless it gets its result now."""
     counted: bool = False
@@ -124,6 +137,9 @@ class Job(Record, eq=False):
         if isinstance(error, NeedsInput) and self.tool is not None and self.tool.asks_back:
             self.waits_for, self.asks = error.reason, error
             return
+        if isinstance(error, NeedsCalls) and self.tool is not None and self.tool.makes_calls:
+            self.asks = error
+            return
         if isinstance(error, LostChild):
             self.kind, self.result = UNKNOWN, ToolResult(words(error), is_error=True)
             return
@@ -179,7 +195,7 @@ class Job(Record, eq=False):
     def announce(self, run: Run) -> None:
         """It starts."""
         self.started_at = run.time()
-        if run.listening:
+        if run.listening and self.made is None:  # else it is a step of a call that has started
             run.emit(ToolStarted, self.call.id, self.call.name, self.bound.arguments)  # type: ignore[union-attr]
 
     def bare_message(self) -> ToolResultMessage:

@@ -100,6 +100,8 @@ class Plan(Value, frozen=True, kw_only=True):
     tools: Mapping[str, Tool]
     tool_names: frozenset[str]
     behind: frozenset[str]
+    hands: frozenset[str]
+    """Tools that only programs may call."""
     """Those of the tools that are not shown: the model finds them, and calls them by another."""
     specs: tuple[ToolSpec, ...]
     terminal_tools: frozenset[str]

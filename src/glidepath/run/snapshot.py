@@ -101,6 +101,8 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         first_new=run.first_new,
         pinned=run.pinned,
         votes=run.votes,
+        programs=dict(run.programs),
+        program_states=dict(run.program_states),
         guards=_guard_state(run.guard_home.get("guardrails")),
         per_run=run.per_run,
         **told,
@@ -180,6 +182,8 @@ def restore(run: Run, resumed: Resumption) -> None:
         "abandoned",
         "unknown_effects",
         "votes",
+        "programs",
+        "program_states",
         "pinned",
         "per_run",
     ):

@@ -43,6 +43,7 @@ from glidepath.outcome import (
     LoopOutcome,
     PendingCall,
     PerRun,
+    Program,
     RunResult,
     Snapshot,
     StopCause,
@@ -96,8 +97,7 @@ class Run(Record, eq=False, kw_only=True):
     """What it was given beside its agent's settings."""
     carried: Carried = NOT_CARRIED
     """What its meter has in it from earlier runs of the session."""
-    landing_paid: bool = True
-    """False when earlier runs of the session left too little for a landing call."""
+    landing_paid: bool = True  # False when earlier runs of the session left too little for a landing call
     extras: Mapping[str, Any] | None = None
     """The agent's, with its own on top."""
     tool_choice: str = "auto"
@@ -145,7 +145,7 @@ class Run(Record, eq=False, kw_only=True):
     stale: frozenset[int] = frozenset()
     """Where the transcript has notices of earlier runs: they were for those runs, and the model does not see them."""
     call_ids: dict[str, None]
-    """The ids of all calls in the transcript: a dict, which takes half the room of a set."""
+    """The ids of all calls in the transcript: a dict, half as large as a set."""
     pinned: tuple[int, ...] = ()
     gist: Any = None  # the checkpoint that stands for the beginning of the transcript in the view
     futile: int = 0  # checkpoints in a row that did not help
@@ -213,8 +213,7 @@ class Run(Record, eq=False, kw_only=True):
     violations: list[ValidationRecord] | tuple[()] = ()
     warned: Mapping[str, Any] = _NOTHING
     """The constraints whose warning lasts, and what they said when it was last noted."""
-    warnings: int = 0
-    """Warnings noted so far."""
+    warnings: int = 0  # noted so far
     children: tuple[RunResult, ...] = ()
     text: str = ""
     passing: Any = None
@@ -223,6 +222,8 @@ class Run(Record, eq=False, kw_only=True):
     pending: tuple[PendingCall, ...] = ()
     votes: tuple[bool, bool, bool] | None = None
     """How a batch has voted that waits for a person: see `Snapshot`."""
+    programs: Mapping[str, Program] = _NOTHING  # calls of the open turn that make calls themselves, without a result
+    program_states: Mapping[str, str] = _NOTHING  # what each of them needs to go on
     unknown_effects: tuple[ToolCall, ...] = ()
     resumed: Resumption | None = None
     changes: tuple[ConfigurationChange, ...] = ()

@@ -65,6 +65,8 @@ class Scribe:
         self.parent = parent
         self.base = 0
         """The commit with the newest base."""
+        self.time = 0.0
+        """When the last commit was written, in seconds since the epoch."""
         self.mailbox = Mailbox()
         self.stopped = False  # the stop that the store asks for was heard: the end of the run acknowledges it
         self.imported = False
@@ -187,6 +189,10 @@ class Scribe:
         if jobs:
             self._stop_if_asked()
 
+    def unfile(self, call_id: str) -> None:
+        """This result does not join the transcript: a program has it."""
+        self._filed.pop(call_id, None)
+
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with a journal of its own."""
         await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
@@ -292,7 +298,8 @@ class Scribe:
             items += last_items
             if self.redactor is not None:
                 items, summary = self.redactor.items(items), self.redactor.summary(summary)
-            commit = _linked(self.hash, self.number + 1, self.sequence + 1, self._now(), items)
+            self.time = now = self._now()
+            commit = _linked(self.hash, self.number + 1, self.sequence + 1, now, items)
             later = self._append(commit, summary, last=last)
         except KeyboardInterrupt as error:
             self._break(error)  # nobody knows whether it was written

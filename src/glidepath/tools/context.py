@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol
 from glidepath.errors import ToolError
 from glidepath.outcome import DepsT, RunResult
 from glidepath.spi import Remaining
-from glidepath.tools.asking import Continuation
+from glidepath.tools.asking import CallsMade, Continuation
 
 __all__ = ["RecordingContext", "ToolContext", "ToolHost"]
 
@@ -76,6 +76,7 @@ class ToolContext(Generic[DepsT]):
         "_untold",
         "abandoned",
         "call_id",
+        "calls_made",
         "continuation",
         "idempotency_key",
         "tool_name",
@@ -87,6 +88,9 @@ class ToolContext(Generic[DepsT]):
     continuation: Continuation | None
     """Set when the tool had raised `NeedsInput` in this call, and a person has answered."""
 
+    calls_made: CallsMade | None
+    """Set when the tool had raised `NeedsCalls` in this call, and they are made."""
+
     def __init__(self, host: ToolHost, call_id: str, tool_name: str, idempotency_key: str) -> None:
         self._host = host
         self._loop = _running_loop()
@@ -95,6 +99,7 @@ class ToolContext(Generic[DepsT]):
         self._asked = False
         self._dropped = 0
         self.continuation = None
+        self.calls_made = None
         self.call_id = call_id
         self.tool_name = tool_name
         self.idempotency_key = idempotency_key

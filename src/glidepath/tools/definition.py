@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack, overload
 
@@ -79,6 +79,10 @@ class Tool:
     """What `run(deps=...)` must be for it, as its `ToolContext[...]` says; None: anything."""
     asks_back: bool = False
     """It may raise `NeedsInput`: a person is asked in the middle of its call."""
+    makes_calls: bool = False
+    """It may raise `NeedsCalls`: the runtime makes calls of other tools for it, in the middle of its call."""
+    hands: tuple[Tool, ...] = ()
+    """Tools that only such a tool may call: the model is not shown them."""
     plain: bool
     """Runs as its function's own coroutine, with nothing around it."""
     breaker: Any = None
@@ -219,6 +223,15 @@ class Tool:
         """The same tool, which may ask a person in the middle of a call by raising `NeedsInput`."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, asks_back=True)
+        return other
+
+    def making_calls(self, hands: Sequence[Tool] = ()) -> Tool:
+        """The same tool, which may have calls of other tools made in the middle of a call by raising `NeedsCalls`.
+
+        `hands` are tools that it alone may call. Each step of it runs in a task of its own.
+        """
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, makes_calls=True, hands=tuple(hands), isolation="task")
         return other
 
     def overlapping(self) -> Tool:

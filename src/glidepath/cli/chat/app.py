@@ -247,7 +247,7 @@ class ChatApp(App[int]):
                 await self._write(event.text)
             await asyncio.sleep(0)  # however fast it comes, keys are looked at in between
             return  # the status line has its own beat
-        elif isinstance(event, AttemptDiscarded):
+        if isinstance(event, AttemptDiscarded):
             reply = self._end_reply()
             if reply is not None:
                 await reply.remove()
