@@ -62,14 +62,16 @@ function fence(lines: string[], at: number): Made {
   ];
 }
 
+const LONGEST = 1000; // no heading, rule or table is wider: longer lines are text, and no pattern is tried on them
+
 function heading(line: string, at: number): Made {
-  const found = HEADING.exec(line);
+  const found = line.length < LONGEST ? HEADING.exec(line) : null;
   // Headings of a message are not headings of the page: they look the part and leave the outline alone.
   return found ? [<p class={`md-heading md-h${Math.min(found[1]!.length, 4)}`}>{inline(found[2]!)}</p>, at + 1] : null;
 }
 
 function rule(line: string, at: number): Made {
-  return RULE.test(line) ? [<hr />, at + 1] : null;
+  return line.length < LONGEST && RULE.test(line) ? [<hr />, at + 1] : null;
 }
 
 function quote(lines: string[], at: number, depth: number): Made {
@@ -90,7 +92,7 @@ function cells(line: string): string[] {
 
 function table(lines: string[], at: number): Made {
   const next = lines[at + 1];
-  if (!lines[at]!.includes("|") || next === undefined || !next.includes("-") || !TABLE_LINE.test(next)) return null;
+  if (!lines[at]!.includes("|") || next === undefined || next.length > LONGEST || !next.includes("-") || !TABLE_LINE.test(next.trim())) return null;
   const head = cells(lines[at]!);
   let end = at + 2;
   const rows: string[][] = [];
@@ -138,9 +140,14 @@ function list(lines: string[], at: number, depth: number): Made {
   return [ordered ? <ol start={Number.isFinite(start) ? start : 1}>{children}</ol> : <ul>{children}</ul>, end];
 }
 
+/** True for a line that ends a paragraph by opening something else. */
+function opens(line: string): boolean {
+  return FENCE.test(line) || QUOTE.test(line) || BULLET.test(line) || (line.length < LONGEST && (HEADING.test(line) || RULE.test(line)));
+}
+
 function paragraph(lines: string[], at: number): [VNode, number] {
   let end = at + 1;
-  while (end < lines.length && lines[end]!.trim() && !FENCE.test(lines[end]!) && !HEADING.test(lines[end]!) && !QUOTE.test(lines[end]!) && !BULLET.test(lines[end]!) && !RULE.test(lines[end]!)) end += 1;
+  while (end < lines.length && lines[end]!.trim() && !opens(lines[end]!)) end += 1;
   const text = lines.slice(at, end).map((line) => line.trim());
   return [<p>{text.flatMap((line, place) => (place ? [<br />, ...inline(line)] : inline(line)))}</p>, end];
 }
@@ -148,7 +155,7 @@ function paragraph(lines: string[], at: number): [VNode, number] {
 // Code first, then pictures, links, bare addresses, strong, emphasis. Every piece is bounded, so no text makes it slow.
 const INLINE = new RegExp(
   [
-    "(`+)([^`]{1,2000}?)\\1(?!`)",
+    "(?<!`)(`{1,8})(?!`)([^`]{1,2000}?)\\1(?!`)",
     "(!?)\\[([^\\[\\]]{0,500})\\]\\(\\s*<?([^\\s()<>]{1,2000})>?(?:\\s+[\"'][^\"']{0,200}[\"'])?\\s*\\)",
     "\\*\\*([^*]{1,1000})\\*\\*",
     "__([^_]{1,1000})__",

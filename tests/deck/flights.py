@@ -42,6 +42,9 @@ ANSWER = (
     "| Contoso | $398 | 9 days |\n| Fabrikam | $455 | next day |\n\n"
     "**Northwind** is the best trade between price and time; see [the offer](https://example.org/offer)."
 )
+SLOW = "\n\n".join(
+    [mark * (7_000 // len(mark)) for mark in ("`", "[", "**", "# ", "| - ", "> ", "- ", "*a ", "_b_", "[x](", "![")]
+)
 TOPICS = ["vendors", "delivery times", "warranty terms", "reviews", "price history", "stock", "returns", "certificates"]
 
 
@@ -136,6 +139,7 @@ SCRIPTS: dict[str, Callable] = {
     "shaky": shaky,
     "hostile": lambda _: say(HOSTILE),
     "transfer": transferring,
+    "slow": lambda _: say(SLOW),
     "brief": lambda _: say(ANSWER),
     "quick": lambda request: call("peek", place=len(request.messages)),
     "chat": lambda _: say("word " * 1800, delay=1 / 60),

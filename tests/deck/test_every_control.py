@@ -1,6 +1,8 @@
 """Every control and every view of the flight deck, driven in a real browser. Part of `make campaign`."""
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -387,3 +389,71 @@ def test_every_view_fits_and_axe_finds_nothing_serious(deck, server, axe, scheme
         tab.page.wait_for_selector("dialog[open]")
         assert axe(tab) == [], key
         tab.page.keyboard.press("Escape")
+
+
+def test_an_exported_run_opens_offline_with_every_view(browser, built, server, tmp_path):
+    run_id = server.fly("loop: to be kept", agent="sprinter")
+    server.state(run_id, "ended")
+    page_file = tmp_path / "run.html"
+    command = [
+        sys.executable,
+        "-m",
+        "glidepath",
+        "deck",
+        "export",
+        run_id,
+        str(page_file),
+        "--store",
+        str(server.folder),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    context = browser.new_context(offline=True)
+    try:
+        page, errors, asked = context.new_page(), [], []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(page_file.as_uri())
+        page.wait_for_selector(".tool-card")
+        page.click("text=Verdicts")
+        page.wait_for_selector("[data-kind=GuardTripped] [data-period='2']")
+        page.click(".tabs >> text=Events")
+        page.wait_for_selector(".event-row")
+        page.click(".tabs >> text=Journal")
+        page.wait_for_selector(".record")
+        page.click(".tabs >> text=Transcript")
+        page.focus(".replay input")
+        page.keyboard.press("Home")
+        page.wait_for_selector("text=As it stood at the end of turn 0")
+        assert page.locator(".controls button").count() == 0
+        assert errors == []
+        assert [url for url in asked if not url.startswith("file:")] == []
+    finally:
+        context.close()
+
+
+def test_text_made_to_be_slow_is_drawn_at_once(deck, server):
+    run_id = server.fly("slow: a hostile text", agent="sprinter")
+    server.state(run_id, "ended")
+    tab = deck()
+    tab.open(run_id)
+    tab.page.click("text=Show all")
+    tab.page.wait_for_function(
+        "() => document.querySelector('.role-assistant .md').innerText.length > 40_000", timeout=10_000
+    )
+
+
+def test_a_run_that_somebody_else_resumes_is_followed_again(deck, server):
+    run_id = server.fly("work: taken up elsewhere", limits={"max_iterations": 3})
+    before = server.state(run_id, "ended")["turn"]
+    tab = deck()
+    tab.open(run_id)
+    tab.page.wait_for_selector(".flight-head .pill[data-state=ended]")
+    server.ask(f"/api/runs/{run_id}/limits", {"limits": {"max_iterations": 30}, "resume": True, "reason": "go on"})
+    tab.page.wait_for_selector(".flight-head .pill[data-state=running]")
+    tab.page.wait_for_selector(".message.live, .turn-mark", state="attached")
+    tab.press("G")
+    tab.page.wait_for_selector(f".turn-mark:has-text('Turn {before + 2}')")
+    server.ask(f"/api/runs/{run_id}/stop", {"reason": "seen"})
+    tab.page.wait_for_selector(".flight-head .pill[data-state=ended]")

@@ -1,6 +1,6 @@
 // One run, watched: what the server says of it, kept true by its events.
 
-import { batch, computed, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { ApiError, api, NEWEST } from "../api";
 import { BURN_KINDS, step, type Step } from "../burn";
 import { embedded } from "../embedded";
@@ -64,6 +64,7 @@ export class RunStore {
   #detailTimer = 0;
   #messagesTimer = 0;
   #ended = false;
+  #unwatch: () => void;
 
   constructor(readonly id: string) {
     this.events = new Paged(async (start, limit) => {
@@ -74,11 +75,17 @@ export class RunStore {
       const page = await api.messages(id, start, limit);
       return { items: page.messages, total: page.total };
     });
+    // Somebody else may resume a run whose stream has ended: the list hears of it.
+    this.#unwatch = effect(() => {
+      const live = card(this.detail.value?.run_id ?? id)?.value;
+      if (live?.state === "running" && this.link.value.kind === "closed" && this.#ended && live.sequence > this.events.total.peek()) void this.renew();
+    });
     void this.#open();
   }
 
   close(): void {
     this.#closed = true;
+    this.#unwatch();
     this.#follower?.stop();
     cancelAnimationFrame(this.#frame);
     clearTimeout(this.#detailTimer);

@@ -156,7 +156,9 @@ export function retryFeed(): void {
   feed?.retry();
 }
 
-export function stopFeed(): void {
+/** Begin anew, with another token for example. */
+export function restartFeed(): void {
   feed?.stop();
   feed = null;
+  startFeed();
 }

@@ -2,14 +2,16 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import type { VNode } from "preact";
+import { api } from "../api";
 import { Empty, Failed, Icon, Loading, StatePill, Tag, tone } from "../components/bits";
 import { GaugeBar, tightest } from "../components/gauges";
 import { PhaseTrack } from "../components/phase";
 import { Virtual, type Scroller } from "../components/virtual";
-import { landRun, newRun, resumeRun, steerRun, stopRun } from "../controls";
+import { answerQuestion, approve, landRun, newRun, resumeRun, steerRun, stopRun } from "../controls";
 import { ago, amount, count, duration, gaugeName, money, plainLine, plural } from "../format";
 import { useKeys } from "../keys";
 import { go, places } from "../router";
+import { refreshApprovals } from "../store/approvals";
 import { card, filter, listProblem, loading, loadMore, marked, order, reload, selected, setFilter } from "../store/runs";
 import { info, mayControl, now } from "../store/session";
 import { narrow } from "../theme";
@@ -30,7 +32,7 @@ export function RunsView(): VNode {
     { key: "j", label: "next run", group: "List", run: () => move(1) },
     { key: "k", label: "previous run", group: "List", run: () => move(-1) },
     { key: "Enter", label: "open the run", group: "List", run: () => chosen() && go(places.run(chosen()!.run_id)) },
-    { key: "a", label: "approvals", group: "List", run: () => go(places.approvals()) },
+    { key: "a", label: "approve, or the inbox", group: "List", run: () => void decideFirst(chosen()) },
     { key: "s", label: "steer", group: "List", when: live, run: () => steerRun(chosen()!) },
     { key: "l", label: "land", group: "List", when: live, run: () => landRun(chosen()!) },
     { key: "x", label: "stop", group: "List", when: live, run: () => stopRun(chosen()!) },
@@ -79,6 +81,14 @@ export function RunsView(): VNode {
       )}
     </section>
   );
+}
+
+/** Decide about the first call that waits in this run; without one, show the inbox. */
+async function decideFirst(run: Card | undefined): Promise<void> {
+  const waiting = run?.pending_count && mayControl.peek() ? await api.detail(run.run_id).catch(() => null) : null;
+  const call = waiting?.pending[0];
+  if (call) (call.kind === "question" ? answerQuestion : approve)(call, () => void refreshApprovals());
+  else go(places.approvals());
 }
 
 let timer = 0;

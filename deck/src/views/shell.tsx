@@ -9,7 +9,7 @@ import { currentKeys, useKeys } from "../keys";
 import { go, places, route } from "../router";
 import { dismiss, reports } from "../store/actions";
 import { refreshApprovals, waiting } from "../store/approvals";
-import { reload, retryFeed, startFeed } from "../store/runs";
+import { reload, restartFeed, retryFeed } from "../store/runs";
 import { heard, info, link, loadInfo, needsToken, now, offline, problem } from "../store/session";
 import { nextTheme, theme } from "../theme";
 import { keepToken } from "../token";
@@ -153,7 +153,7 @@ function help(): void {
 
 /** Everything that starts once the server has let us in. */
 export function begin(): void {
-  startFeed();
+  restartFeed();
   void reload();
   void refreshApprovals();
 }
