@@ -3,7 +3,7 @@
     make deck-build && .venv/bin/python bench/deck.py
 
 Needs Chromium (scripts/install_test_programs.sh) and playwright. The server and the browser share this machine, so
-read the shares of the page's main thread first: they do not depend on who else is at work here.
+read the CPU times of the page's main thread first: they do not depend on who else is at work here.
 """
 
 import argparse
@@ -50,13 +50,25 @@ def first_paint(browser, run_id, tab, selector):
     """Milliseconds from navigation to the browser's first paint and to the first row, in a fresh profile."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
+    session = measured(context, page)
+    before = metrics(session)
     page.goto(f"{BASE}/#/runs/{run_id}{tab}?token={TOKEN}")
     page.wait_for_selector(selector)
-    row = page.evaluate("performance.now()")
-    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
-    rows = page.locator(".virtual-row").count()
+    found = {
+        "first_row_ms": page.evaluate("performance.now()"),
+        "first_paint_ms": page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"),
+        "page_cpu_ms": (metrics(session)["TaskDuration"] - before["TaskDuration"]) * 1000,
+        "rows_drawn": page.locator(".virtual-row").count(),
+    }
     context.close()
-    return paint, row, rows
+    return {name: round(value) for name, value in found.items()}
+
+
+def measured(context, page):
+    """A session that counts the CPU time of the page's main thread."""
+    session = context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    return session
 
 
 def scrolling(browser, run_id, seconds=5):
@@ -65,9 +77,8 @@ def scrolling(browser, run_id, seconds=5):
     page = context.new_page()
     page.goto(f"{BASE}/#/runs/{run_id}/events?token={TOKEN}")
     page.wait_for_selector(".event-row .event-kind")
-    session = context.new_cdp_session(page)
-    session.send("Performance.enable")
-    before = metrics(session)
+    session = measured(context, page)
+    before, began = metrics(session), time.monotonic()
     frames = page.evaluate(
         """seconds => new Promise(done => {
             const box = document.querySelector('.events .virtual');
@@ -82,11 +93,13 @@ def scrolling(browser, run_id, seconds=5):
         })""",
         seconds,
     )
-    after = metrics(session)
+    spent = metrics(session)["TaskDuration"] - before["TaskDuration"]
     context.close()
-    return frames / seconds, (after["TaskDuration"] - before["TaskDuration"]) / (
-        after["Timestamp"] - before["Timestamp"]
-    )
+    return {
+        "frames_per_second": round(frames / seconds, 1),
+        "page_cpu_ms_per_frame": round(spent * 1000 / frames, 2),
+        "page_cpu_share": round(spent / (time.monotonic() - began), 3),
+    }
 
 
 def metrics(session):
@@ -101,8 +114,7 @@ def busy_list(browser, runs, seconds):
     page.wait_for_selector(".run-row")
     ids = [fly(f"chat: run {number}") for number in range(runs)]
     time.sleep(3)
-    session = context.new_cdp_session(page)
-    session.send("Performance.enable")
+    session = measured(context, page)
     before, began, lags = metrics(session), time.monotonic(), []
     first = {run_id: ask(f"/api/runs/{run_id}")["sequence"] for run_id in ids}
     counted = time.monotonic()
@@ -117,19 +129,18 @@ def busy_list(browser, runs, seconds):
             timeout=30_000,
         )
         lags.append(time.monotonic() - at)
-    after = metrics(session)
+    after, span = metrics(session), time.monotonic() - began
     last = sum(ask(f"/api/runs/{run_id}")["sequence"] for run_id in ids)
     rate = (last - sum(first.values())) / (time.monotonic() - counted)
     for run_id in ids:
         ask(f"/api/runs/{run_id}/stop", {"reason": "measured"})
     context.close()
     lags.sort()
-    span = after["Timestamp"] - before["Timestamp"]
     return {
         "events_per_second": round(rate),
         "lag_median_ms": round(lags[len(lags) // 2] * 1000),
         "lag_worst_ms": round(lags[-1] * 1000),
-        "main_thread_share": round((after["TaskDuration"] - before["TaskDuration"]) / span, 3),
+        "page_cpu_share": round((after["TaskDuration"] - before["TaskDuration"]) / span, 3),
         "heap_mb": round(after["JSHeapUsedSize"] / 1e6, 1),
         "samples": len(lags),
     }
@@ -165,18 +176,15 @@ def measure(sync_playwright, options):
         chromium = shutil.which("chromium") or shutil.which("chromium-browser")
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         first_paint(browser, run_id, "", ".message")  # the server folds the journal once
-        paint, row, _ = first_paint(browser, run_id, "", ".message")
-        events_paint, events_row, rows = first_paint(browser, run_id, "/events", ".event-row .event-kind")
-        frames, share = scrolling(browser, run_id)
-        busy = busy_list(browser, options.runs, options.seconds)
+        found = {
+            "run": {"events": events},
+            "transcript": first_paint(browser, run_id, "", ".message"),
+            "events": first_paint(browser, run_id, "/events", ".event-row .event-kind"),
+            "scrolling": scrolling(browser, run_id),
+            f"{options.runs}_live_runs": busy_list(browser, options.runs, options.seconds),
+        }
         browser.close()
-    return {
-        "run": {"events": events},
-        "transcript": {"first_paint_ms": round(paint), "first_message_ms": round(row)},
-        "events": {"first_paint_ms": round(events_paint), "first_row_ms": round(events_row), "rows_drawn": rows},
-        "scrolling": {"frames_per_second": round(frames, 1), "main_thread_share": round(share, 3)},
-        f"{options.runs}_live_runs": busy,
-    }
+    return found
 
 
 if __name__ == "__main__":
