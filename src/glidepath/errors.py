@@ -186,3 +186,24 @@ def shown(value: object, limit: int = 200) -> str:
         raise
     except BaseException:
         return f"a {type(value).__name__} that cannot be shown"
+
+
+def install_line(extra: str, *more: str) -> str:
+    """The command that installs an extra where glidepath came from: a checkout, a wheel, or a package index."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    tail = "".join(f" {name}" for name in more)
+    try:
+        known = json.loads(distribution("glidepath").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, OSError, ValueError):
+        known = {}
+    url = known.get("url", "") if isinstance(known, dict) else ""
+    if isinstance(url, str) and url.startswith("file://"):
+        if "dir_info" in known:
+            from urllib.parse import unquote
+
+            editable = "-e " if known["dir_info"].get("editable") else ""
+            return f"pip install {editable}'{unquote(url.removeprefix('file://'))}[{extra}]'{tail}"
+        return f"pip install 'glidepath[{extra}] @ {url}'{tail}"
+    return f"pip install 'glidepath[{extra}]'{tail}"

@@ -144,7 +144,7 @@ class Blocks:
 class _Title(Heading):
     """A heading at the left margin, in bold: the usual one of the library is a box in the middle."""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:  # noqa: ARG002, PLW3201
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
         self.text.stylize("bold underline" if self.tag == "h1" else "bold")
         yield self.text
@@ -166,7 +166,7 @@ class _Trimmed:
         self._inner = inner
         self._made: tuple[int, list[list[Segment]]] | None = None  # it is asked for its height, and then drawn
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:  # noqa: PLW3201
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self._made is None or self._made[0] != options.max_width:
             self._made = options.max_width, self._rows(console, options)
         for row in self._made[1]:
