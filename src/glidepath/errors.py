@@ -17,6 +17,8 @@ GlidepathError
 +-- StoreError                 a session store could not read or write
 +-- QuotaError                 a fleet refused a run: its tenant or the fleet has used up what it may
 +-- RunNotCompleted            raised by `RunResult.unwrap()`; carries the result
+
+RunInterrupted                 a KeyboardInterrupt: Ctrl-C ended `run_sync`; carries the result
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ __all__ = [
     "RateLimitedError",
     "RefusedError",
     "RejectedError",
+    "RunInterrupted",
     "RunNotCompleted",
     "StoreError",
     "ToolError",
@@ -145,6 +148,17 @@ class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by th
     def __init__(self, result: Any) -> None:  # a RunResult; that layer lies above this one
         why = f": {result.cause.reason}" if result.cause else ""
         super().__init__(f"the run ended {result.state.name}/{result.outcome.name}{why}")
+        self.result = result
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended `run_sync`. The run has landed: `result` says how it ended, and its text is this error's text.
+
+    It is a KeyboardInterrupt, so that a program that does not expect it ends as it always did.
+    """
+
+    def __init__(self, result: Any) -> None:  # a RunResult; that layer lies above this one
+        super().__init__(getattr(result, "text", ""))
         self.result = result
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from glidepath._wire import Settings, asdict, replace
+from glidepath._wire import Settings, asdict, replace, settle_field
 from glidepath.errors import ConfigurationError, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
@@ -18,6 +20,7 @@ __all__ = ["Budget", "Limits", "checked_int", "checked_seconds"]
 
 MOST = 10**15  # of anything that is counted: figures beyond it are calculated with nowhere
 FOREVER = 1e300  # seconds: what no clock can count
+_TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 SCOPES = ("run", "session")
 PERIODS = (None, "day", "month")
 STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold
@@ -53,6 +56,17 @@ def checked_seconds(field: str, value: Any) -> None:
         )
 
 
+def seconds_of(field: str, value: str | timedelta) -> float:
+    """Seconds of a time such as "30s", "1h30m" or a timedelta; raises `ConfigurationError`."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    found = _TIME.fullmatch(value.strip().lower())
+    if found is None or not any(found.groups()):
+        raise ConfigurationError(f"{field} must be a time: seconds, or 90s, 30m, 1h30m; got {shown(value, 100)}")
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
 class Limits(Settings, frozen=True, kw_only=True):
     """What one run may use, its descendants included. Absent means unlimited.
 
@@ -63,7 +77,7 @@ class Limits(Settings, frozen=True, kw_only=True):
 
     max_iterations: int | None = None
     max_tokens: int | None = None
-    max_cost: Decimal | str | int | None = None
+    max_cost: Decimal | str | float | None = None
     timeout: float | None = None
     max_tool_calls: int | None = None
     max_depth: int = 3
@@ -74,6 +88,12 @@ class Limits(Settings, frozen=True, kw_only=True):
     scope: str = "run"
 
     def __post_init__(self) -> None:
+        for field in ("timeout", "landing_seconds"):
+            given: Any = getattr(self, field)
+            if isinstance(given, str | timedelta):
+                settle_field(self, field, seconds_of(f"Limits.{field}", given))
+        if isinstance(self.max_cost, float):
+            settle_field(self, "max_cost", Decimal(repr(self.max_cost)))  # 0.1 is ten cents, as in a file
         if self.scope not in SCOPES:
             raise ConfigurationError(f"Limits.scope must be 'run' or 'session', not {shown(self.scope, 100)}")
         for field in ("max_iterations", "max_tokens", "max_tool_calls"):
@@ -87,10 +107,6 @@ class Limits(Settings, frozen=True, kw_only=True):
         checked_int("Limits.landing_tokens", self.landing_tokens)
         checked_seconds("Limits.landing_seconds", self.landing_seconds)
         checked_int("Limits.grace_iterations", self.grace_iterations, least=0)
-        if isinstance(self.max_cost, float):
-            raise ConfigurationError(
-                f"Limits.max_cost must be a str, Decimal or int such as '0.50', not the float {self.max_cost!r}"
-            )
         if self.max_cost is not None and pico(self.max_cost, field="Limits.max_cost") <= 0:
             raise ConfigurationError(
                 f"Limits.max_cost must be greater than 0 dollars, or None for no limit; got {self.max_cost!r}"

@@ -13,7 +13,7 @@ from glidepath.agent import Agent, Budget, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
 from glidepath.cli.changes import Changes
 from glidepath.cli.instructions import AGENTS, project_instructions
-from glidepath.cli.layers import Settings
+from glidepath.cli.layers import Known, Settings
 from glidepath.cli.settings import SETTINGS
 from glidepath.cli.stores import DEFAULT_STORE, NO_STORE, assume_store, keep_sessions, make_store, store_path
 from glidepath.cli.world import World
@@ -22,6 +22,8 @@ from glidepath.guards import GuardrailsConfig
 from glidepath.texts import Texts
 from glidepath.tools import Tool, closest, tool
 from glidepath.workspace import Workspace
+
+EMBEDDED = ("local:", "local:smollm2")
 
 __all__ = [
     "DEFAULT_STORE",
@@ -57,6 +59,8 @@ def make_agent(
             "`glidepath models` lists what there is, `glidepath demo` needs none"
         )
     fields["model"] = make_model(name, world)
+    if name in EMBEDDED:
+        _offer_little(settings, world)
     fields["tools"] = (*make_tools(settings, world), *make_servers(settings, world))
     if fields.get("fallback_models"):
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
@@ -77,6 +81,23 @@ def make_agent(
         return Agent(**fields)
     except ConfigurationError as error:
         raise ConfigurationError(_in_our_words(str(error), fields["model"])) from error
+
+
+def _offer_little(settings: Settings, world: World) -> None:
+    """The embedded model can call one simple tool. With more it makes things up, so a person has to insist."""
+    tools, servers = settings["tools"], settings.get("mcp") or settings.get("mcp_config")
+    if settings.get("yes"):
+        return
+    if not settings.said("tools") and not servers:
+        if tools:
+            world.note_once("the embedded model gets no tools: it is too small for them. Name one with --tools.")
+        settings.known["tools"] = Known((), "default")
+    elif len(tools) > 1 or servers or set(tools) & {"write", "edit", "shell"}:
+        raise ConfigurationError(
+            f"the embedded model cannot handle {', '.join(tools) or 'the tools of servers'}: it has 135 million "
+            "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it all the "
+            "same, or name a larger model (`glidepath models`)"
+        )
 
 
 def _in_our_words(text: str, model: Any) -> str:

@@ -78,6 +78,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("approve", "", "choice", "calls that need a person's approval: ask, approve all of them, or deny them", "--approve", choices=("ask", "all", "deny"), default="ask", in_file=False),
     Setting("edits", "", "choice", "write and edit: ask a person first (as chat does by default), or apply them", "--edits", choices=("ask", "apply"), found=("ask",)),
     Setting("agents_md", "", "bool", "give the model the AGENTS.md of a folder that you trust", "--agents-md", default=True, found=FREE),
+    Setting("yes", "", "bool", "give the embedded model more tools than it can handle", "--yes", in_file=False),
     Setting("limits.max_iterations", _L + "max_iterations", "int?", "model turns", "--max-turns", "max_steps", metavar="N", default=50, found=LOWER),
     Setting("limits.max_tokens", _L + "max_tokens", "int?", "tokens in total, input and output", "--max-tokens", "token_budget", metavar="N", found=LOWER),
     Setting("limits.max_cost", _L + "max_cost", "money?", "dollars in total", "--max-budget-usd", "cost_limit", metavar="USD", found=LOWER),
