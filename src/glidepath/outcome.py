@@ -556,10 +556,32 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         cost = "" if self.cost is None else f", ${self.cost:.6f}"
         cause = "" if self.cause is None else f"<br>{escape(self.cause.source)}: {escape(self.cause.reason)}"
         head = f"{self.state.name} / {self.outcome.name}, {self.iterations} turns, {self.usage.total} tokens{cost}"
-        return f"<div><b>{escape(head)}</b>{cause}<pre>{escape(self.text)}</pre></div>"
+        text = f"<pre style='white-space:pre-wrap'>{escape(self.text)}</pre>"
+        return f"<div><b>{escape(head)}</b>{cause}{text}{self._burndown()}</div>"
+
+    def _burndown(self) -> str:
+        """What was left of the limits after each turn, as far as this result knows them: the one that ended the run."""
+        from glidepath.burndown import Burn, svg_burndown
+
+        known = {} if self.cause is None else self.cause.metrics
+        replies = [message for message in self.new_messages if message.role == "assistant"]
+        tokens, used = 0, []
+        for message in replies:
+            tokens += 0 if message.usage is None else message.usage.total
+            used.append(float(tokens))
+        burns = [
+            Burn("turns", [float(turn) for turn in range(1, len(replies) + 1)], _number(known.get("max_iterations"))),
+            Burn("tokens", used, _number(known.get("max_tokens"))),
+        ]
+        return svg_burndown(burns)
 
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""
         if self.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP):
             raise RunNotCompleted(self)
         return self.text if self.output is None else self.output
+
+
+def _number(value: Any) -> float | None:
+    """A limit among a cause's figures, if it is one."""
+    return float(value) if isinstance(value, int | float | Decimal) and value > 0 else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -127,6 +128,7 @@ class Tool:
             raise ConfigurationError(f"tool {given['name']!r}: {error}") from error
         self = cls.__new__(cls)
         self._fill(fn, given, binder, binder.schema, signature)
+        _tell_of_gaps(self, signature)
         return self
 
     def _fill(
@@ -308,6 +310,21 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Call
             raise ConfigurationError(f"{fn.name!r} is a tool already: give the options where it is made")
         return fn
     return Tool.from_function(fn, options)
+
+
+def _tell_of_gaps(made: Tool, signature: Signature) -> None:
+    """A model can only use a tool well that it is told about: what is missing is logged, once for each function."""
+    where = (getattr(made.fn, "__module__", ""), getattr(made.fn, "__qualname__", made.name))
+    gaps = [f"parameter {name!r} has no annotation" for name in signature.unannotated]
+    if not made.description:
+        gaps.insert(0, "there is no description: write a docstring, or pass description=")
+    if gaps and where not in _TOLD:
+        _TOLD.add(where)
+        _log.warning("tool %r: %s; the model has to guess", made.name, "; ".join(gaps))
+
+
+_TOLD: set[tuple[str, str]] = set()
+_log = logging.getLogger("glidepath")
 
 
 def _own_name(fn: Any) -> str:
