@@ -133,31 +133,33 @@ ENDINGS: frozenset[tuple[AgentState, LoopOutcome]] = frozenset(
 
 
 def _protocol_stops() -> dict[tuple[AgentState, LoopOutcome], dict[str, str]]:
-    acp = {
-        _S.COMPLETED: "end_turn",
-        _S.MAX_STEPS: "max_turn_requests",
-        _S.BUDGET_EXCEEDED: "max_tokens",
-        _S.TIMED_OUT: "max_turn_requests",
-        _S.CANCELLED: "cancelled",
-        _S.ERROR: "refusal",
-        _S.WAITING_FOR_INPUT: "end_turn",
-    }
+    limited = (_S.MAX_STEPS, _S.BUDGET_EXCEEDED, _S.TIMED_OUT)
     stops = {}
     for state, outcome in ENDINGS:
         delivered = outcome in (_O.DONE, _O.WRAPPED_UP)
-        a2a = "completed" if delivered else "failed"
-        agui = "RUN_FINISHED" if delivered or outcome is _O.PAUSED else "RUN_ERROR"
+        acp, a2a, agui = "end_turn", "completed" if delivered else "failed", "RUN_FINISHED/success"
         if outcome is _O.PAUSED:
-            a2a = "input-required"
+            a2a, agui = "input-required", "RUN_FINISHED/interrupt"
+        elif outcome is _O.FAILED:
+            agui = "RUN_ERROR"
         elif outcome is _O.CANCELLED:
             a2a = "canceled"
-        stop = "max_tokens" if (state, outcome) == (_S.COMPLETED, _O.CUT_OFF) else acp[state]
-        stops[state, outcome] = {"acp": stop, "a2a": a2a, "ag_ui": agui}
+        if state is _S.CANCELLED:
+            acp = "cancelled"
+            agui = agui if delivered else "RUN_FINISHED/cancelled"
+        elif state in limited:
+            acp = "max_turn_requests"
+        elif not delivered and outcome is not _O.PAUSED:
+            acp = "max_tokens" if state is _S.COMPLETED else "error"
+        stops[state, outcome] = {"acp": acp, "a2a": a2a, "ag_ui": agui}
     return stops
 
 
 PROTOCOL_STOPS: Mapping[tuple[AgentState, LoopOutcome], Mapping[str, str]] = MappingProxyType(_protocol_stops())
-"""For every ending, the one word that ACP, A2A and AG-UI have for it; the full outcome travels as metadata."""
+"""For every ending, what ACP, A2A and AG-UI call it; the full outcome travels as metadata.
+
+ACP has no stop reason for an error: `error` is an error answer of JSON-RPC. AG-UI has an outcome beside the event.
+"""
 
 
 class ResourceAction(Enum):
