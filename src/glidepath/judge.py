@@ -116,7 +116,13 @@ def context_of(run: Run, checkpoint: str | None = None) -> ResourceContext:
         agent_name=run.plan.agent_name,
         agent_state=run.state,
         last_stop_reason=run.turn.stop_reason,
-        meters=run,
+        run_id=run.run_id,
+        session_id=run.session_id,
+        conversation_id=run.plan.conversation_id,
+        user=run.user,
+        metadata=run.metadata,
+        left=run.remaining(),
+        nearly_used_up=run.near_budget(),
     )
 
 

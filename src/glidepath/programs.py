@@ -24,13 +24,14 @@ from glidepath.execute import (
     waiting_job,
 )
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.doubt import forget_program, job_for, keep
+from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.judge import AFTER_TOOLS, judge, nothing_to_judge
-from glidepath.messages import ToolCall, ToolResultMessage
+from glidepath.messages import ToolCall, ToolResultMessage, origins_of
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import Touchdown, cleared
+from glidepath.run.origins import hear
 from glidepath.spi import Step
 from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool, trim_result
 
@@ -88,6 +89,7 @@ class _Program:
         self.job = job = job_for(run, program.call)
         job.doubt = None  # what it has done is known: it goes on behind that
         job.counted = True
+        hear(run, call_id, program.origins)
         self.guards = _guards(run)
         self.landing = ""
         self.refused = 0
@@ -121,7 +123,10 @@ class _Program:
                 self.landing = await self._coming_down()
             made = self._turned_down(open_calls) if self.landing else await self._made(open_calls)
             known.update({message.call_id: message for message in made})
-            self._note(replace(program, results=tuple(known[call.id] for call in program.calls if call.id in known)))
+            results = tuple(known[call.id] for call in program.calls if call.id in known)
+            origins = tuple(dict.fromkeys((*program.origins, *origins_of(made))))
+            self._note(replace(program, results=results, origins=origins))
+            hear(run, self.job.call.id, origins)
             if self.fatal is not None:
                 self.job.refuse(ResultKind.ABORTED, run.plan.texts.fill("stopped", reason=self.fatal))
             elif run.watch.interrupt is not None:
@@ -249,6 +254,7 @@ class _Program:
             breaker.tell(run, job)
         if job.doubt is not None and job.kind == UNKNOWN and job.call not in run.work.unknown_effects:
             run.work.doubt((job.call,))
+            close_accounts(run, job.call.id)
         result: Any = job.result
         limit = None if tool is None else tool.max_result_chars
         job.result = result = trim_result(result, min(limit or MOST_KEPT, MOST_KEPT))
@@ -285,7 +291,7 @@ class _Program:
             ToolCall(f"{own}.{place}", name, arguments)
             for place, (name, arguments) in enumerate(asks.calls, number + 1)
         ]
-        going_on = Program(call=program.call, calls=tuple(calls), made=number + len(calls), clock=program.clock)
+        going_on = replace(program, calls=tuple(calls), results=(), made=number + len(calls))
         run.turn.keep_program(going_on, asks.state)
 
     def stop(self, reason: str, kind: ResultKind) -> None:

@@ -13,7 +13,7 @@ from glidepath._wire import encode, replace
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.durable import Opening
 from glidepath.agent.equipment import Fitted
-from glidepath.agent.per_run import NOTHING, Given, deps_for
+from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import priced
 from glidepath.ask.summary import recall
 from glidepath.endings import salvaged
@@ -28,6 +28,7 @@ from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult,
 from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
+from glidepath.run.origins import hear
 from glidepath.sessions import Session
 from glidepath.texts import Texts
 from glidepath.tools import OutputError
@@ -98,6 +99,7 @@ def _opened(
 ) -> Run:
     if home.in_flight:
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
+    plan = with_constraints_of_its_own(plan) if plan.custom else plan
     deps, paid = deps_for(plan, given, home.id), True
     if resumed is None:
         not_decided = home.state is AgentState.WAITING_FOR_INPUT
@@ -252,11 +254,12 @@ def announce_child(parent: Run, child: Run) -> None:
         parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
 
 
-def report_child(parent: Run, child: Run) -> None:
+def report_child(parent: Run, child: Run, key: str) -> None:
     """Put what a child did and cost into its parent, unless that has ended and lists the child as abandoned."""
     if parent.result is not None:
         return
     result: Any = child.result
+    hear(parent, key, result.origins)
     parent.work.report(result)
     parent.spend.charge_child(child.plan.agent_name, child.spend.usage(), child.spend.money)
     parent.emit(

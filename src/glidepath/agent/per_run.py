@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from glidepath import _wire
 from glidepath._wire import Record, asdict, replace
-from glidepath.agent.config import TOOL_CHOICES, LoopConfig, check_sendable
+from glidepath.agent.config import TOOL_CHOICES, LoopConfig
 from glidepath.agent.limits import Limits
+from glidepath.agent.route import joined
 from glidepath.errors import ConfigurationError, shown, told
 from glidepath.outcome import PerRun, Snapshot
 from glidepath.run import Plan, Run
-from glidepath.spi import RunInfo
+from glidepath.setting import check_sendable
+from glidepath.spi import ResourceConstraint, RunInfo
 from glidepath.tools import Tool
 
 if TYPE_CHECKING:
@@ -100,6 +102,27 @@ def deps_for(plan: Plan, given: Given, session_id: str) -> Any:
             got = "no deps were passed" if deps is None else f"deps is a {type(deps).__name__}"
             raise ConfigurationError(f"{who} needs deps of type {name}, and {got}; pass run(..., deps=...)")
     return deps
+
+
+def with_constraints_of_its_own(plan: Plan) -> Plan:
+    """The plan of one run: constraints that keep state about a run are made for it."""
+    if all(type(one).for_run is ResourceConstraint.for_run for one in plan.custom):
+        return plan
+    try:
+        made = {id(one): one.for_run() for one in plan.constraints}
+    except Exception as error:
+        raise ConfigurationError(f"for_run of a constraint failed: {told(error)}") from error
+    for one in made.values():
+        if not isinstance(one, ResourceConstraint):
+            raise ConfigurationError(f"for_run must return a ResourceConstraint, not {shown(one, 100)}")
+    plans = [_with_constraints(one, made) for one in ((plan,) if plan.route is None else plan.route.plans)]
+    return plans[0] if plan.route is None else joined(plans)
+
+
+def _with_constraints(plan: Plan, made: Mapping[int, ResourceConstraint]) -> Plan:
+    constraints = tuple(made[id(one)] for one in plan.constraints)
+    clocked = tuple(one for one in constraints if one.check_every is not None)
+    return replace(plan, constraints=constraints, clocked=clocked)
 
 
 def _made(plan: Plan, kept: PerRun, session_id: str) -> Any:

@@ -46,6 +46,7 @@ from glidepath.run import (
     restore_meter,
 )
 from glidepath.run.inside import outside
+from glidepath.run.origins import place_here, tainted
 from glidepath.sessions import Session
 from glidepath.sessions.scribe import Scribe
 from glidepath.tools import ToolContext
@@ -276,7 +277,7 @@ class RunStarter(Equipped):
         With a session of its own (`home`) it is kept where its agent keeps sessions. `budget`: a part of the parent's.
         `post` tells the parent what happened, when that lives on another loop.
         """
-        messages = as_messages(prompt, self.config)
+        messages = tainted(parent, as_messages(prompt, self.config))
         if limits is None:
             plan = self._heir(parent.plan)
         else:
@@ -334,7 +335,9 @@ class RunStarter(Equipped):
         watch.above = parent.watch
         messages = messages if resumed is None else ()
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, given=given)
+        key = place_here()
         run.terms.accept(carried, cancel)
+        run.work.belong_to(parent)
         refusal = meter.adopt() if resumed is None else None
         if refusal is None and opening is not None and opening.above is not None:
             opening.above.follow(home.id, meter)
@@ -345,8 +348,9 @@ class RunStarter(Equipped):
                     run, home, messages, cancel, refusal=refusal, opening=opening, fitted=self._fitted
                 )
         finally:
+            run.work.belong_to(None)  # nobody asks any more, and what is kept of a child does not keep its parent
             if run.result is not None:
-                post(partial(report_child, parent, run))
+                post(partial(report_child, parent, run, key))
 
     def _heir(self, parent: Plan) -> Plan:
         """This agent's plan with the parent's constraints and guarding plugins added; made once for each parent."""

@@ -15,7 +15,15 @@ from glidepath.context.groups import has_calls, is_marker, select
 from glidepath.context.measure import Estimate, char_estimate, message_size
 from glidepath.context.strategies import Compact
 from glidepath.context.trimming import trim_text
-from glidepath.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage, UserMessage
+from glidepath.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolResultMessage,
+    UserMessage,
+    coming_from,
+    origins_of,
+)
 from glidepath.tools.frames import Frame
 
 __all__ = ["Checkpoint", "CheckpointRequest", "Summarize"]
@@ -82,8 +90,9 @@ class Summarize(Compact):
         first = gist.upto
         head = [index for index in pinned if index < first]
         place = len(head)
+        checkpoint = coming_from(gist.message, origins_of(messages[:first]))  # whoever wrote it had read all of this
         return (
-            [*[messages[i] for i in head], gist.message, *messages[first:]],
+            [*[messages[i] for i in head], checkpoint, *messages[first:]],
             [*[sizes[i] for i in head], gist.size, *sizes[first:]],
             [*range(place + 1), *[i - first + place + 1 for i in pinned if i >= first]],
         )

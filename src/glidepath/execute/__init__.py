@@ -21,6 +21,7 @@ from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, interruptible_within, opinion, report
 from glidepath.run.inside import recall
+from glidepath.run.origins import heard_in
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside import INSIDE
 from glidepath.tools import ArgumentsError, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
@@ -166,7 +167,10 @@ def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> None:
     call_id = call.id
     name = call.name
     bad = result.is_error
-    message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration)
+    origins = job.tool.origins  # type: ignore[union-attr]
+    if run.work.heard:
+        origins = heard_in(run, call_id, origins)
+    message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration, origins)
     ordinary = len(call_id) <= ORDINARY_ID
     size = result_tokens(name, result.content) if ordinary else run.plan.size_of(message)  # type: ignore[arg-type]
     voice = run.voice
@@ -513,10 +517,10 @@ def pend(run: Run, job: Job, inside: str = "") -> PendingCall:
     bound: Any = job.bound  # what an observer does to its event does not change what a person decides about
     asks = job.asks
     form = None if asks is None else asks.form
-    run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "", form)
+    reason, state, origins = job.waits_for or "", "" if asks is None else asks.state, job.suspects
+    run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), reason, form, origins)
     call = ToolCall(job.call.id, job.call.name, bound.written())
-    state = "" if asks is None else asks.state
-    return PendingCall(call=call, reason=job.waits_for or "", form=form, state=state, inside=inside)
+    return PendingCall(call=call, reason=reason, form=form, state=state, inside=inside, origins=origins)
 
 
 async def _after(run: Run, job: Job) -> None:
@@ -528,7 +532,7 @@ async def _after(run: Run, job: Job) -> None:
         call=ToolCall(job.call.id, job.call.name, arguments),
         arguments=arguments,
         tool=job.tool,
-        result=_shown(job),
+        result=_shown(run, job),
     )
     try:
         said = await opinion(run, "after_tool_call", voices, context)
@@ -537,7 +541,7 @@ async def _after(run: Run, job: Job) -> None:
                 if said.fault is not None:
                     raise said.fault
                 _change(job, said.name, _as_decision(said.answer))
-                context = replace(context, result=_shown(job))
+                context = replace(context, result=_shown(run, job))
             except HookFault as fault:
                 report(run, "after_tool_call", said.name, fault, "skipped")
             said = await opinion(run, "after_tool_call", voices, context)
@@ -545,9 +549,9 @@ async def _after(run: Run, job: Job) -> None:
         return  # the run is being stopped: what the tool answered stays as it is
 
 
-def _shown(job: Job) -> ToolResultMessage:
-    result: Any = job.result
-    return ToolResultMessage(job.call.id, job.call.name, result.content, result.is_error, job.kind)
+def _shown(run: Run, job: Job) -> ToolResultMessage:
+    call, result, origins = job.call, job.result, job.origins(run)
+    return ToolResultMessage(call.id, call.name, result.content, result.is_error, job.kind, origins=origins)  # type: ignore[union-attr]
 
 
 def _as_decision(answer: Any) -> AfterDecision:

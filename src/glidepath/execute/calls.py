@@ -14,6 +14,7 @@ from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, ResultKind, StopCause
 from glidepath.run import Decision, HookFault, Opinion, Verdict, about, opinion, report, to_read
+from glidepath.run.origins import heard_in_programs, transcripts_above
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
 from glidepath.tools import ArgumentsError, Continuation, ToolResult, malformed_arguments_message, unknown_tool_message
 from glidepath.tools.text import clean
@@ -239,6 +240,8 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
         arguments=bound.arguments,
         tool=job.tool,
         messages=to_read(run, run.transcript.messages),
+        above=transcripts_above(run) if run.work.above is not None else (),
+        origins=heard_in_programs(run) if run.work.heard else (),
         replaceable=replaceable,
         approved=approved,
     )
@@ -255,6 +258,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
         if isinstance(decision, Ask):
             if not approved:
                 job.waits_for = clean(decision.reason) or f"plugin {said.name!r} asks for a decision"
+                job.suspects = tuple(dict.fromkeys((*job.suspects, *decision.origins)))
         elif isinstance(decision, Replace) and replaceable:
             replaced = decision.arguments
             context = replace(context, arguments=replaced, call=ToolCall(job.call.id, job.call.name, replaced))
@@ -302,4 +306,10 @@ def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
         return Replace(_read(decision.arguments))
     if isinstance(decision, Block | Ask) and not isinstance(decision.reason, str):
         raise HookFault(f"{type(decision).__name__} takes its reason as a str, not {shown(decision.reason)}")
+    if isinstance(decision, Ask) and not _are_names(decision.origins):
+        raise HookFault(f"Ask takes its origins as a tuple of str, not {shown(decision.origins)}")
     return decision
+
+
+def _are_names(origins: Any) -> bool:
+    return type(origins) is tuple and all(type(name) is str for name in origins)

@@ -15,6 +15,7 @@ from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import ResultKind
 from glidepath.run import Stopped, Why
 from glidepath.run.inside import LostChild
+from glidepath.run.origins import heard_in
 from glidepath.tools import (
     Bound,
     CallsMade,
@@ -74,6 +75,8 @@ class Job(Record, eq=False):
     """It failed, and that is the tool's own fault."""
     waits_for: str | None = None
     """Why a person must decide first."""
+    suspects: tuple[str, ...] = ()
+    """The untrusted sources that a plugin asks about."""
     asks: Any = None
     """A `NeedsInput` or `NeedsCalls` that it raised, or the `PendingCall` of one it had raised: what it waits for."""
     continuation: Continuation | None = None
@@ -198,13 +201,18 @@ class Job(Record, eq=False):
         if run.voice.listening and self.made is None:  # else it is a step of a call that has started
             run.emit(ToolStarted, self.call.id, self.call.name, self.bound.arguments)  # type: ignore[union-attr]
 
-    def bare_message(self) -> ToolResultMessage:
+    def bare_message(self, run: Run) -> ToolResultMessage:
         """The result for the journal, as soon as it is there: before the hooks, and before the batch is complete."""
         limit = None if self.tool is None else self.tool.max_result_chars
         result = trim_result(self.result, min(limit or MOST_KEPT, MOST_KEPT))  # type: ignore[arg-type]
-        return ToolResultMessage(
-            self.call.id, self.call.name, result.content, result.is_error, self.kind, result.details, result.narration
-        )
+        call, kind, origins = self.call, self.kind, self.origins(run)
+        details, narration = result.details, result.narration
+        return ToolResultMessage(call.id, call.name, result.content, result.is_error, kind, details, narration, origins)
+
+    def origins(self, run: Run) -> tuple[str, ...]:
+        """The untrusted sources of its result: its tool, and whatever its children have read."""
+        own = self.tool.origins if self.tool is not None else ()
+        return heard_in(run, self.call.id, own) if run.work.heard else own
 
     def message(self, run: Run, count: int = 0) -> ToolResultMessage:
         """The result as a message, and the event that goes with it; `count` results share what is left of the budget.
@@ -216,8 +224,9 @@ class Job(Record, eq=False):
         if content.__class__ is not str or len(content) > ALWAYS_KEPT:
             result = self._fitted(run, result, count)
             content = result.content
+        origins = self.origins(run)
         message = ToolResultMessage(
-            call_id, name, content, result.is_error, self.kind, result.details, result.narration
+            call_id, name, content, result.is_error, self.kind, result.details, result.narration, origins
         )
         voice = run.voice
         if voice.tell_all is not None:

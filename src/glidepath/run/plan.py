@@ -168,6 +168,8 @@ class Plan(Value, frozen=True, kw_only=True):
     built_in: int
     """How many of the constraints are ours; they come first."""
     custom: tuple[ResourceConstraint, ...]
+    own_guards: bool
+    """The application has guards of its own."""
     clocked: tuple[ResourceConstraint, ...]
     """Those that are asked on a clock, too."""
     switches: tuple[Switch, ...]
@@ -192,7 +194,7 @@ class Plan(Value, frozen=True, kw_only=True):
         tiered = self.price is not None and self.price.tier is not None
         model = self.position or self.escalation is not None or self.thinking_tags or not self.measures_replies
         tools = self.approvals or self.max_calls_per_turn is not None or not self.plain_policy
-        others = self.custom or self.fallback is not None or self.lineup.shapes_turns
+        others = self.custom or self.own_guards or self.fallback is not None or self.lineup.shapes_turns
         settle_field(self, "cruises", not (tiered or model or tools or others))
         inline = {name: tool for name, tool in self.tools.items() if tool.isolation == "inline"}
         apart = self.terminal_tools | self.hands

@@ -79,7 +79,8 @@ class Transcript(Record, eq=False, kw_only=True):
     def open(self, first_new: int, fixed_tokens: int) -> None:
         """Work out what the messages that are there already mean for this run, whose own begin at `first_new`."""
         messages = self.messages
-        told = [place for place, message in enumerate(messages[:first_new]) if is_notice(message)]
+        asked = [place for place, message in enumerate(messages[:first_new]) if message.__class__ is UserMessage]
+        told = [place for place in asked if is_notice(messages[place])]
         if told:
             self.stale = frozenset(told)
         if told or any(type(message) in NEVER_SENT for message in messages):

@@ -29,7 +29,7 @@ class JournaledCall(Protocol):
 
     call: ToolCall
 
-    def bare_message(self) -> ToolResultMessage:
+    def bare_message(self, run: Run) -> ToolResultMessage:
         """Its result, before any hook has seen it."""
         ...
 
