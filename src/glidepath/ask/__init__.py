@@ -13,7 +13,7 @@ from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
-from glidepath.ask.gates import choice_among, offer
+from glidepath.ask.gates import offer, request_for
 from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
@@ -412,6 +412,7 @@ class _Call(Record, eq=False, gc=False):
         run, end, reservation = self.run, attempt.end, booking.reservation
         plan, watch, failed = run.plan, run.watch, self.error is not None
         watch.calm()
+        # A landing window that opens during a text that answers is left alone: the text is the landing.
         if (failed or attempt.calls) and watch.time() >= watch.window_at:
             watch.open_window()  # it was showing text then, and is not what the run has waited for
         voice = run.voice
@@ -435,6 +436,7 @@ class _Call(Record, eq=False, gc=False):
                 reservation.settle(given + written, 0)
             run.spend.pay(usage, paid or 0)
             if not usage.estimated and self.landing is None:
+                # The provider's count of this prompt, kept as a distance: it stays right while the view grows.
                 learnt = given - booking.estimate + plan.fixed_tokens
                 if learnt < plan.fixed_tokens and run.hooks.context_transform:
                     learnt = plan.fixed_tokens
@@ -541,32 +543,6 @@ class _Call(Record, eq=False, gc=False):
         run.turn.enter(AgentState.RUNNING)
         if run.plan.health.state is not BreakerState.CLOSED:  # others have found out meanwhile
             raise error
-
-
-def request_for(
-    run: Run, tools: tuple[ToolSpec, ...], view: Sequence[Message], cap: int | None, *, bare: bool = False
-) -> ModelRequest:
-    """The request of a call; `bare`: without the definitions of tools that may not be called."""
-    plan, choice = run.plan, run.terms.tool_choice
-    return ModelRequest(
-        system_prompt=plan.system_prompt,
-        messages=view,
-        tools=tools,
-        defined_tools=() if bare else plan.specs,
-        tool_choice=choice if tools is plan.specs else choice_among(tools, choice),
-        max_output_tokens=cap,
-        temperature=plan.temperature,
-        reasoning=plan.reasoning,
-        strict_tools=plan.strict_tools,
-        stop_sequences=plan.stop_sequences,
-        seed=plan.seed,
-        logprobs=plan.logprobs,
-        extras=run.terms.extras,
-        output_schema=None if plan.output is None else plan.output.schema,
-        connect_timeout=plan.times.connect,
-        user=run.user,
-        metadata=run.metadata,
-    )
 
 
 def _ring(future: asyncio.Future[None]) -> None:

@@ -62,6 +62,7 @@ class Booking(Record, gc=False):
     def grow(self, size: int) -> bool:
         """A reply outgrows its reservation: reserve more until `size` bytes fit; False when the ledger refuses."""
         while self.size < size:
+            # In slices: reserving the whole rest for one long reply would make every sibling wait for it.
             tokens = SLICE if self._extend(SLICE) else self._rest() - LARGEST_PIECE
             if tokens <= 0:
                 return False
@@ -94,6 +95,7 @@ class Booking(Record, gc=False):
         rest = SLICE if tokens is None else min(SLICE, tokens)
         if money is not None and self.price is not None and self.price.output:
             rest = min(rest, money // self.price.output)
+        # The last delta is received before it is weighed, so it must be paid for in advance.
         return rest if rest > LARGEST_PIECE and self._extend(rest) else 0
 
 
@@ -123,6 +125,7 @@ def least_output(run: Run) -> int:
 
 async def admit_to_budget(run: Run) -> None:
     """Take off. On somebody else's budget: set aside the landing and the first call, or refuse to start."""
+    # The task is on disk before anything is spent on it.
     if run.journal is not None:
         await run.journal.begin()
     meter = run.meter
@@ -133,6 +136,7 @@ async def admit_to_budget(run: Run) -> None:
     waiting = None
     try:
         while True:
+            # Before looking: what comes free between the look and the wait must wake us.
             if waiting is not None:
                 waiting.rearm()
             if waiting is None or meter.is_head(waiting):
@@ -146,6 +150,7 @@ async def admit_to_budget(run: Run) -> None:
                     run.spend.admit(got)
                     return
                 if got.resource != "queue" and got.room < got.asked:
+                    # A shorter prompt helps against tokens and money, never against turns; and it is tried once.
                     if compacted or got.resource == "turns":
                         raise Touchdown(_refused(run, got))
                     compacted = True
@@ -201,6 +206,7 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
                     least = amount(run, input_tokens, min(want, least_output(run)))
                     await draw(run, amount(run, input_tokens, want), least)
                 output = _affordable(run, input_tokens, want)
+                # Not even the least output would ever fit: a shorter prompt may make room, once.
                 if output is None and not compacted:
                     compacted = True
                     input_tokens = _squeeze(run, input_tokens)
@@ -234,6 +240,7 @@ def _affordable(run: Run, input_tokens: int, want: int) -> int | None:
     if alone < min(least, want):
         return None
     now = _output_room(run, input_tokens, *run.meter.room_for(run.spend.first_call, now=True))
+    # Wait for the whole call as long as it can still come; take less only when it never will.
     if alone >= want:
         return want if now >= want else 0
     return now if now >= min(alone, 4 * least) else 0

@@ -25,12 +25,14 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     """Bring the run down: answer what is open, make the landing call if one may be made, else keep the best text."""
     if run.watch.interrupt is not None:
         verdict = await _give_way(run, verdict)
+    # Every call gets its result before the landing call: a transcript with open calls is refused by providers.
     witness(run, verdict)
     answer_open_calls(run, ResultKind.CANCELLED, not_executed(run, verdict.cause.reason))
     run.close_turn()
     if run.terms.resumed is not None and _nothing_changed(run, verdict):
         return _as_before(run)
     if verdict.gentle and run.plan.landing != "off" and _may_call(run):
+        # A landing call is a model call: constraints and observers must not see a run that waits for a tool.
         run.turn.enter(AgentState.RUNNING)  # the batch it may have been in is over
         run.emit(LandingStarted, verdict.cause.source, verdict.cause.reason)
         try:

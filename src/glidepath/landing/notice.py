@@ -25,6 +25,7 @@ _SPENT = {
 
 def wind_down(run: Run) -> None:
     """At a soft limit: one notice, once per run. The turn after the last grace turn is the landing."""
+    # The last turn is over, and the model has not finished by itself.
     if run.descent.final_turn is not None:
         raise Touchdown(run.descent.final_turn)
     plan = run.plan

@@ -30,6 +30,7 @@ def landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Am
     least = int(plan.min_output_tokens * MARGIN) + 1
     tokens = max(plan.landing_tokens, plan.fixed_tokens + task + notice + least)
     if plan.caps.tokens is not None:
+        # A quarter at most: a reserve that leaves nothing to work with would land every run at once.
         tokens = min(tokens, plan.caps.tokens // 4)
         if plan.fixed_tokens + task + least + tokens > plan.caps.tokens:  # it would leave nothing to fly on
             tokens = max(plan.landing_tokens, plan.landing_fixed_tokens + task + notice + least)
@@ -112,6 +113,7 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     `failed` is the error of an earlier attempt, which has used some of the reserve; it stands when too little is left.
     """
     plan, meter = run.plan, run.meter
+    # It is not made any more; what it had reserved belongs to the landing now.
     run.spend.drop_first_call()
     if failed is None:
         reservation = meter.open_landing(run.spend.landing_reserve, admitted=run.spend.admitted)
@@ -124,6 +126,7 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     more = Amount(max(0, asked.tokens - reservation.tokens), max(0, asked.money - reservation.money))
     if not meter.limited or reservation.extend(more.tokens, more.money):
         return booked(run, reservation, input_tokens, want, cap), run.transcript.view
+    # The whole view first: its prefix is in the provider's cache, and the model has seen all of it.
     output = _whole_view(run, reservation, input_tokens, want)
     if output:
         return booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN))), run.transcript.view
