@@ -283,7 +283,6 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     watch.listen(attempt, run.plan.times)
     voice = run.voice
     push = voice.sink if voice.audience is None else voice.chunk_sink(attempt)
-    # Everything below is a local name: an attribute look-up here would be paid for every token.
     parts, text_delta, chunk = attempt.parts, TextDelta, StreamChunk
     run_id, parent_id, number = run.run_id, voice.parent_id, voice.next_number
     # Size is counted in characters, four bytes each at most, until `_weigh` has looked: never too low.
