@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from glidepath._wire import Value
-from glidepath.cli.layers import Settings
+from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.screens import Screen
 from glidepath.cli.shown import argument_rows, revealed, size_of, width_of, wrapped
 from glidepath.cli.signals import Caught
@@ -17,7 +17,7 @@ from glidepath.cli.world import World
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.run import Decision, approve, deny
 
-__all__ = ["Asked", "consult", "decide", "decisions_about", "question", "sandboxed", "somebody"]
+__all__ = ["ApprovalAsked", "consult", "decide", "decisions_about", "question", "sandboxed", "somebody"]
 
 NOBODY = "a form needs an answer, and nobody is there to give one"
 ALLOW = "allow it? [y]es, [n]o, or say why not: "
@@ -29,7 +29,7 @@ Ask = Callable[[Sequence[str], str], Awaitable[str | None]]
 """Shows rows, then a prompt, forgets what was typed before, and answers with one line; None when the person left."""
 
 
-class Asked(Value, frozen=True, kw_only=True):
+class ApprovalAsked(Value, frozen=True, kw_only=True):
     """A call to decide about: what the decision is filed under, who wants it, and whether it runs in a sandbox."""
 
     name: str
@@ -39,7 +39,7 @@ class Asked(Value, frozen=True, kw_only=True):
 
 
 async def decide(
-    result: RunResult, tools: Iterable[Any], screen: Screen, settings: Settings, world: World, caught: Caught
+    result: RunResult, tools: Iterable[Any], screen: Screen, settings: LoadedSettings, world: World, caught: Caught
 ) -> dict[str, Any] | None:
     """A decision for every pending call, or None when there is nobody to ask: then the run stays paused."""
     if settings["approve"] == "ask" and settings["output_format"] == "text" and somebody(world):
@@ -48,7 +48,8 @@ async def decide(
         return None
     known = tuple(tools)
     asked = [
-        Asked(name=pending.call.id, pending=pending, sandboxed=sandboxed(pending, known)) for pending in result.pending
+        ApprovalAsked(name=pending.call.id, pending=pending, sandboxed=sandboxed(pending, known))
+        for pending in result.pending
     ]
     return await decisions_about(asked, settings["approve"], world, caught)
 
@@ -66,7 +67,7 @@ def sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
 
 
 async def decisions_about(
-    asked: Sequence[Asked], policy: str, world: World, caught: Caught
+    asked: Sequence[ApprovalAsked], policy: str, world: World, caught: Caught
 ) -> dict[str, Decision] | None:
     """A decision for every call, as the policy or a person says; None when the person left."""
     if policy == "all" and not any(one.pending.form for one in asked):
@@ -90,7 +91,7 @@ async def decisions_about(
     return decisions
 
 
-async def consult(one: Asked, size: tuple[int, int], ask: Ask, allow: str = ALLOW) -> Decision | None:
+async def consult(one: ApprovalAsked, size: tuple[int, int], ask: Ask, allow: str = ALLOW) -> Decision | None:
     """Show a call to its end, page by page, and ask about it then; None when the person left.
 
     Whoever does not want to read it all skips the rest, and is told how much that is. Nothing but an answer to the last
@@ -128,7 +129,7 @@ def _decision(said: str | None) -> Decision | None:
     return deny("" if word.lower() in ("", "n", "no") else word)
 
 
-def question(one: Asked, width: int) -> list[str]:
+def question(one: ApprovalAsked, width: int) -> list[str]:
     """What is asked about a call, in rows: who wants it, with or without a sandbox, and every argument in full."""
     from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED
 

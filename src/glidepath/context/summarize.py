@@ -16,7 +16,7 @@ from glidepath.context.landing import trim_text
 from glidepath.context.measure import Estimate, char_estimate, message_size
 from glidepath.context.strategies import Compact
 from glidepath.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage, UserMessage
-from glidepath.tools.frames import Frame
+from glidepath.tools.quote_frames import QuoteFrame
 
 __all__ = ["Brief", "Gist", "Summarize"]
 
@@ -105,7 +105,7 @@ class Summarize(Compact):
         output = min(budget // SHARE, LONGEST)
         start = 0 if old is None else old.upto
         upto = select(messages, sizes, budget - int(output * ROOM) - HEADING, pinned, 0).cut
-        frame = Frame()
+        frame = QuoteFrame()
         instruction = INSTRUCTION.format(words=output // 2)
         framed = f"{frame.rule} {HEADS.format(mark=frame.mark)}\n{frame.quote('')}"
         room -= self._estimate(SYSTEM_PROMPT) + self._estimate(instruction) + self._estimate(framed)
@@ -133,7 +133,7 @@ class Summarize(Compact):
         which: range,
         pinned: frozenset[int],
         room: int,
-        frame: Frame,
+        frame: QuoteFrame,
     ) -> tuple[list[str], int]:
         """The newest of these messages as text within `room`, in their order, and the size of those that are told."""
         lines: list[str] = []
@@ -151,7 +151,7 @@ class Summarize(Compact):
                 lines.append(line)
         return lines[::-1], replaces
 
-    def _line(self, message: Message, longest: int, frame: Frame) -> str:
+    def _line(self, message: Message, longest: int, frame: QuoteFrame) -> str:
         """The message in at most about `longest` tokens; the heads of its parts carry the mark, its words do not."""
         said = _said(message)
         parts = [(who, trim_text(text, longest // len(said), self._estimate)) for who, text in said]
@@ -167,7 +167,7 @@ class Summarize(Compact):
 
     def restored(self, text: str, upto: int) -> Gist:
         """A checkpoint that was written before."""
-        message = UserMessage(f"{CHECKPOINT}\n{Frame.sealing(text).quote(text)}", True, REASON)
+        message = UserMessage(f"{CHECKPOINT}\n{QuoteFrame.sealing(text).quote(text)}", True, REASON)
         return Gist(message, message_size(message, self._estimate), upto)
 
 

@@ -21,7 +21,7 @@ from glidepath.outcome import AgentState, PendingCall, Program
 from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, opinion, report, tethered
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools import ArgumentsError, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.text import clean
 

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from glidepath.guards.signature import (
+from glidepath.guards.call_signature import (
     call_signature,
     counted,
     kept,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glidepath.guards.signature import counted, kept, short, take_away
+from glidepath.guards.call_signature import counted, kept, short, take_away
 from glidepath.messages import ToolResultMessage
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts

@@ -15,7 +15,7 @@ from glidepath._wire import Record
 from glidepath.errors import ToolError
 from glidepath.outcome import AbandonedWork
 from glidepath.run.cancel import CancelToken
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.threads import WORKER
 
 if TYPE_CHECKING:

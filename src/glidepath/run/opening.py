@@ -19,7 +19,7 @@ from glidepath.run.snapshot import Resumption, restore
 from glidepath.run.state import Run
 from glidepath.run.unseen import NEVER_SENT, is_notice, sendable, transcript
 from glidepath.run.watch import Watch
-from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
+from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
 
 __all__ = ["open_state"]
 

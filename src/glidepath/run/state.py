@@ -60,7 +60,7 @@ from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.guards import StopGuard
 from glidepath.spi.models import ModelRequest, provider_of
-from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
+from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
 
 __all__ = ["Run"]
 

@@ -12,10 +12,10 @@ from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import checked_tags, checked_title
-from glidepath.sessions.chain import SCHEMA, Record, check_schema, link, read, verified
+from glidepath.sessions.chain import SCHEMA, JournalRecord, check_schema, link, read, verified
 from glidepath.sessions.families import (
     TEAM,
-    Member,
+    FamilyMember,
     family_of,
     rebased,
     refuse_unfinished,
@@ -54,7 +54,7 @@ class Journal(Value, frozen=True):
     commits: tuple[Commit, ...]
     folded: Folded
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[JournalRecord]:
         """Every record, in order."""
         for commit in self.commits:
             yield from read(commit)
@@ -229,7 +229,9 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
         mark = link(last, entry.head + 1, folded.sequence + 1, time.time(), items)
         summary = renamed_summary(told, partial(rebased, old=old, new=new))
         members.append(
-            Member(session_id=name, commits=commits, mark=mark, summary=summary, title=entry.title, tags=entry.tags)
+            FamilyMember(
+                session_id=name, commits=commits, mark=mark, summary=summary, title=entry.title, tags=entry.tags
+            )
         )
     await write_family(store, members)
     return new

@@ -31,7 +31,7 @@ from typing import Any
 from glidepath.errors import ConfigurationError, FatalToolError, ToolError
 from glidepath.tools import _child
 from glidepath.tools.context import ToolContext
-from glidepath.tools.threads import Worker
+from glidepath.tools.threads import ThreadWorker
 
 __all__ = ["GRACE", "ChildError", "Reference", "run_in_process"]
 
@@ -109,8 +109,8 @@ async def run_in_process(
     When the await is cancelled the child's whole process group gets SIGTERM, after `grace` seconds SIGKILL, and is
     reaped before the cancellation goes on; a second cancellation ends the grace. Nothing of it is left running.
     """
-    child = Child(reference.job(values), grace)
-    worker = Worker(child.run, f"glidepath-process-{reference.name}")
+    child = ProcessChild(reference.job(values), grace)
+    worker = ThreadWorker(child.run, f"glidepath-process-{reference.name}")
     worker.start()
     try:
         await worker.finished()
@@ -127,7 +127,7 @@ async def run_in_process(
     return child.result(worker.outcome())
 
 
-async def _stopped(child: Child, worker: Worker) -> None:
+async def _stopped(child: ProcessChild, worker: ThreadWorker) -> None:
     while True:
         child.stop()
         try:
@@ -137,7 +137,7 @@ async def _stopped(child: Child, worker: Worker) -> None:
         return
 
 
-class Child:
+class ProcessChild:
     """One process, from its start to its reaping. `run` blocks and belongs on a thread; `stop` may come from any."""
 
     def __init__(self, job: bytes, grace: float) -> None:

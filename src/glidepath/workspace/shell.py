@@ -21,7 +21,7 @@ from typing import Any
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, ToolError
-from glidepath.tools.threads import Worker
+from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Sandbox, search_path
@@ -148,7 +148,7 @@ def _job(
 
 async def _aside(work: Callable[[], Any]) -> Any:
     """Do it on a thread and wait for its end, whoever cancels."""
-    worker = Worker(work, "glidepath-survey")
+    worker = ThreadWorker(work, "glidepath-survey")
     worker.start()
     await _through(worker.finished())
     return worker.outcome()

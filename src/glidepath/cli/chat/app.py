@@ -16,9 +16,9 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from glidepath.cli.approval import Asked, consult, sandboxed
+from glidepath.cli.approval import ApprovalAsked, consult, sandboxed
 from glidepath.cli.chat.prompt import Prompt
-from glidepath.cli.chat.reply import Reply
+from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.screens import ending
 from glidepath.cli.status import arguments_line, clip, closing_line, status_line
@@ -67,7 +67,7 @@ class ChatApp(App[int]):
     def __init__(self, talk: Talk) -> None:
         super().__init__()
         self.talk = talk
-        self._reply: Reply | None = None
+        self._reply: ChatReply | None = None
         self._cards: dict[str, tuple[Static, str]] = {}
         self._asked: asyncio.Future[str] | None = None
         self._asked_at = 0.0
@@ -263,11 +263,11 @@ class ChatApp(App[int]):
 
     async def _write(self, text: str) -> None:
         if self._reply is None:
-            self._reply = Reply()
+            self._reply = ChatReply()
             await self._add(self._reply)
         self._reply.write(text)
 
-    def _end_reply(self) -> Reply | None:
+    def _end_reply(self) -> ChatReply | None:
         reply, self._reply = self._reply, None
         if reply is not None:
             reply.end()
@@ -301,7 +301,7 @@ class ChatApp(App[int]):
         decisions: dict[str, Decision] = {}
         tools = self.talk.agent.config.tools
         for waiting in pending:
-            one = Asked(name=waiting.call.id, pending=waiting, sandboxed=sandboxed(waiting, tools))
+            one = ApprovalAsked(name=waiting.call.id, pending=waiting, sandboxed=sandboxed(waiting, tools))
             if not self.is_running:
                 self.talk.interrupt("left")
                 return decisions

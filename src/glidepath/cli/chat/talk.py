@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from glidepath.agent import Agent, Limits
-from glidepath.cli.assemble import make_agent, wallet_of
-from glidepath.cli.layers import Settings
+from glidepath.cli.agent_maker import make_agent, wallet_of
+from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.status import Status, clip, figure, money
 from glidepath.cli.world import World
 from glidepath.context import CharEstimator, Compact, sizer
@@ -42,7 +42,7 @@ Decide = Callable[[Sequence[PendingCall]], Awaitable[Mapping[str, Decision]]]
 class Talk:
     """One conversation. `turn` says something to the agent; the slash commands answer with text."""
 
-    def __init__(self, settings: Settings, world: World) -> None:
+    def __init__(self, settings: LoadedSettings, world: World) -> None:
         self._settings = settings
         self._world = world
         self.agent: Agent = make_agent(settings, world)

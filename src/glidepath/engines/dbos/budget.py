@@ -17,7 +17,7 @@ from glidepath.run import Touchdown, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from glidepath.engines.dbos.ledger import Drawn, FleetLedger, Look
+    from glidepath.engines.dbos.fleet_ledger import Drawn, FleetLedger, Look
     from glidepath.run import Run
 
 __all__ = ["FleetBudget"]
