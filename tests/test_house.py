@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from glidepath.outcome import Snapshot
+from glidepath.run.snapshot import KEPT, PARTS
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "glidepath"
 LOOP = PACKAGE / "loop.py"
@@ -181,6 +184,58 @@ def test_no_function_is_too_long_but_the_listed_ones():
 def test_nesting_is_counted_as_documented(body, depth):
     [(_, node)] = [found for found in functions(ast.parse(f"async def f():\n {body}")) if found[0] == "f"]
     assert nesting(node) == depth
+
+
+MOST_FIELDS_OF_RUN = 20
+MOST_MODULES_OF_A_TURN = 12
+house = runpy.run_path(str(ROOT / "scripts" / "measure_house.py"))
+
+
+def test_a_run_is_a_few_parts():
+    assert house["run_fields"]() <= MOST_FIELDS_OF_RUN
+
+
+def test_an_ordinary_tool_turn_reads_in_a_few_modules():
+    assert len(house["modules_of_a_turn"]()) <= MOST_MODULES_OF_A_TURN
+
+
+def test_every_part_of_a_run_is_written_by_its_owner_only():
+    assert house["foreign_writes"]() == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run.plan = plan",
+        "run.turn.reply = None",
+        "self._run.turn.iterations += 1",
+        "turn = run.turn\nturn.reply = None",
+        "state = run.turn\nstate.reply = None",
+        "before, run.spend.account = 1, 2",
+        "run.transcript.messages.append(1)",
+        "run.turn.denials['look'] = 'no'",
+        "del run.transcript.view[-1]",
+    ],
+)
+def test_a_write_from_elsewhere_is_noticed(line):
+    assert len(house["foreign_writes"]({"ask/here.py": line})) == 1
+    assert house["foreign_writes"]({"run/here.py": line}) == []
+
+
+@pytest.mark.parametrize("line", ["reply = run.turn.reply", "self.turn = 3", "run.turn.begin()", "job.turn = run.turn"])
+def test_reading_a_part_and_asking_its_owner_are_fine(line):
+    assert house["foreign_writes"]({"ask/here.py": line}) == []
+
+
+def test_every_field_of_a_snapshot_is_a_part_of_the_run_or_a_figure_of_its_own():
+    kept = [name for names in KEPT.values() for name in names]
+    figures = {"run_id", "elapsed", "next_event", "spent", "fallbacks_spent", "children_spent", "turns"}
+    figures |= {"metered_tool_calls", "descendants", "tokens", "picodollars", "behind", "on_budget", "guards"}
+    ended = {"state", "outcome", "cause", "partial"}
+    assert len(kept) == len(set(kept))
+    assert {*kept, *figures, *ended} == set(Snapshot.__struct_fields__)
+    for part, names in KEPT.items():
+        assert set(names) <= set(PARTS[part].__struct_fields__)
 
 
 def test_what_is_written_from_the_declarations_of_settings_is_up_to_date():

@@ -188,12 +188,12 @@ def inherited(parent: Run, plan: Plan, own: Given) -> Given:
 
     An agent that can make its own `deps` makes them when the parent's are of another type.
     """
-    above, kept = parent.per_run, own.per_run
+    above, kept = parent.terms.per_run, own.per_run
     if above is not None and (above.user is not None or above.metadata is not None):
         kept = kept or PerRun()
         metadata = above.metadata if kept.metadata is None else {**(above.metadata or {}), **kept.metadata}
         kept = replace(kept, user=kept.user or above.user, metadata=metadata)
-    deps = parent.deps if own.deps is None else own.deps
+    deps = parent.terms.deps if own.deps is None else own.deps
     if (
         own.deps is None
         and plan.deps_factory is not None

@@ -187,6 +187,8 @@ class Plan(Value, frozen=True, kw_only=True):
 
     It is worked out here: with any of these a turn is not ordinary.
     """
+    ordinary_tools: Mapping[str, Tool] = {}
+    """Those that such a turn may call: inline, not terminal, and not for programs only."""
 
     def __post_init__(self) -> None:
         tiered = self.price is not None and self.price.tier is not None
@@ -194,6 +196,10 @@ class Plan(Value, frozen=True, kw_only=True):
         tools = self.approvals or self.max_calls_per_turn is not None or not self.plain_policy
         others = self.custom or self.own_guards or self.fallback is not None or self.lineup.shapes_turns
         settle_field(self, "cruises", not (tiered or model or tools or others))
+        inline = {name: tool for name, tool in self.tools.items() if tool.isolation == "inline"}
+        apart = self.terminal_tools | self.hands
+        ordinary = {name: tool for name, tool in inline.items() if tool.name not in apart}
+        settle_field(self, "ordinary_tools", ordinary)
 
 
 class Touchdown(GlidepathError):  # noqa: N818 - not an error: what happens now

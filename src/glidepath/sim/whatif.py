@@ -36,6 +36,7 @@ __all__ = [
     "WhatIfMoment",
     "flown_runs",
     "kept_at",
+    "session_runs",
     "spread",
     "what_if",
 ]
@@ -120,6 +121,11 @@ async def flown_runs(store: SessionStore, query: SessionQuery | None = None) -> 
         except StoreError as error:
             unreadable.append(f"{entry.session_id}: {error}")
     return found, unreadable
+
+
+def session_runs(session_id: str, commits: Iterable[Commit]) -> Iterator[Flown]:
+    """Every run in one session's journal."""
+    return _runs(session_id, commits, {})
 
 
 def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str]) -> Iterator[Flown]:

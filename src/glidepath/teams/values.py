@@ -446,6 +446,8 @@ class StepOutcome(Value, frozen=True, kw_only=True):
     """The last attempt was the senior's, not the member's."""
     notes: tuple[str, ...] = ()
     """What a person said to this step."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that whoever worked on it has read: `output` may come from any of them."""
 
     def __post_init__(self) -> None:
         check_name("StepOutcome.step_id", self.step_id)

@@ -4,7 +4,7 @@
 """
 
 from glidepath.engines.dbos.fleet import Fleet
-from glidepath.engines.dbos.fleet_ledger import FleetAccount as Account
+from glidepath.engines.dbos.fleet_ledger import FleetAccount as FleetAccount
 from glidepath.engines.dbos.fleet_ledger import Quota
 from glidepath.engines.dbos.standing import FleetRun, FleetStatus
 from glidepath.engines.dbos.worker import Worker
