@@ -11,7 +11,7 @@ from typing import Any
 
 from glidepath.agent import Agent, Budget, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
-from glidepath.cli.changes import Changes
+from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import AGENTS, project_instructions
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.settings import SETTINGS

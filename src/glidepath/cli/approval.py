@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from glidepath._wire import Value
-from glidepath.cli.changes import ASKED, Changes, colored, difference
+from glidepath.cli.file_changes import ASKED, Changes, colored, difference
 from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.screens import Screen
 from glidepath.cli.shown import argument_rows, revealed, size_of, width_of, wrapped
@@ -18,7 +18,17 @@ from glidepath.cli.world import World
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.run import Decision, approve, deny
 
-__all__ = ["KEYS", "ApprovalAsked", "Ask", "consult", "decide", "decisions_about", "question", "sandboxed", "somebody"]
+__all__ = [
+    "KEYS",
+    "ApprovalAsked",
+    "AskPerson",
+    "consult",
+    "decide",
+    "decisions_about",
+    "question",
+    "sandboxed",
+    "somebody",
+]
 
 NOBODY = "a form needs an answer, and nobody is there to give one"
 ALLOW = "allow it? [y]es, [n]o, [a]lways this tool, [e]dit it, [r]efuse and say why: "
@@ -29,7 +39,7 @@ _FEWEST = 3
 _USUAL_SIZE = (80, 24)
 
 
-class Ask(Protocol):
+class AskPerson(Protocol):
     """Shows rows, then a prompt, forgets what was typed before, and answers with one line; None when the person left.
 
     A key in `keys` is an answer by itself. `draft` stands in the line already, where that is possible.
@@ -128,7 +138,7 @@ async def decisions_about(
 
 
 async def consult(
-    one: ApprovalAsked, size: tuple[int, int], ask: Ask, allow: str = ALLOW, always: set[str] | None = None
+    one: ApprovalAsked, size: tuple[int, int], ask: AskPerson, allow: str = ALLOW, always: set[str] | None = None
 ) -> Decision | None:
     """Show a call to its end, page by page, and ask about it then; None when the person left.
 
@@ -163,7 +173,7 @@ async def consult(
 
 
 async def _decision(
-    rows: Sequence[str], one: ApprovalAsked, ask: Ask, allow: str, always: set[str] | None
+    rows: Sequence[str], one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None
 ) -> Decision | None:
     said = await ask(rows, allow, KEYS)
     word = "" if said is None else said.strip()
@@ -182,7 +192,7 @@ async def _decision(
     return deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
 
 
-async def _edited(one: ApprovalAsked, ask: Ask, allow: str, always: set[str] | None) -> Decision | None:
+async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None) -> Decision | None:
     """Other arguments for the call, as JSON; an empty line goes back to the question."""
     import json
 

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from glidepath.cli.changes import Changes, colored, difference
+from glidepath.cli.file_changes import Changes, colored, difference
 from glidepath.cli.markup import Blocks, MarkupBlock, renderable
 from glidepath.cli.screens import answer_of, ending, write_answer
 from glidepath.cli.status import Status, arguments_line, clip, closing_line, printable, status_line

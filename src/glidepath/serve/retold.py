@@ -26,7 +26,7 @@ from glidepath.events import (
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage
 from glidepath.serve.event_log import LogHead
 from glidepath.serve.run_feed import RunFeed, event_line
-from glidepath.sessions.archive import Journal
+from glidepath.sessions.archive import StoredJournal
 from glidepath.sessions.chain import JournalRecord
 from glidepath.sessions.fold import Began, Child, Intent
 from glidepath.sessions.lenient import decoded, message_of
@@ -34,10 +34,10 @@ from glidepath.sessions.lenient import decoded, message_of
 __all__ = ["RetoldLog", "retold_events", "retold_feed"]
 
 _LIMITS = {"max_iterations": "turns", "max_tokens": "tokens", "timeout": "seconds", "max_tool_calls": "tool_calls"}
-Reread = Callable[[], Awaitable[Journal | None]]
+Reread = Callable[[], Awaitable[StoredJournal | None]]
 
 
-def retold_events(journal: Journal) -> Iterator[Event]:
+def retold_events(journal: StoredJournal) -> Iterator[Event]:
     """The events of the journal's last run, as far as it tells them."""
     records = list(journal.records())
     first = 0
@@ -53,7 +53,7 @@ def retold_events(journal: Journal) -> Iterator[Event]:
 
 
 class _Teller:
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: StoredJournal) -> None:
         self._journal = journal
         self._run_id = ""
         self._number = 0

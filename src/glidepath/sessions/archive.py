@@ -31,8 +31,8 @@ from glidepath.sessions.session import checked_id
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 
 __all__ = [
-    "Journal",
     "Repaired",
+    "StoredJournal",
     "export_journal",
     "import_journal",
     "list_runs",
@@ -47,7 +47,7 @@ __all__ = [
 FORMAT = "glidepath journal"
 
 
-class Journal(Value, frozen=True):
+class StoredJournal(Value, frozen=True):
     """A journal, verified, and the state at its end."""
 
     entry: Entry
@@ -60,13 +60,13 @@ class Journal(Value, frozen=True):
             yield from read(commit)
 
 
-async def read_journal(store: SessionStore, session_id: str) -> Journal:
+async def read_journal(store: SessionStore, session_id: str) -> StoredJournal:
     """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`), `newer`, `schema`."""
     entry, commits = await store.load(session_id)
     refuse_unfinished(entry)
     try:
         whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
-        return Journal(entry, whole, fold(whole, session_id))
+        return StoredJournal(entry, whole, fold(whole, session_id))
     except StoreError as error:
         if error.kind != "damaged":
             raise
@@ -79,7 +79,7 @@ async def list_runs(store: SessionStore, *, children: bool = False) -> list[Entr
     return [entry async for entry in each_session(store, roots=not children)]
 
 
-async def show(store: SessionStore, session_id: str) -> Journal:
+async def show(store: SessionStore, session_id: str) -> StoredJournal:
     """One journal, read and verified."""
     return await read_journal(store, session_id)
 

@@ -13,7 +13,7 @@ from glidepath._wire import Value, replace
 from glidepath.errors import ConfigurationError
 from glidepath.messages import AssistantMessage, Usage, UserMessage, codec
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, StopCause, dollars
-from glidepath.sessions.archive import Journal, read_journal
+from glidepath.sessions.archive import StoredJournal, read_journal
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.effects import effects_in, told_effects
 from glidepath.sessions.families import FamilyMember, family_of, rebased, renamed, renamed_summary, write_family
@@ -168,7 +168,7 @@ async def _labels(store: SessionStore, session_id: str) -> Entry:
 # --- where to cut --------------------------------------------------------------------------------------------------
 
 
-def _find(journal: Journal, at: Any) -> _Place:
+def _find(journal: StoredJournal, at: Any) -> _Place:
     """The place after turn `at`; raises `ConfigurationError` when there is no such turn."""
     name, most = journal.entry.session_id, turns(journal.folded)
     if name.startswith(TEAM):
@@ -206,7 +206,7 @@ def _is_reply(record: Any) -> bool:
 
 
 def _mark(
-    journal: Journal, place: _Place, new: str, old: str, texts: Texts, harmless: Collection[str]
+    journal: StoredJournal, place: _Place, new: str, old: str, texts: Texts, harmless: Collection[str]
 ) -> tuple[list[tuple[str, Any]], Folded]:
     """The records that end the copy, and the state before them."""
     made = fold(journal.commits[: place.kept], journal.entry.session_id)

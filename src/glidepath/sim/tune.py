@@ -10,7 +10,7 @@ from glidepath.errors import StoreError
 from glidepath.guards import ErrorStreakGuard, GuardrailsConfig, RepetitionGuard
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
 from glidepath.outcome import LoopOutcome
-from glidepath.sessions.archive import Journal, list_runs, read_journal
+from glidepath.sessions.archive import StoredJournal, list_runs, read_journal
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Folded
 from glidepath.spi import SessionStore, Step, ToolTraits
@@ -110,7 +110,7 @@ def _proposed(limit: str, done: int, settings: Sequence[TunedSetting]) -> int:
     return min(fitting, default=max(LIMITS[limit]))
 
 
-def _runs(journal: Journal) -> list[StoredRun]:
+def _runs(journal: StoredJournal) -> list[StoredRun]:
     """The runs of a journal, one after the other; the last may have been interrupted."""
     folded = Folded(journal.entry.session_id)
     found: list[StoredRun] = []
@@ -126,7 +126,7 @@ def _runs(journal: Journal) -> list[StoredRun]:
     return [run for run in found if run.steps]
 
 
-def _run(journal: Journal, messages: Sequence[Message], *, done: bool) -> StoredRun:
+def _run(journal: StoredJournal, messages: Sequence[Message], *, done: bool) -> StoredRun:
     steps = []
     for place, message in enumerate(messages):
         if type(message) is AssistantMessage and (calls := message.tool_calls):

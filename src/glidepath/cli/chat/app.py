@@ -17,12 +17,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from glidepath.cli.approval import ApprovalAsked, consult, sandboxed
-from glidepath.cli.changes import colored, difference
-from glidepath.cli.chat.history import History
+from glidepath.cli.chat.input_history import History
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import last_answer
 from glidepath.cli.chat.talk import Talk
+from glidepath.cli.file_changes import colored, difference
 from glidepath.cli.person import run_as_person
 from glidepath.cli.screens import ending
 from glidepath.cli.session_names import data_folder

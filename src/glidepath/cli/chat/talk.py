@@ -10,8 +10,8 @@ from typing import Any
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, wallet_of, workspace_folder
 from glidepath.cli.attachments import files_like, with_files
-from glidepath.cli.changes import Changes
 from glidepath.cli.chat.slash import SLASHES, last_answer
+from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
 from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.session_names import last_here, last_session, remember_here, session_named, short

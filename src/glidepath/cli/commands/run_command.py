@@ -16,7 +16,7 @@ from glidepath.cli.extras import install_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from glidepath.cli.changes import Changes
+    from glidepath.cli.file_changes import Changes
     from glidepath.cli.layers import LoadedSettings
     from glidepath.cli.screens import Screen
     from glidepath.cli.signals import Caught
