@@ -384,7 +384,7 @@ async def _flown(
 ) -> RunResult:
     from glidepath.agent.agent import Agent
     from glidepath.agent.conversation import begun, bounded_conversation
-    from glidepath.agent.flight import finish_run, open_run, watch_over
+    from glidepath.agent.run_lifecycle import finish_run, open_run, watch_over
 
     began: Any = leg.began
     holder: list[_Copyist] = []
