@@ -7,6 +7,7 @@ from glidepath.sessions import MemoryStore
 from glidepath.testing import call, say
 
 from .servers import agent_with, fake, results
+from .test_many_tools import crowded, real
 
 pytestmark = pytest.mark.process
 ECHO = {"name": "echo", "description": "Say it back.", "inputSchema": {"type": "object"}}
@@ -53,16 +54,8 @@ async def test_a_server_that_is_not_there_is_told_and_nothing_is_compared():
 
 async def test_tools_behind_two_doors_are_replayed():
     store = MemoryStore()
-    many = [{**ECHO, "name": f"echo{number}", "description": "words " * 400} for number in range(60)]
-    server = fake(setup={"tools": many})
-    script = [
-        call("find_tools", query="echo7"),
-        call("call_found_tool", name="echo7", arguments={"text": "a"}),
-        say("done"),
-    ]
-    agent = agent_with(list(script), server, store=store)
-    result = await agent.run("go", session="s")
-    assert result.text == "done"
-    assert "echo7" in results(result)[0].text
-    replayed = await replay(agent_with([], server), store, "s")
+    script = [call("find_tools", query="say something back"), real(text="hi"), say("ok")]
+    result = await crowded(script, store=store).run("go", session="s")
+    assert [one.is_error for one in results(result)] == [False, False]
+    replayed = await replay(crowded([]), store, "s")
     assert (replayed.same, replayed.difference) == (True, "")
