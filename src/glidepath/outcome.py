@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath._wire import Value, field
 from glidepath.errors import RunNotCompleted
@@ -264,6 +264,46 @@ class Program(Value, frozen=True, kw_only=True):
     """When it began, in seconds since the epoch."""
     origins: tuple[str, ...] = ()
     """The untrusted sources that its calls have read so far."""
+
+
+class ResultKind(str, Enum):
+    """Why a call has the result it has, where that is not simply what its tool returned or raised.
+
+    `ran`: its tool was called. `failed`: it counts as a failure of the tool, or of the model that called it; what a
+    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps a list of its own.
+    """
+
+    ran: bool
+    failed: bool
+
+    UNKNOWN_TOOL = ("unknown_tool", False, True)
+    HIDDEN_TOOL = ("hidden_tool", False, False)
+    INVALID_ARGUMENTS = ("invalid_arguments", False, True)
+    POLICY_FAILED = ("policy_failed", False, True)
+    BREAKER_OPEN = ("breaker_open", False, True)
+    CUT = ("cut", False, True)
+    WITHDRAWN = ("withdrawn", False, False)
+    SKIPPED = ("skipped", False, False)
+    BLOCKED = ("blocked", False, False)
+    DENIED = ("denied", False, False)
+    NOT_DECIDED = ("not_decided", False, False)
+    INTERRUPTED = ("interrupted", False, False)
+    ANSWERED = ("answered", False, True)
+    CANCELLED = ("cancelled", True, False)
+    """Stopped while it ran, or before: what it has done is not known to be nothing."""
+    ABORTED = ("aborted", True, False)
+    TIMEOUT = ("timeout", True, True)
+    NOT_STOPPED = ("not_stopped", True, True)
+    CANCELLED_INSIDE = ("CancelledError", True, True)
+    NOT_SHOWN = ("not_shown", True, True)
+    UNKNOWN_EFFECT = ("unknown_effect", True, True)
+    LANDING = ("landing", True, True)
+
+    def __new__(cls, value: str, ran: bool, failed: bool) -> Self:
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.ran, kind.failed = ran, failed
+        return kind
 
 
 class Spend(Value, frozen=True, kw_only=True):

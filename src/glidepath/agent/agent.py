@@ -17,10 +17,10 @@ from glidepath.agent.flight import (
     paused_line,
 )
 from glidepath.agent.forks import ForkingAgent
+from glidepath.agent.ineffective import warn_about_ineffective
 from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.partners import warn_about_lonely
 from glidepath.agent.per_run import NOTHING
 from glidepath.agent.prompts import as_messages
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide
@@ -78,7 +78,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             raise ConfigurationError(f"Agent takes a LoopConfig or keywords such as model=..., not {config!r:.100}")
         self.config = make_config(**fields) if config is None else config
         self._plan = assemble(self.config)
-        warn_about_lonely(self.config)
+        warn_about_ineffective(self.config)
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
         self._told_of_store = False
         self._prepare_sources()

@@ -12,7 +12,7 @@ from glidepath.spi.inside import INSIDE
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["hear", "heard_in", "heard_in_programs", "place_here", "tainted", "transcripts_above"]
+__all__ = ["heard_in", "heard_in_programs", "place_here", "tainted", "transcripts_above"]
 
 
 def place_here() -> str:
@@ -21,38 +21,32 @@ def place_here() -> str:
     return "" if place is None else str(getattr(place, "key", ""))
 
 
-def hear(run: Run, key: str, origins: tuple[str, ...]) -> None:
-    """Something inside the call or hook `key`, a child or a program, has read from these sources."""
-    if origins:
-        run.heard = {**run.heard, key: tuple(dict.fromkeys((*run.heard.get(key, ()), *origins)))}
-
-
 def heard_in_programs(run: Run) -> tuple[str, ...]:
     """What the programs that are at work have read, which is not in the transcript."""
-    return tuple(dict.fromkeys([name for key in run.programs for name in run.heard.get(key, ())]))
+    return tuple(dict.fromkeys([name for key in run.turn.programs for name in run.work.heard.get(key, ())]))
 
 
 def heard_in(run: Run, call_id: str, own: tuple[str, ...]) -> tuple[str, ...]:
     """The sources of a call's result: its own, its children's, and those of children that no call can be blamed for."""
     found = dict.fromkeys(own)
-    for key, origins in run.heard.items():
-        if key == call_id or key not in run.call_ids:
+    for key, origins in run.work.heard.items():
+        if key == call_id or key not in run.transcript.call_ids:
             found |= dict.fromkeys(origins)
     return tuple(found)
 
 
 def tainted(parent: Run, messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """A child's prompt: a model that has read untrusted text may have written it."""
-    heard = [name for origins in parent.heard.values() for name in origins]  # by this call, perhaps
-    origins = tuple(dict.fromkeys((*origins_of(parent.messages), *heard)))
+    heard = [name for origins in parent.work.heard.values() for name in origins]  # by this call, perhaps
+    origins = tuple(dict.fromkeys((*origins_of(parent.transcript.messages), *heard)))
     return tuple([coming_from(message, origins) for message in messages]) if origins else messages
 
 
 def transcripts_above(run: Run) -> tuple[Sequence[Message], ...]:
     """The transcripts of the runs that this one belongs to, the outermost first, for a hook to read."""
     found: list[Sequence[Message]] = []
-    above = run.above
+    above = run.terms.above
     while above is not None:
-        found.append(to_read(above, above.messages))
-        above = above.above
+        found.append(to_read(above, above.transcript.messages))
+        above = above.terms.above
     return tuple(found[::-1])

@@ -301,7 +301,7 @@ class StoreReader:
         messages: list[Any]
         flight = self.hub.flights.get(found.run_id)
         if flight is not None and flight.stream is not None and flight.stream.run is not None:
-            messages = flight.stream.run.messages
+            messages = flight.stream.run.transcript.messages
         else:
             journal = await self.journal(found.session_id)
             result = self.hub.result_of(found.run_id)

@@ -67,6 +67,11 @@ class Pen:
         """True when nothing has been written yet."""
         return self._number == 0
 
+    @property
+    def leg(self) -> int:
+        """Larger with every execution of the request."""
+        return self._lease.token
+
     @classmethod
     async def open(cls, store: SessionStore, request_id: str, *, create: bool) -> Pen:
         """Become the one who writes; raises `StoreError`: `busy` while another process does, `missing`."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Value, field, frozen, settle_field
 from glidepath.agent import Agent, Limits
-from glidepath.agent.limits import checked_int, checked_seconds
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Usage
 from glidepath.outcome import PendingCall, RunResult
+from glidepath.setting import checked_int, checked_seconds
 
 __all__ = [
     "DependencyFailure",
