@@ -133,31 +133,33 @@ ENDINGS: frozenset[tuple[AgentState, LoopOutcome]] = frozenset(
 
 
 def _protocol_stops() -> dict[tuple[AgentState, LoopOutcome], dict[str, str]]:
-    acp = {
-        _S.COMPLETED: "end_turn",
-        _S.MAX_STEPS: "max_turn_requests",
-        _S.BUDGET_EXCEEDED: "max_tokens",
-        _S.TIMED_OUT: "max_turn_requests",
-        _S.CANCELLED: "cancelled",
-        _S.ERROR: "refusal",
-        _S.WAITING_FOR_INPUT: "end_turn",
-    }
+    limited = (_S.MAX_STEPS, _S.BUDGET_EXCEEDED, _S.TIMED_OUT)
     stops = {}
     for state, outcome in ENDINGS:
         delivered = outcome in (_O.DONE, _O.WRAPPED_UP)
-        a2a = "completed" if delivered else "failed"
-        agui = "RUN_FINISHED" if delivered or outcome is _O.PAUSED else "RUN_ERROR"
+        acp, a2a, agui = "end_turn", "completed" if delivered else "failed", "RUN_FINISHED/success"
         if outcome is _O.PAUSED:
-            a2a = "input-required"
+            a2a, agui = "input-required", "RUN_FINISHED/interrupt"
+        elif outcome is _O.FAILED:
+            agui = "RUN_ERROR"
         elif outcome is _O.CANCELLED:
             a2a = "canceled"
-        stop = "max_tokens" if (state, outcome) == (_S.COMPLETED, _O.CUT_OFF) else acp[state]
-        stops[state, outcome] = {"acp": stop, "a2a": a2a, "ag_ui": agui}
+        if state is _S.CANCELLED:
+            acp = "cancelled"
+            agui = agui if delivered else "RUN_FINISHED/cancelled"
+        elif state in limited:
+            acp = "max_turn_requests"
+        elif not delivered and outcome is not _O.PAUSED:
+            acp = "max_tokens" if state is _S.COMPLETED else "error"
+        stops[state, outcome] = {"acp": acp, "a2a": a2a, "ag_ui": agui}
     return stops
 
 
 PROTOCOL_STOPS: Mapping[tuple[AgentState, LoopOutcome], Mapping[str, str]] = MappingProxyType(_protocol_stops())
-"""For every ending, the one word that ACP, A2A and AG-UI have for it; the full outcome travels as metadata."""
+"""For every ending, what ACP, A2A and AG-UI call it; the full outcome travels as metadata.
+
+ACP has no stop reason for an error: `error` is an error answer of JSON-RPC. AG-UI has an outcome beside the event.
+"""
 
 
 class ResourceAction(Enum):
@@ -556,10 +558,32 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         cost = "" if self.cost is None else f", ${self.cost:.6f}"
         cause = "" if self.cause is None else f"<br>{escape(self.cause.source)}: {escape(self.cause.reason)}"
         head = f"{self.state.name} / {self.outcome.name}, {self.iterations} turns, {self.usage.total} tokens{cost}"
-        return f"<div><b>{escape(head)}</b>{cause}<pre>{escape(self.text)}</pre></div>"
+        text = f"<pre style='white-space:pre-wrap'>{escape(self.text)}</pre>"
+        return f"<div><b>{escape(head)}</b>{cause}{text}{self._burndown()}</div>"
+
+    def _burndown(self) -> str:
+        """What was left of the limits after each turn, as far as this result knows them: the one that ended the run."""
+        from glidepath.burndown import Burn, svg_burndown
+
+        known = {} if self.cause is None else self.cause.metrics
+        replies = [message for message in self.new_messages if message.role == "assistant"]
+        tokens, used = 0, []
+        for message in replies:
+            tokens += 0 if message.usage is None else message.usage.total
+            used.append(float(tokens))
+        burns = [
+            Burn("turns", [float(turn) for turn in range(1, len(replies) + 1)], _number(known.get("max_iterations"))),
+            Burn("tokens", used, _number(known.get("max_tokens"))),
+        ]
+        return svg_burndown(burns)
 
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""
         if self.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP):
             raise RunNotCompleted(self)
         return self.text if self.output is None else self.output
+
+
+def _number(value: Any) -> float | None:
+    """A limit among a cause's figures, if it is one."""
+    return float(value) if isinstance(value, int | float | Decimal) and value > 0 else None

@@ -24,13 +24,14 @@ from glidepath.execute import (
     waiting_job,
 )
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.doubt import forget_program, job_for, keep
+from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.judge import AFTER_TOOLS, judge, nothing_to_judge
 from glidepath.messages import ToolCall, ToolResultMessage, origins_of
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import Touchdown, cleared
+from glidepath.run.origins import hear
 from glidepath.spi import Step
 from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool, trim_result
 
@@ -88,7 +89,7 @@ class _Program:
         self.job = job = job_for(run, program.call)
         job.doubt = None  # what it has done is known: it goes on behind that
         job.counted = True
-        run.work.hear(call_id, program.origins)
+        hear(run, call_id, program.origins)
         self.guards = _guards(run)
         self.landing = ""
         self.refused = 0
@@ -125,7 +126,7 @@ class _Program:
             results = tuple(known[call.id] for call in program.calls if call.id in known)
             origins = tuple(dict.fromkeys((*program.origins, *origins_of(made))))
             self._note(replace(program, results=results, origins=origins))
-            run.work.hear(self.job.call.id, origins)
+            hear(run, self.job.call.id, origins)
             if self.fatal is not None:
                 self.job.refuse(ResultKind.ABORTED, run.plan.texts.fill("stopped", reason=self.fatal))
             elif run.watch.interrupt is not None:
@@ -253,6 +254,7 @@ class _Program:
             breaker.tell(run, job)
         if job.doubt is not None and job.kind == UNKNOWN and job.call not in run.work.unknown_effects:
             run.work.doubt((job.call,))
+            close_accounts(run, job.call.id)
         result: Any = job.result
         limit = None if tool is None else tool.max_result_chars
         job.result = result = trim_result(result, min(limit or MOST_KEPT, MOST_KEPT))

@@ -11,7 +11,7 @@ from glidepath.agent.durable import Opening, claimed, reopened
 from glidepath.agent.kin import TRIES
 from glidepath.errors import StoreError
 from glidepath.run import LostChild
-from glidepath.run.origins import place_here
+from glidepath.run.origins import hear, place_here
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
 
@@ -56,7 +56,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
         opening.above = scribe
         if opening.ended is not None:
             opening.result = result = opening.ended
-            parent.work.hear(place_here(), result.origins)
+            hear(parent, place_here(), result.origins)
             if all(child.run_id != result.run_id for child in parent.work.children):
                 parent.work.adopt(result)
                 parent.spend.charge_child(plan.agent_name, result.usage, int((result.cost or 0) * 10**12))

@@ -28,6 +28,7 @@ from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult,
 from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
+from glidepath.run.origins import hear
 from glidepath.sessions import Session
 from glidepath.texts import Texts
 from glidepath.tools import OutputError
@@ -298,7 +299,7 @@ def report_child(parent: Run, child: Run, key: str) -> None:
     if parent.result is not None:
         return
     result: Any = child.result
-    parent.work.hear(key, result.origins)
+    hear(parent, key, result.origins)
     parent.work.report(result)
     parent.spend.charge_child(child.plan.agent_name, child.spend.usage(), child.spend.money)
     parent.emit(

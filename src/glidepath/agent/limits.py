@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated
 
-from glidepath._wire import Settings, asdict, replace
+from glidepath._wire import Settings, asdict, replace, settle_field
 from glidepath.errors import ConfigurationError, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
@@ -17,6 +19,7 @@ from glidepath.spi import Remaining, Wallet, WalletStore, WalletTerms
 
 __all__ = ["Budget", "Limits"]
 
+_TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 PERIODS = (None, "day", "month")
 STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold
 OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older files, or elsewhere
@@ -30,6 +33,17 @@ OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older fi
 }
 
 
+def seconds_of(field: str, value: str | timedelta) -> float:
+    """Seconds of a time such as "30s", "1h30m" or a timedelta; raises `ConfigurationError`."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    found = _TIME.fullmatch(value.strip().lower())
+    if found is None or not any(found.groups()):
+        raise ConfigurationError(f"{field} must be a time: seconds, or 90s, 30m, 1h30m; got {shown(value, 100)}")
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
 class Limits(Settings, frozen=True, kw_only=True):
     """What one run may use, its descendants included. Absent means unlimited.
 
@@ -41,7 +55,7 @@ class Limits(Settings, frozen=True, kw_only=True):
     # fmt: off
     max_iterations: Annotated[int | None, Setting("int?", "model turns", flag="--max-turns", seed="max_steps", metavar="N", default=50, found=LOWER, in_python="model turns, those of descendants included; at least 1")] = None
     max_tokens: Annotated[int | None, Setting("int?", "tokens in total, input and output", flag="--max-tokens", seed="token_budget", metavar="N", found=LOWER, in_python="input and output together, descendants included")] = None
-    max_cost: Annotated[Decimal | str | int | None, Setting("money?", "dollars in total", flag="--max-budget-usd", seed="cost_limit", metavar="USD", found=LOWER, in_python="dollars as str, Decimal or int, descendants included")] = None
+    max_cost: Annotated[Decimal | str | float | None, Setting("money?", "dollars in total", flag="--max-budget-usd", seed="cost_limit", metavar="USD", found=LOWER, in_python="dollars, best as a str or Decimal, descendants included")] = None
     timeout: Annotated[float | None, Setting("seconds?", "time for the whole run: seconds, or 90s, 30m, 1h30m", flag="--timeout", seed="timeout", metavar="TIME", default=1800.0, found=LOWER, in_python="seconds for the whole run")] = None
     max_tool_calls: Annotated[int | None, Setting("int?", "tool calls in total", flag="--max-tool-calls", metavar="N", found=LOWER)] = None
     max_depth: Annotated[int, Setting("int", "how deep agents may be spawned", found=LOWER)] = 3
@@ -53,11 +67,13 @@ class Limits(Settings, frozen=True, kw_only=True):
     # fmt: on
 
     def __post_init__(self) -> None:
-        check_fields(self, "Limits.")
+        for field in ("timeout", "landing_seconds"):
+            given: object = getattr(self, field)
+            if isinstance(given, str | timedelta):
+                settle_field(self, field, seconds_of(f"Limits.{field}", given))
         if isinstance(self.max_cost, float):
-            raise ConfigurationError(
-                f"Limits.max_cost must be a str, Decimal or int such as '0.50', not the float {self.max_cost!r}"
-            )
+            settle_field(self, "max_cost", Decimal(repr(self.max_cost)))  # 0.1 is ten cents, as in a file
+        check_fields(self, "Limits.")
         if self.max_cost is not None and pico(self.max_cost, field="Limits.max_cost") <= 0:
             raise ConfigurationError(
                 f"Limits.max_cost must be greater than 0 dollars, or None for no limit; got {self.max_cost!r}"

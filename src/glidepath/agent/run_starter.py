@@ -335,9 +335,9 @@ class RunStarter(Equipped):
         watch.above = parent.watch
         messages = messages if resumed is None else ()
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, given=given)
-        run.terms.accept(carried, cancel)
-        run.terms.belong_to(parent)
         key = place_here()
+        run.terms.accept(carried, cancel)
+        run.work.belong_to(parent)
         refusal = meter.adopt() if resumed is None else None
         if refusal is None and opening is not None and opening.above is not None:
             opening.above.follow(home.id, meter)
@@ -348,7 +348,7 @@ class RunStarter(Equipped):
                     run, home, messages, cancel, refusal=refusal, opening=opening, fitted=self._fitted
                 )
         finally:
-            run.terms.belong_to(None)  # nobody asks any more, and what is kept of a child does not keep its parent
+            run.work.belong_to(None)  # nobody asks any more, and what is kept of a child does not keep its parent
             if run.result is not None:
                 post(partial(report_child, parent, run, key))
 

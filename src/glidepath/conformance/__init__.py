@@ -36,6 +36,8 @@ pytest.register_assert_rewrite(
             "models",
             "plugin",
             "policies",
+            "sandbox_escapes",
+            "sandboxes",
             "sim",
             "sources",
             "stores",
@@ -69,6 +71,7 @@ from glidepath.conformance.inboxes import InboxContract  # noqa: E402
 from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
 from glidepath.conformance.provenance_kit import ProvenanceContract  # noqa: E402
+from glidepath.conformance.sandbox_escapes import SandboxContract  # noqa: E402
 from glidepath.conformance.sources import ToolSourceContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
 from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
@@ -96,6 +99,7 @@ __all__ = [
     "ProvenanceContract",
     "ResourceConstraintContract",
     "ReviewingCoordinatorContract",
+    "SandboxContract",
     "SessionStoreContract",
     "SteeringContract",
     "StopGuardContract",

@@ -13,7 +13,7 @@ from glidepath.tools import ArgumentsError
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["forget_program", "job_for", "keep", "settle"]
+__all__ = ["close_accounts", "forget_program", "job_for", "keep", "settle"]
 
 
 def settle(run: Run) -> None:
@@ -74,13 +74,13 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
     if job.doubt is not None and job.kind == UNKNOWN:
         if job.call not in run.work.unknown_effects:
             run.work.doubt((job.call,))
-        _close_accounts(run, job.call.id)
+        close_accounts(run, job.call.id)
     elif job.counted and job.doubt is None and job.started_at is None:
         job.uncount(run)
     place(run, job.message(run, count))
 
 
-def _close_accounts(run: Run, call_id: str) -> None:
+def close_accounts(run: Run, call_id: str) -> None:
     """The children of this call do not go on: what they have cost is charged, and what is unknown of them is listed."""
     told = {child.run_id for child in run.work.children}
     for child in run.terms.resumed.offspring.get(call_id, ()):  # type: ignore[union-attr]

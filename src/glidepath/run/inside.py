@@ -181,11 +181,16 @@ class SideWork(Record, eq=False):
     """Wakes the run when something happened beside it."""
     heard: Mapping[str, tuple[str, ...]] = _NOTHING
     """The untrusted sources that children and programs have read, by call or hook."""
+    above: Any = None
+    """The run that has started this one, while this one flies."""
+
+    def belong_to(self, above: Any) -> None:
+        """The run that has started this one; None when it has ended, so that a child does not keep its parent."""
+        self.above = above
 
     def hear(self, key: str, origins: tuple[str, ...]) -> None:
-        """A child or a program inside a call or hook has read from these sources."""
-        if origins:
-            self.heard = {**self.heard, key: tuple(dict.fromkeys((*self.heard.get(key, ()), *origins)))}
+        """Something inside this call or hook has read from these sources."""
+        self.heard = {**self.heard, key: tuple(dict.fromkeys((*self.heard.get(key, ()), *origins)))}
 
     def enlist(self, key: str, child: tuple[CancelToken, asyncio.Future[Any]]) -> None:
         """A call or hook has started a child."""

@@ -12,13 +12,19 @@ from glidepath.spi.inside import INSIDE
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["heard_in", "heard_in_programs", "place_here", "tainted", "transcripts_above"]
+__all__ = ["hear", "heard_in", "heard_in_programs", "place_here", "tainted", "transcripts_above"]
 
 
 def place_here() -> str:
     """The call or hook that this code runs in; empty when nobody knows."""
     place: Any = INSIDE.get()
     return "" if place is None else str(getattr(place, "key", ""))
+
+
+def hear(run: Run, key: str, origins: tuple[str, ...]) -> None:
+    """Something inside the call or hook `key`, a child or a program, has read from these sources."""
+    if origins:
+        run.work.hear(key, origins)
 
 
 def heard_in_programs(run: Run) -> tuple[str, ...]:
@@ -45,8 +51,8 @@ def tainted(parent: Run, messages: tuple[Message, ...]) -> tuple[Message, ...]:
 def transcripts_above(run: Run) -> tuple[Sequence[Message], ...]:
     """The transcripts of the runs that this one belongs to, the outermost first, for a hook to read."""
     found: list[Sequence[Message]] = []
-    above = run.terms.above
+    above = run.work.above
     while above is not None:
         found.append(to_read(above, above.transcript.messages))
-        above = above.terms.above
+        above = above.work.above
     return tuple(found[::-1])

@@ -115,6 +115,13 @@ class RunStream(Generic[OutputT]):
 
     # --- consuming --------------------------------------------------------------------------------------------
 
+    def __iter__(self) -> Iterator[Event]:
+        """Not without a loop: raises TypeError, and says how."""
+        raise TypeError(
+            "agent.stream() is asynchronous: use `async with agent.stream(...) as stream: async for event in stream`, "
+            "or, in code without an event loop, `with agent.stream_sync(...) as stream: for event in stream`"
+        )
+
     def __aiter__(self) -> AsyncIterator[Event]:
         self._take_off()
         return self._events()

@@ -14,7 +14,6 @@ from glidepath.spi.guards import CallGuard, StopGuard
 if TYPE_CHECKING:
     from glidepath.run.plan import Plan
     from glidepath.run.snapshot import Resumption
-    from glidepath.run.state import Run
 
 __all__ = ["RunGuards", "Terms"]
 
@@ -42,12 +41,6 @@ class Terms(Record, eq=False, kw_only=True):
     resumed: Resumption | None = None
     changes: tuple[ConfigurationChange, ...] = ()
     """What about its agent was different when it went on."""
-    above: Run | None = None
-    """The run that has started it, as long as it flies."""
-
-    def belong_to(self, parent: Run | None) -> None:
-        """Another run has started it; None when it has ended."""
-        self.above = parent
 
     def settle(self, plan: Plan, given: PerRun | None) -> None:
         """What this run alone was given, on top of the agent's settings."""

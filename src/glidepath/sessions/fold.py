@@ -201,7 +201,7 @@ class Folded:
         self.taken = 0
         """Up to which number the notes of the inbox were taken."""
         self.controls: list[dict[str, Any]] = []
-        """What people did to its runs from outside, why, and who, since the last base."""
+        """What people did to its runs from outside, why, and who."""
         self.config: Fingerprint | None = None
         """What the agent was like that wrote the last leg."""
         self.charged: dict[str, Used] = {}

@@ -441,13 +441,14 @@ class Scribe:
             lost = _down(StoreError("another owner has taken the session", kind="fenced"))
             reason = lost.verdict.cause.reason
             run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
-        elif sign.stop is not None:
-            self.stop(sign.stop)
-        elif sign.mail > self.mailbox.taken:
+            return
+        if sign.mail > self.mailbox.taken:  # first: it may say who asked for the stop
             store: Any = self.store
             notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
             if self._run is not None:
                 self.mailbox.take(run, notes)
+        if sign.stop is not None:
+            self.stop(sign.stop)
 
 
 def _linked(before: bytes, number: int, first: int, now: float, items: Items) -> Commit:

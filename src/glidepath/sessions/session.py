@@ -26,7 +26,7 @@ class SessionLimits(Protocol):
         ...
 
     @property
-    def max_cost(self) -> Decimal | str | int | None:
+    def max_cost(self) -> Decimal | str | float | None:
         """Dollars."""
         ...
 

@@ -157,7 +157,9 @@ def _screen(world: World) -> TeamScreen:
     try:
         return LiveBoard(world)
     except ImportError:
-        world.note("no live board: pip install 'glidepath[cli]'")
+        from glidepath.errors import install_line
+
+        world.note(f"no live board: {install_line('cli')}")
         return PlainBoard(world)
 
 
