@@ -70,6 +70,7 @@ from glidepath.conformance.hooks import (  # noqa: E402
 from glidepath.conformance.inboxes import InboxContract  # noqa: E402
 from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
+from glidepath.conformance.provenance_kit import ProvenanceContract  # noqa: E402
 from glidepath.conformance.sandbox_escapes import SandboxContract  # noqa: E402
 from glidepath.conformance.sources import ToolSourceContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
@@ -95,6 +96,7 @@ __all__ = [
     "ModelContract",
     "PlanningCoordinatorContract",
     "ProtocolPolicyContract",
+    "ProvenanceContract",
     "ResourceConstraintContract",
     "ReviewingCoordinatorContract",
     "SandboxContract",
@@ -125,7 +127,7 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "wallet_store": (WalletStoreContract,),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
-        "before_tool_call": (BeforeToolCallContract,),
+        "before_tool_call": (BeforeToolCallContract, ProvenanceContract),
         "after_tool_call": (AfterToolCallContract,),
         "context_transform": (ContextTransformContract,),
         "event_observer": (EventObserverContract,),

@@ -62,6 +62,7 @@ def add_server_flags(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Serve until Ctrl-C."""
-    from glidepath.cli.deck_server import named_agents, serve
+    from glidepath.cli.deck_server import checked_address, named_agents, serve
 
+    checked_address(options, world)
     return serve(named_agents(options.agent, world), options, world)
