@@ -318,7 +318,7 @@ class RunActions:
         self, found: FoundRun, flight: Flight | None, action: str, reason: str, who: Visitor, **more: Any
     ) -> None:
         """Journal what was done, why, and who: by the run itself where it flies here, else in the session's inbox."""
-        if self.store is None or found.entry is None:
+        if self.store is None or (found.entry is None and flight is None):
             return
         control = _control(action, reason, who, **more)
         run: Any = None if flight is None or flight.stream is None else flight.stream.run
