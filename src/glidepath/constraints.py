@@ -20,6 +20,7 @@ from glidepath.spi import ResourceConstraint, ResourceContext
 __all__ = [
     "CostLimitConstraint",
     "DefaultResourceConstraint",
+    "FunctionConstraint",
     "KillSwitchConstraint",
     "MaxIterationConstraint",
     "TimeoutConstraint",
@@ -43,6 +44,24 @@ class _BuiltIn(ResourceConstraint):
     validate.calls_check = True  # type: ignore[attr-defined]  # an override of `validate` is asked, not bypassed
 
 
+class FunctionConstraint(ResourceConstraint):
+    """A plain or async function of a `ResourceContext` as a constraint, under its own name; None: its limit holds."""
+
+    def __init__(self, function: Callable[[ResourceContext], Any]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    def validate(self, context: ResourceContext) -> Any:
+        """What the function answers."""
+        answer = self.function(context)
+        return _awaited(answer) if hasattr(answer, "__await__") else _OK if answer is None else answer
+
+
+async def _awaited(answer: Any) -> Any:
+    said = await answer
+    return _OK if said is None else said
+
+
 def _positive(value: Any, field: str) -> None:
     number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
     if not number or (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < FOREVER:
@@ -64,7 +83,7 @@ class MaxIterationConstraint(_BuiltIn):
         if context.iteration < self.max_iterations and not spent:
             return _OK
         return ResourceValidation.violation(
-            f"the limit of {self.max_iterations} model turns is reached",
+            f"the limit of {self.max_iterations} model turn{'s' if self.max_iterations != 1 else ''} is reached",
             iteration=context.iteration,
             max_iterations=self.max_iterations,
         )

@@ -109,7 +109,7 @@ def test_chat(tmp_path, width):
         terminal.type("what is here?", "Enter")
         compare(f"chat-answer-{width}", settled(terminal.until("notes.txt", "bold move", "ready")))
         terminal.type("run it", "Enter")
-        compare(f"chat-approval-{width}", settled(terminal.until("y allows it", "your decision")))
+        compare(f"chat-approval-{width}", settled(terminal.until("y yes", "your decision")))
         terminal.type("y", "Enter")
         terminal.until("It says: from the shell", "ready")
         terminal.type("go on", "Enter")
@@ -118,35 +118,6 @@ def test_chat(tmp_path, width):
         terminal.until("cancelled: Esc", "ready")
         terminal.type("C-d")
         assert terminal.code() == 0
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_demo(tmp_path, width):
-    with Terminal(width, tmp_path, "demo", *model("demo"), height=40) as terminal:
-        assert terminal.code() == 0
-        shown = terminal.until("glidepath models")
-    flat = " ".join(shown.split())
-    for pattern in (
-        r"tool atlas",
-        r"> What does the atlas say about Lisbon\?",
-        r"\u25b8 atlas Lisbon",
-        r"\u2514 Lisbon is the capital of Portugal",
-        r"The atlas says that Lisbon is the capital",
-        r"export ANTHROPIC_API_KEY",
-        r"glidepath run --model anthropic",
-    ):
-        assert re.search(pattern, flat), f"{pattern}\n{shown}"
-
-
-def test_demo_on_the_embedded_model(tmp_path):
-    """No key, no script: a real model calls a real tool under a budget, and the whole takes less than two minutes."""
-    with Terminal(80, tmp_path, "demo", height=40, frozen=False) as terminal:
-        assert terminal.code() == 0
-        shown = terminal.until("glidepath models")
-    assert re.search(r"\u25b8 atlas Lisbon", shown), shown
-    assert re.search(r"2 turns . 1 tool call . \d+ tokens( \(\d+% of the input cached\))? . \$0 . [01]:\d\d", shown), (
-        shown
-    )
 
 
 def test_on_a_terminal_the_last_line_says_how_to_go_on_and_it_does(tmp_path):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from glidepath.cli.screens import ending
+from glidepath.cli.changes import Changes, colored, difference
+from glidepath.cli.markup import Block, Blocks, renderable
+from glidepath.cli.screens import answer_of, ending, write_answer
 from glidepath.cli.status import Status, arguments_line, clip, closing_line, printable, status_line
 from glidepath.cli.world import World
 from glidepath.events import (
@@ -33,6 +37,8 @@ _PLAIN_SIGNS = {"call": ">", "result": "<", "failed": "x", "note": "!", "dot": "
 _TICK = 0.1
 _MARGIN = 2
 _FIRST_LINES = 1
+_VERBOSE_ROWS, _DIFF_ROWS = 40, 20
+_KEPT_FREE = 3  # rows for the status line
 
 
 class LiveScreen:
@@ -42,7 +48,17 @@ class LiveScreen:
     elsewhere when the run ends.
     """
 
-    def __init__(self, world: World, status: Status, *, echo: bool, streaming: bool) -> None:
+    def __init__(
+        self,
+        world: World,
+        status: Status,
+        *,
+        echo: bool,
+        streaming: bool,
+        verbose: bool = False,
+        out: Path | None = None,
+        changes: Changes | None = None,
+    ) -> None:
         environ = world.environ
         stream = world.stdout if echo else world.stderr
         color = "NO_COLOR" not in environ or not environ["NO_COLOR"]
@@ -52,12 +68,16 @@ class LiveScreen:
         self._world = world
         self._status = status
         self._echo = echo
+        self._rows = _VERBOSE_ROWS if verbose else _FIRST_LINES
+        self._out = out
+        self._changes = changes
         self._streaming = streaming and echo
-        self._partial = ""
+        self._blocks = Blocks()
         self._frame = 0
         self._shown = False
         self._told = ""
         pretty = (self._console.encoding or "").lower().startswith("utf")
+        self._pretty = pretty
         self._frames, self._signs = (_FRAMES, _SIGNS) if pretty else (_PLAIN_FRAMES, _PLAIN_SIGNS)
         self._live = Live(Text(""), console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
         self._ticker: asyncio.Task[None] | None = None
@@ -80,7 +100,7 @@ class LiveScreen:
             if self._shown:
                 self._flush()
                 self._print("  (that attempt does not count; trying again)", "dim")
-            self._partial, self._told, self._shown = "", "", False
+            self._blocks, self._told, self._shown = Blocks(), "", False
         elif isinstance(event, RetryScheduled):
             self._print(clip(f"  {event.error}", self._width()), "yellow")
         elif isinstance(event, GuardTripped):
@@ -102,12 +122,15 @@ class LiveScreen:
         """Take the status line down and say how it ended."""
         self._flush()
         self.close()
-        said = result.text.strip()
+        said = answer_of(result).strip()
+        if self._out is not None:
+            write_answer(self._out, said, self._world)
         if not self._echo:
             if said:
                 self._world.write(f"{said}\n")
         elif said and (not self._streaming or not self._on_screen(said)):
-            self._console.print(Text(printable(said)))
+            self._shown = False
+            self._place([*(blocks := Blocks()).feed(printable(said)), *blocks.end()])
         if self._echo and (said or self._told):
             self._console.print()
         style = "green" if result.outcome is LoopOutcome.DONE and result.cause is None else "yellow"
@@ -154,8 +177,10 @@ class LiveScreen:
         frame = self._frames[self._frame % len(self._frames)]
         line = f"{frame} {status_line(self._status, self._width() - _MARGIN, separator=self._signs['dot'])}"
         parts = [Text(line, style="reverse" if self._console.is_terminal else "", no_wrap=True, overflow="crop")]
-        if self._partial:
-            parts.insert(0, Text(self._partial))
+        left = self._blocks.open
+        if left is not None and left.text:
+            rows = left.text.split("\n")[-max(self._console.height - _KEPT_FREE, 1) :]
+            parts.insert(0, Text("\n".join([*([""] if self._shown and not left.more else []), *rows])))
         self._live.update(Group(*parts), refresh=True)
 
     def _print(self, text: str, style: str = "") -> None:
@@ -166,27 +191,42 @@ class LiveScreen:
             return
         text = printable(event.text)
         self._told += text
-        self._partial += text
-        *lines, self._partial = self._partial.split("\n")
-        for line in lines:
-            if line or self._shown:
-                self._print(line)
-                self._shown = True
-        self._shown = self._shown or bool(self._partial)
+        self._place(self._blocks.feed(text))
+
+    def _place(self, blocks: Sequence[Block]) -> None:
+        """What is closed is laid out, above the status."""
+        for block in blocks:
+            if self._shown and not block.more:
+                self._console.print()
+            self._console.print(renderable(block) if self._pretty else Text(block.text))
+            self._shown = True
 
     def _flush(self) -> None:
-        if self._partial:
-            text, self._partial = self._partial, ""
+        blocks, self._blocks = self._blocks, Blocks()
+        left = blocks.end()
+        if left:
             self._draw()
-            self._print(text)
+            self._place(left)
 
     def _result(self, event: ToolEnded) -> None:
-        first = next((line.strip() for line in event.result.text.splitlines() if line.strip()), "(nothing)")
-        more = len(event.result.text.splitlines()) - _FIRST_LINES
-        tail = f" (+{more} lines)" if more > 0 else ""
-        sign = self._signs["failed" if event.result.is_error else "result"]
-        room = self._width() - len(tail)
-        self._print(clip(f"{sign} {first}", room) + tail, "red" if event.result.is_error else "dim")
+        change = None if self._changes is None else self._changes.done(event.call_id)
+        if change is not None:
+            for row, color in colored(difference(change, self._width(), most=_DIFF_ROWS)):
+                self._print(row, color or "dim")
+            return
+        lines = [line.rstrip() for line in event.result.text.splitlines() if line.strip()] or ["(nothing)"]
+        more = len(event.result.text.splitlines()) - self._rows
+        sign, style = self._signs["result"], "dim"
+        if event.result.is_error:
+            sign, style = self._signs["failed"], "red"
+        for number, line in enumerate(lines[: self._rows]):
+            last = number == min(len(lines), self._rows) - 1
+            tail = f" (+{more} lines)" if last and more > 0 else ""
+            self._print(
+                clip(f"{sign if not number else ' '} {line.strip() if not number else line}", self._width() - len(tail))
+                + tail,
+                style,
+            )
 
     def _on_screen(self, text: str) -> bool:
         """True when this text is what was streamed last."""

