@@ -123,7 +123,7 @@ def test_a_call_on_one_line_names_all_its_arguments_and_says_what_it_leaves_out(
 def consulted(one, answers, size=(80, 24)):
     said = []
 
-    async def ask(shown, prompt):
+    async def ask(shown, prompt, keys=(), draft=""):
         said.append((list(shown), prompt))
         return answers[len(said) - 1]
 

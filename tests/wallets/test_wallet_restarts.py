@@ -88,6 +88,46 @@ def test_g4_a_wallet_transaction_that_was_cut_is_repeated_and_counts_once(writte
     assert left == []
 
 
+@pytest.mark.parametrize("second", ["draw", "settle"])
+def test_g13_a_leg_that_begins_while_the_last_draw_of_a_dead_one_is_written_leaks_nothing(second):
+    """A killed process may have sent its first draw; whoever resumes the run does not see that yet."""
+
+    class Slow(PostgresStore):
+        @asynccontextmanager
+        async def _transaction(self):
+            async with super()._transaction() as connection:
+                yield connection
+                written.set()
+                await asyncio.wait_for(go_on.wait(), 30)
+
+    async def go():
+        address = fresh_schema()
+        dying, heir = Slow(address, max_connections=2), PostgresStore(address, max_connections=2)
+        await heir.open_wallets(LINE)
+        first = asyncio.create_task(dying.draw(held("run"), draw(landing=200, asked=500)))
+        await written.wait()
+        hold = Hold(key="run", leg=2, owner=this_owner(), line=LINE)
+        if second == "draw":
+            then = asyncio.create_task(heir.draw(hold, draw(landing=100, asked=300)))
+        else:
+            then = asyncio.create_task(heir.settle(hold, 0, 0))
+        await asyncio.sleep(0.3)  # real time: it reads what it can see, and waits for the rest
+        go_on.set()
+        await first
+        await then
+        figures = [await accounts(heir)]
+        if second == "draw":
+            await heir.settle(hold, 350, 0)
+            figures.append(await accounts(heir))
+        await dying.close()
+        await heir.close()
+        return figures
+
+    written, go_on = asyncio.Event(), asyncio.Event()
+    expected = {"draw": [(0, 400, 1), (350, 0, 0)], "settle": [(0, 700, 1)]}
+    assert asyncio.run(go()) == expected[second]
+
+
 def test_a_refusal_is_not_taken_for_a_cut():
     async def go():
         store = PostgresStore(fresh_schema(), max_connections=2)

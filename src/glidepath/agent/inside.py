@@ -49,12 +49,10 @@ def named(place: Place, messages: tuple[Message, ...]) -> str:
     A call of the model has an id and counts its children; what a hook or a team does has no such order.
     """
     run = place.run
-    asked = "\0".join([str(run.checkpoint), *[message.text for message in messages]])
+    asked = "\0".join([str(run.turn.checkpoint), *[message.text for message in messages]])
     digest = blake2b(asked.encode(errors="replace"), digest_size=6).hexdigest()
-    name = f"{HOOK}{place.key}:{run.iterations}.{digest}" if place.is_hook else f"{place.key}.{digest}"
-    number = run.named.get(name, 0) + 1
-    run.named = {**run.named, name: number}
-    return f"{name}-{number}"
+    name = f"{HOOK}{place.key}:{run.turn.iterations}.{digest}" if place.is_hook else f"{place.key}.{digest}"
+    return f"{name}-{run.work.number(name)}"
 
 
 async def run_inside(
@@ -102,7 +100,7 @@ async def stream_inside(
         return await _apart(agent, place, messages, home, cancel, given, stream=stream)
     token, let_go = linked(cancel)
     run = place.run
-    name = f"{place.key}.{len(run.spawned.get(place.key, ())) + 1}"
+    name = f"{place.key}.{len(run.work.spawned.get(place.key, ())) + 1}"
     if place.is_hook and run.journal is not None:
         name = named(place, messages)
     enlist(place, token, asyncio.current_task())  # type: ignore[arg-type] # a stream has a task of its own

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from glidepath.agent import Agent, Budget, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
-from glidepath.cli.layers import Settings
+from glidepath.cli.changes import Changes
+from glidepath.cli.instructions import AGENTS, project_instructions
+from glidepath.cli.layers import Known, Settings
 from glidepath.cli.settings import SETTINGS
 from glidepath.cli.stores import DEFAULT_STORE, NO_STORE, assume_store, keep_sessions, make_store, store_path
 from glidepath.cli.world import World
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, install_line, told
 from glidepath.guards import GuardrailsConfig
 from glidepath.texts import Texts
 from glidepath.tools import Tool, closest, tool
+from glidepath.workspace import Workspace
+
+EMBEDDED = ("local:", "local:smollm2")
 
 __all__ = [
     "DEFAULT_STORE",
@@ -24,6 +31,7 @@ __all__ = [
     "find_object",
     "keep_sessions",
     "make_agent",
+    "make_changes",
     "make_model",
     "make_servers",
     "make_store",
@@ -34,7 +42,9 @@ __all__ = [
 ]
 
 
-def make_agent(settings: Settings, world: World, *, model: str | None = None) -> Agent:
+def make_agent(
+    settings: Settings, world: World, *, model: str | None = None, plugins: Sequence[Any] = (), output: Any = None
+) -> Agent:
     """The agent that the settings describe; raises `ConfigurationError` for whatever is wrong with them."""
     fields = config_fields(settings)
     name = model or settings.get("model")
@@ -49,6 +59,8 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
             "`glidepath models` lists what there is, `glidepath demo` needs none"
         )
     fields["model"] = make_model(name, world)
+    if name in EMBEDDED:
+        _offer_little(settings, world)
     fields["tools"] = (*make_tools(settings, world), *make_servers(settings, world))
     if fields.get("fallback_models"):
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
@@ -57,7 +69,43 @@ def make_agent(settings: Settings, world: World, *, model: str | None = None) ->
         fields["store"] = None if named == NO_STORE else redacting(make_store(named, world), settings, world)
     if settings.get("telemetry.otel"):
         fields["plugins"] = (*fields.get("plugins", ()), _telemetry(settings))
-    return Agent(**fields)
+    if plugins:
+        fields["plugins"] = (*fields.get("plugins", ()), *plugins)
+    told = project_instructions(world, wanted=settings.get("agents_md") is not False)
+    if told:
+        head = f"Instructions of this project, from its {AGENTS}:\n\n{told}"
+        fields["system_prompt"] = "\n\n".join(filter(None, [fields.get("system_prompt"), head]))
+    if output is not None:
+        fields["output_type"] = output
+    try:
+        return Agent(**fields)
+    except ConfigurationError as error:
+        raise ConfigurationError(_in_our_words(str(error), fields["model"])) from error
+
+
+def _offer_little(settings: Settings, world: World) -> None:
+    """The embedded model can call one simple tool. With more it makes things up, so a person has to insist."""
+    tools, servers = settings["tools"], settings.get("mcp") or settings.get("mcp_config")
+    if settings.get("yes"):
+        return
+    if not settings.said("tools") and not servers:
+        if tools:
+            world.note_once("the embedded model gets no tools: it is too small for them. Name one with --tools.")
+        settings.known["tools"] = Known((), "default")
+    elif len(tools) > 1 or servers or set(tools) & {"write", "edit", "shell"}:
+        raise ConfigurationError(
+            f"the embedded model cannot handle {', '.join(tools) or 'the tools of servers'}: it has 135 million "
+            "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it all the "
+            "same, or name a larger model (`glidepath models`)"
+        )
+
+
+def _in_our_words(text: str, model: Any) -> str:
+    """What is wrong, with the way to say it here instead of in Python."""
+    name = getattr(model, "name", "NAME")
+    said = f"pass prices={{{name!r}: (input, output)}} in dollars per million tokens"
+    prices = json.dumps({name: ["3", "15"]})
+    return text.replace(said, f"pass --set 'prices={prices}' (dollars per million tokens, input and output)")
 
 
 def _telemetry(settings: Settings) -> Any:
@@ -68,7 +116,7 @@ def _telemetry(settings: Settings) -> Any:
     except ImportError:
         raise ConfigurationError(
             "--otel needs the extra otel and the OpenTelemetry SDK: "
-            "pip install 'glidepath[otel]' opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+            + install_line("otel", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
         ) from None
     set_up_sdk()
     return OpenTelemetry(content=settings.get("telemetry.content") or None)
@@ -160,7 +208,7 @@ def make_tools(settings: Settings, world: World) -> tuple[Tool, ...]:
     names = settings["tools"]
     if not names:
         return ()
-    from glidepath.workspace import TOOL_NAMES, Workspace, workspace_tools
+    from glidepath.workspace import TOOL_NAMES, workspace_tools
 
     built_in = [name for name in names if name in TOOL_NAMES]
     made: dict[str, Any] = {}
@@ -180,6 +228,12 @@ def make_tools(settings: Settings, world: World) -> tuple[Tool, ...]:
         made = {item.name: item for item in tools}
         _tell_of_the_sandbox(made.get("shell"), world)
     return tuple(made[name] if name in made else _installed(name, world) for name in names)
+
+
+def make_changes(settings: Settings, world: World) -> Changes:
+    """What keeps an eye on writes and edits; with --edits ask, a person is asked about each."""
+    workspace = Workspace(workspace_folder(settings, world), allow_protected=settings.get("allow_protected") or ())
+    return Changes(workspace, asking=settings.get("edits") == "ask")
 
 
 def make_servers(settings: Settings, world: World) -> tuple[Any, ...]:
@@ -208,15 +262,22 @@ def _tell_of_the_sandbox(shell: Tool | None, world: World) -> None:
         world.note_once(reason.replace("the command runs", "shell commands run"))
 
 
+_SAME = {"bash": "shell", "sh": "shell", "exec": "shell", "cat": "read", "ls": "list", "search": "grep", "rg": "grep"}
+
+
 def _installed(name: str, world: World) -> Tool:
     from glidepath.workspace import TOOL_NAMES
 
     if name.startswith("python:"):
         found = find_object(name, world)
         return found if isinstance(found, Tool) else tool(found)
-    meant = closest(name, TOOL_NAMES)
-    if meant is not None and name not in available("tools"):
-        raise ConfigurationError(f"tools: there is no tool {name!r}; did you mean {meant!r}?")
+    if name not in available("tools"):
+        meant = _SAME.get(name.lower()) or closest(name, TOOL_NAMES)
+        hint = f"; did you mean {meant!r}?" if meant else "."
+        others = ", ".join([*TOOL_NAMES, *available("tools")])
+        raise ConfigurationError(
+            f"tools: there is no tool {name!r}{hint} There are {others}; python:MODULE:FUNCTION too"
+        )
     return installed("tools", name)  # type: ignore[no-any-return]
 
 

@@ -66,6 +66,28 @@ def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
     return parser
 
 
+_MEANT = {
+    "--json": "--output-format json",
+    "--stream-json": "--output-format stream-json",
+    "--max-iterations": "--max-turns",
+    "--max-steps": "--max-turns",
+    "--turns": "--max-turns",
+    "--budget": "--max-budget-usd",
+    "--max-cost": "--max-budget-usd",
+    "--allowed-tools": "--tools",
+    "--allowedTools": "--tools",
+    "--yolo": "--approve all",
+    "--dangerously-skip-permissions": "--approve all",
+    "--system": "--system-prompt",
+    "--output": "--out",
+    "--schema": "--json-schema",
+    "--images": "--image",
+    "--cwd": "--workspace",
+    "--cd": "--workspace",
+}
+"""What other command lines call it."""
+
+
 class _Parser(argparse.ArgumentParser):
     """Says what was meant where the standard one says what it does not know. The parsers of commands are such, too."""
 
@@ -86,6 +108,9 @@ class _Parser(argparse.ArgumentParser):
             return f"{unknown[0]} is one word too many{hint}"
         from difflib import get_close_matches
 
+        meant = _MEANT.get(flag)
+        if meant is not None and meant.partition(" ")[0] in self._option_string_actions:
+            return f"there is no flag {flag}; did you mean {meant}?"
         close = get_close_matches(flag, self._option_string_actions, n=1)
         return f"there is no flag {flag}" + (f"; did you mean {close[0]}?" if close else "")
 

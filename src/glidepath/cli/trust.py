@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from glidepath.cli.folder import Folder, look
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 
 __all__ = ["Record", "forget", "is_trusted", "record_of", "records", "remember", "trusted_files"]
 
@@ -98,7 +98,7 @@ def _place() -> Path:
         import platformdirs
     except ImportError:
         raise ConfigurationError(
-            "trust is kept in the user's data folder, which platformdirs finds: pip install 'glidepath[cli]'"
+            f"trust is kept in the user's data folder, which platformdirs finds: {install_line('cli')}"
         ) from None
     return platformdirs.user_data_path("glidepath") / "trust"
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError
+from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, install_line
 from glidepath.messages import Citation, Delta, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url, leave_open
 from glidepath.models.clients import Clients
@@ -289,9 +289,7 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
     try:
         from google import genai
     except ImportError:
-        raise ConfigurationError(
-            "Google models need the google-genai package: pip install 'glidepath[google]'"
-        ) from None
+        raise ConfigurationError(f"Google models need the google-genai package: {install_line('google')}") from None
     try:
         http = import_module("httpx2")
     except ImportError:

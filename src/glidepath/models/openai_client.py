@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.checks import check_headers, check_key, check_url, leave_open, site
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
@@ -93,7 +93,7 @@ def _client(host: Host, key: str | None, base_url: str | None, headers: Mapping[
     try:
         import openai
     except ImportError:
-        raise ConfigurationError("OpenAI models need the openai package: pip install 'glidepath[openai]'") from None
+        raise ConfigurationError(f"OpenAI models need the openai package: {install_line('openai')}") from None
     from openai._base_client import get_platform
 
     options: dict[str, Any] = {

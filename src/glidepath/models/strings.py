@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.hosts import HOSTS, Host
 
 __all__ = ["resolve"]
@@ -86,7 +86,7 @@ def _local(name: str) -> Any:
     try:
         module = import_module("glidepath.models.local")
     except ImportError as error:
-        raise ConfigurationError(f"local models are not available ({error}): pip install 'glidepath[local]'") from None
+        raise ConfigurationError(f"local models are not available ({error}): {install_line('local')}") from None
     return module.LocalModel(name)
 
 

@@ -21,11 +21,13 @@ from glidepath._version import VERSION
 from glidepath._wire import Settings, WireError, asdict
 from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.serve.agui_door import AguiDoor
 from glidepath.serve.event_log import log_for
 from glidepath.serve.event_streams import card_stream, run_stream
 from glidepath.serve.fleet_view import FleetView
 from glidepath.serve.gatekeeper import BODY_SECONDS, MAX_BODY, Gatekeeper, Visitor, allowed_hosts, checked_tokens
 from glidepath.serve.hub import Hub, refusal_of
+from glidepath.serve.openai_door import OpenAIDoor
 from glidepath.serve.openapi import openapi_page
 from glidepath.serve.prometheus import exposition
 from glidepath.serve.refusals import Refused
@@ -231,7 +233,10 @@ class DeckServer:
             Route("/api/runs/{id}/events", self.events, methods=["GET"]),
             Route("/api/feed", self.feed, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
+            *OpenAIDoor(self.hub, self.reader).routes(),
+            *AguiDoor(self.hub, self.reader, self.actions).routes(),
             Route("/", static_file, methods=["GET"]),
+            Route("/api/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
             Route("/{path:path}", static_file, methods=["GET"]),
         ]
         return routes
@@ -298,8 +303,9 @@ class DeckServer:
         return await _caught(self._events, request)
 
     async def _events(self, request: Request) -> Any:
-        found = await self.reader.find(request.path_params["id"])
-        feed = found.feed
+        feed = self.hub.feeds.get(request.path_params["id"])
+        if feed is None or not feed.live:  # what flies here is known without a look into the store
+            feed = (await self.reader.find(request.path_params["id"])).feed
         if feed is None:
             raise Refused(404, "no_events", "this run has not started: it has no events yet")
         after = _number(request, "after", 0, 0, MOST)
@@ -315,7 +321,7 @@ class DeckServer:
             after = int(last)
         if feed.log is not self.hub.log and not feed.finished and not feed.readers:
             self.hub.look_after(self._told(feed))
-        return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(found.run_id))
+        return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(feed.run_id))
 
     async def _told(self, feed: RunFeed) -> None:
         await asyncio.sleep(0)  # until its reader is there
@@ -449,6 +455,10 @@ def _posted(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable[Any]
     return posted
 
 
+async def _no_such_path(_: Request) -> Response:
+    raise HTTPException(404)
+
+
 async def _refused(_: Request, error: Exception) -> Response:
     refused: Any = error
     headers = {} if refused.retry_after is None else {"retry-after": str(refused.retry_after)}
@@ -462,4 +472,14 @@ async def _http(_: Request, error: Exception) -> Response:
     return _json({"error": {"code": code, "message": message}}, known.status_code, known.headers or {})
 
 
-_HANDLERS: dict[Any, Any] = {Refused: _refused, HTTPException: _http}
+async def _unavailable(request: Request, error: Exception) -> Response:
+    known: Any = error
+    return await _refused(request, refusal_of(known))
+
+
+_HANDLERS: dict[Any, Any] = {
+    Refused: _refused,
+    HTTPException: _http,
+    ConfigurationError: _unavailable,
+    StoreError: _unavailable,
+}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from itertools import islice
 from typing import Any
 
 from glidepath import _wire
@@ -18,7 +19,7 @@ from glidepath.events import Event, RunEnded, codec
 from glidepath.serve.event_log import EventLog, LogHead, kind_of
 from glidepath.serve.flight_card import FlightCard
 
-__all__ = ["RunFeed", "event_line"]
+__all__ = ["RunFeed", "event_line", "frame"]
 
 RING = 1024  # events that are kept at hand, in memory
 _codec = codec()
@@ -41,6 +42,11 @@ def event_line(event: Event) -> bytes:
         return _wire.encode({**shown, "sequence": event.sequence, "time": event.time, "unreadable": told(error)})
 
 
+def frame(number: int, line: bytes) -> bytes:
+    """One event as a reader gets it. A line of JSON has no line break inside."""
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind_of(line).encode(), line)
+
+
 class RunFeed:
     """One run's events. `live` while its run flies here; `last` is the number of the last event."""
 
@@ -59,6 +65,8 @@ class RunFeed:
         self.stale = False
         """The log has events of this run that were not folded yet."""
         self._ring: deque[bytes] = deque(maxlen=RING)
+        self._framed: deque[bytes] = deque(maxlen=RING)
+        """The last events as readers get them, made once for all readers; empty while nobody reads."""
         self._waiting: set[asyncio.Future[None]] = set()
         self._lock = asyncio.Lock()
 
@@ -101,12 +109,17 @@ class RunFeed:
             if later is not None:
                 await later
             self._ring.extend(lines)
+            if self.readers:
+                self._framed.extend([frame(number, line) for number, line in enumerate(lines, self.last + 1)])
+            else:
+                self._framed.clear()
             self.last, self.over = last, type(events[-1]) is RunEnded
         self.wake()
 
     def settle(self) -> None:
         """No event will follow soon: what is in the log need not be in memory, too."""
         self._ring.clear()
+        self._framed.clear()
 
     def wake(self) -> None:
         """Tell readers that there is something new."""
@@ -129,6 +142,13 @@ class RunFeed:
             start = after - first
             return [self._ring[place] for place in range(start, min(start + limit, len(self._ring)))]
         return (await self.log.read(self.run_id, after, limit))[: max(0, self.last - after)]
+
+    def frames(self, after: int, limit: int) -> list[bytes]:
+        """Up to `limit` events behind number `after` as readers get them; none when they are not at hand."""
+        first = self.last - len(self._framed)
+        if after < first:
+            return []
+        return list(islice(self._framed, after - first, after - first + limit))
 
     def news(self) -> asyncio.Future[None]:
         """What to wait for until there is something new; cancel it to give up."""

@@ -133,13 +133,17 @@ class StoreReader:
         if run_id in self._sessions:
             return await self._entry(self._sessions[run_id])
         seen = 0
-        async for entry in each_session(self.store, roots=False, limit=1000):
-            seen += 1
-            known = entry.summary.get("run_id")
-            if isinstance(known, str):
-                self._sessions[known] = entry.session_id
-            if known == run_id or seen >= _SCANNED:
-                break
+        try:
+            async for entry in each_session(self.store, roots=False, limit=1000):
+                seen += 1
+                known = entry.summary.get("run_id")
+                if isinstance(known, str):
+                    self._sessions[known] = entry.session_id
+                if known == run_id or seen >= _SCANNED:
+                    break
+        except StoreError as error:
+            if error.kind != "missing":  # a store to which nothing was written yet
+                raise refusal_of(error) from None
         found = self._sessions.get(run_id)
         return None if found is None else await self._entry(found)
 
@@ -357,7 +361,7 @@ class StoreReader:
         messages: list[Any]
         flight = self.hub.flights.get(found.run_id)
         if flight is not None and flight.stream is not None and flight.stream.run is not None:
-            messages = flight.stream.run.messages
+            messages = flight.stream.run.transcript.messages
         else:
             journal = await self.journal(found.session_id)
             result = self.hub.result_of(found.run_id)

@@ -132,7 +132,7 @@ class Mailbox:
                 messages.append(message)
                 self._delivered[id(message)] = (note.number, message)
         self._decided |= posted_decisions(notes)
-        run.waiting += tuple(messages)
+        run.transcript.wait(messages)
 
     def remark(self, control: dict[str, Any]) -> None:
         """What a person did to this run, for the next commit; the same as a note, without the way through the store."""
@@ -156,15 +156,14 @@ class Mailbox:
     def put_back(self, run: Run, result: RunResult) -> RunResult:
         """The run ends with messages that its model has not seen: they wait in the inbox again, for whoever comes."""
         self.closed = True
-        left = [self._delivered[id(one)] for one in run.waiting if id(one) in self._delivered]
+        left = [self._delivered[id(one)] for one in run.transcript.waiting if id(one) in self._delivered]
         if not left:
             return result
-        gone = {id(message) for _, message in left}
-        run.waiting = tuple(one for one in run.waiting if id(one) not in gone)
+        run.transcript.take_back(frozenset(id(message) for _, message in left))
         self.taken = min(number for number, _ in left) - 1
         if result.snapshot is None:
             return result
-        return replace(result, snapshot=replace(result.snapshot, waiting=run.waiting))
+        return replace(result, snapshot=replace(result.snapshot, waiting=run.transcript.waiting))
 
 
 def control_in(note: Note) -> dict[str, Any] | None:

@@ -39,6 +39,10 @@ CREATE TABLE IF NOT EXISTS glidepath_wallet_holds(
   firm_tokens bigint NOT NULL, firm_money bigint NOT NULL, ended float8 NOT NULL) WITH (fillfactor = 50);
 """
 _HOLDS = "SELECT * FROM glidepath_wallet_holds WHERE key = ANY($1) ORDER BY key FOR UPDATE"
+_NEW_HOLDS = (
+    "SELECT pg_advisory_xact_lock($1, one) FROM (SELECT DISTINCT hashtext(key) AS one FROM unnest($2::text[]) AS key "
+    "ORDER BY one) AS ordered"
+)
 _WALLETS = f"SELECT {_NOW}, w.* FROM (SELECT 1) one LEFT JOIN glidepath_wallets w ON w.name = ANY($1)"  # noqa: S608
 _PERIODS = (
     "SELECT * FROM glidepath_wallet_periods WHERE (name, period) IN (SELECT * FROM unnest($1::text[], $2::text[])) "
@@ -241,7 +245,12 @@ async def _read(connection: Any, rows: Rows) -> Book:
     """The rows, locked: holds first, then accounts by name, for everybody in this order."""
     book = Book(0.0)
     if rows.keys:
-        for row in await connection.fetch(_HOLDS, list(rows.keys)):
+        found = await connection.fetch(_HOLDS, list(rows.keys))
+        new = [*{*rows.keys}.difference([row["key"] for row in found])]
+        if new:  # what is not there cannot be locked: the last draw of a dead leg may be about to be written
+            await connection.execute(_NEW_HOLDS, ADVISORY, new)
+            found += await connection.fetch(_HOLDS, new)
+        for row in found:
             book.holds[row["key"]] = hold_row(row)
     if rows.everything:
         found = await connection.fetch(f"SELECT {_NOW}, w.* FROM (SELECT 1) one LEFT JOIN glidepath_wallets w ON true")  # noqa: S608

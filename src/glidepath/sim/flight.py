@@ -15,7 +15,7 @@ from typing import Any
 from glidepath._wire import Value, encode, replace
 from glidepath.agent import Agent, LoopConfig
 from glidepath.errors import ConfigurationError, told
-from glidepath.events import Event, GateApplied, GuardTripped, RunEnded
+from glidepath.events import BudgetSettled, Event, GateApplied, GuardTripped, RunEnded, ToolStarted, TurnStarted
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome, RunResult
 from glidepath.run import approve
 from glidepath.sessions import Session
@@ -32,6 +32,7 @@ REAL_SECONDS = 2.0  # time limits of a flight that cannot be flown in virtual ti
 TIME_SLACK = 1.5  # what an abandoned tool may cost beside the deadline
 UNBOUNDED_REPLY = 30_000  # tokens: only the ceiling that every reply has, or nothing, ended it
 REPEATS = 12
+BURN_POINTS = 64
 GUARDS = ("repetition", "error_streak", "withdrawn", "read_only")
 
 
@@ -55,6 +56,8 @@ class Flight(Value, frozen=True, kw_only=True):
     cost: Decimal | None = None
     seconds: float = 0.0
     problems: tuple[str, ...] = ()
+    burn: tuple[tuple[int, int, float, int, float], ...] = ()
+    """What was used after each model call: turns, tokens, dollars, tool calls, seconds; thinned out when it is long."""
     refused: str = ""
     """Why the configuration could not take off."""
     gated: bool = False
@@ -71,6 +74,9 @@ class Trail:
         self.result: RunResult | None = None
         self.ended = 0
         self.gated = self.noticed = False
+        self.burn: list[tuple[int, int, float, int, float]] = []
+        self._turns = self._tools = 0
+        self._began: float | None = None
 
     def __call__(self, event: Event) -> None:
         """Take note of one event."""
@@ -78,6 +84,14 @@ class Trail:
             self._hash.update(encode(event))
         except Exception:  # half a surrogate pair in a chunk cannot be written
             self._hash.update(repr(event).encode("utf-8", "replace"))
+        if self._began is None:
+            self._began = event.time
+        if type(event) is TurnStarted and event.parent_id is None:
+            self._turns = event.iteration
+        elif type(event) is ToolStarted:
+            self._tools += 1
+        elif type(event) is BudgetSettled:
+            self._burnt(event)
         if type(event) is RunEnded and event.parent_id is None:
             self.result = event.result
             self.ended += 1
@@ -87,6 +101,14 @@ class Trail:
             self.gated = True
         elif type(event) is GuardTripped and event.guard in GUARDS:
             self.noticed = True
+
+    def _burnt(self, event: BudgetSettled) -> None:
+        _, tokens, money, _, _ = self.burn[-1] if self.burn else (0, 0, 0.0, 0, 0.0)
+        paid = float(event.cost or 0)
+        seconds = round(event.time - (self._began or 0.0), 3)
+        self.burn.append((self._turns, tokens + event.usage.total, money + paid, self._tools, seconds))
+        if len(self.burn) > BURN_POINTS:
+            self.burn = [*self.burn[:-1:2], self.burn[-1]]
 
     def digest(self) -> str:
         """The hash so far."""
@@ -232,6 +254,7 @@ def _judged(
         cost=result.cost if result is not None else None,
         seconds=round(seconds, 3),
         problems=tuple(problems),
+        burn=tuple(trail.burn),
         gated=trail.gated,
         journal=trail.digest(),
     )

@@ -27,7 +27,19 @@ from glidepath.sessions.fold import Folded
 from glidepath.spi import SessionStore, Step
 from glidepath.spi.sessions import Commit, SessionQuery
 
-__all__ = ["DIMENSIONS", "GUARDS", "Flown", "Forecast", "Moment", "Trip", "flown_runs", "kept_at", "spread", "what_if"]
+__all__ = [
+    "DIMENSIONS",
+    "GUARDS",
+    "Flown",
+    "Forecast",
+    "Moment",
+    "Trip",
+    "flown_runs",
+    "kept_at",
+    "session_runs",
+    "spread",
+    "what_if",
+]
 
 DIMENSIONS = ("max_iterations", "max_tokens", "max_cost", "timeout", "max_tool_calls")
 GUARDS: Mapping[str, Any] = {"max_repeated_tool_steps": RepetitionGuard, "max_error_streak": ErrorStreakGuard}
@@ -109,6 +121,11 @@ async def flown_runs(store: SessionStore, query: SessionQuery | None = None) -> 
         except StoreError as error:
             unreadable.append(f"{entry.session_id}: {error}")
     return found, unreadable
+
+
+def session_runs(session_id: str, commits: Iterable[Commit]) -> Iterator[Flown]:
+    """Every run in one session's journal."""
+    return _runs(session_id, commits, {})
 
 
 def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str]) -> Iterator[Flown]:

@@ -19,6 +19,20 @@ __all__ = ["add_arguments", "execute"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath chat` takes."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "-c", "--continue", dest="go_on", action="store_true", help="continue the last conversation of this folder"
+    )
+    which.add_argument(
+        "-r",
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="ID",
+        help="continue this one (a beginning of its id, or its name)",
+    )
+    which.add_argument("--last", action="store_true", help="continue the last one, of whatever folder")
+    parser.add_argument("--name", metavar="TEXT", help="a name for the conversation")
     add_setting_flags(parser, leave_out=("output_format", "streaming"))
     add_config_flags(parser)
 
@@ -35,11 +49,24 @@ def execute(options: argparse.Namespace, world: World) -> int:
         from glidepath.errors import ConfigurationError
 
         raise ConfigurationError("chat needs a terminal; in a pipe use `glidepath run`")
+    import asyncio
+    import gc
+
     from glidepath.cli.chat.app import ChatApp
     from glidepath.cli.chat.talk import Talk
+    from glidepath.cli.stores import keep_sessions
 
+    keep_sessions(settings, world)
     talk = Talk(settings, world)
-    code = ChatApp(talk).run() or 0
-    if settings.get("store") and talk.session.messages:
-        world.note(f"this conversation is session {talk.session.id}")
+    wanted = options.resume
+    if options.go_on or options.last:
+        wanted = asyncio.run(talk.last_one(anywhere=options.last))
+    gc.freeze()  # what was imported stays: collecting it again and again would be felt in the keys
+    code = ChatApp(talk, wanted).run() or 0
+    talk.remember()
+    if options.name and talk.session.messages:
+        asyncio.run(talk.rename(options.name))
+    back = talk.way_back()
+    if back:
+        world.note(f"to come back: {back}")
     return code

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from glidepath.errors import install_line
+
 if TYPE_CHECKING:
     from glidepath.cli.world import World
 
@@ -56,7 +58,7 @@ def _state(extra: str, key: str, world: World) -> str:
         except ModuleNotFoundError:
             found = False
         if not found:
-            return f"not installed: pip install 'glidepath[{extra}]'"
+            return f"not installed: {install_line(extra)}"
     if key and not world.environ.get(key):
         return f"ready when {key} is set"
     return "ready" if extra != "local" or _pulled() else "ready for a file; `glidepath models pull` fetches smollm2"

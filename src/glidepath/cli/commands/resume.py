@@ -19,7 +19,8 @@ __all__ = ["add_arguments", "execute"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath resume` takes."""
-    parser.add_argument("session", help="the session's id, as the run said at its end")
+    parser.add_argument("session", nargs="?", help="the session's id, the beginning of it, or its name")
+    parser.add_argument("--last", action="store_true", help="the last session, instead of an id")
     parser.add_argument(
         "--accept-repair", action="store_true", help="continue although a part of the session was damaged and is lost"
     )
@@ -31,24 +32,28 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Go on; the exit code says how it ended."""
     import asyncio
 
-    from glidepath.cli.assemble import assume_store, make_agent
+    from glidepath.cli.assemble import assume_store, make_agent, make_changes
     from glidepath.cli.commands.run import fly, make_screen
     from glidepath.cli.layers import gather
+    from glidepath.cli.session_names import last_session, session_named
+    from glidepath.errors import ConfigurationError, StoreError
 
+    if bool(options.session) == options.last:
+        raise ConfigurationError("say which session: its id, the beginning of it, its name, or --last")
     settings = gather(options, world)
     assume_store(settings, "resume")
-    agent = make_agent(settings, world)
+    changes = make_changes(settings, world)
+    agent = make_agent(settings, world, plugins=(changes,))
     limits = agent.config.limits if any(settings.said(key) for key in settings.known if key[:7] == "limits.") else None
-    screen = make_screen(settings, agent, world)
-    return asyncio.run(
-        fly(
-            agent,
-            None,
-            screen,
-            settings,
-            world,
-            resume=options.session,
-            limits=limits,
-            accept_repair=options.accept_repair,
-        )
-    )
+    screen = make_screen(settings, agent, world, changes=changes)
+    how = {"limits": limits, "accept_repair": options.accept_repair, "changes": changes}
+
+    async def whole() -> int:
+        store = agent.config.store
+        try:
+            found = await last_session(store) if options.last else await session_named(store, options.session)
+        except StoreError as error:
+            raise ConfigurationError(str(error)) from None
+        return await fly(agent, None, screen, settings, world, resume=found, **how)
+
+    return asyncio.run(whole())

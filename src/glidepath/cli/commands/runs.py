@@ -7,8 +7,6 @@ without a model or a tool; `stop` reaches a run in any process within a second.
 from __future__ import annotations
 
 import argparse
-import time
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "execute"]
 
 _DAY = 86_400
-_SHOWN = 60
 _OF_STORE = ("store", "redact")
 _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 
@@ -30,7 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listed = actions.add_parser("list", help="the runs in the store, the last written first")
     listed.add_argument("--children", action="store_true", help="the runs of child agents, too")
-    _named(actions.add_parser("show", help="one run: how it stands, what it used, its messages"))
+    listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most so many")
+    listed.add_argument("--json", action="store_true", help="one JSON object a line")
+    shown = _named(actions.add_parser("show", help="one run: how it stands, what it used, its messages"))
+    shown.add_argument("--json", action="store_true", help="as one JSON object")
+    shown.add_argument("-n", "--limit", type=int, metavar="N", help="the last so many messages")
+    shown.add_argument("--plot", action="store_true", help="how each limit was used up, turn by turn")
     stopped = _named(actions.add_parser("stop", help="stop a run in another process, within a second"))
     stopped.add_argument("--reason", default="", help="what its result will say")
     exported = _named(actions.add_parser("export", help="write the journal as JSON lines"))
@@ -52,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("session", help="the session's id")
+    parser.add_argument("session", help="the session's id, the beginning of it, or its name")
     return parser
 
 
@@ -60,16 +62,21 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
     import asyncio
 
-    from glidepath.cli.assemble import assume_store, make_agent, make_store, redacting
+    from glidepath.cli.assemble import assume_store, make_agent, make_changes, make_store, redacting
     from glidepath.cli.layers import gather
+    from glidepath.cli.session_names import session_named
     from glidepath.errors import ConfigurationError, StoreError
 
     settings = gather(options, world, only=BY_KEY if options.action == "replay" else _OF_STORE)
     store = redacting(make_store(assume_store(settings, "runs"), world), settings, world)
-    agent = make_agent(settings, world) if options.action == "replay" else None
+    agent = None
+    if options.action == "replay":
+        agent = make_agent(settings, world, plugins=(make_changes(settings, world),))
 
     async def act() -> int:
         try:
+            if getattr(options, "session", None):
+                options.session = await session_named(store, options.session)
             return await _ACTIONS[options.action](options, store, world, agent)
         finally:
             await store.close()
@@ -81,28 +88,25 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
-    from glidepath.cli.shown import revealed
-    from glidepath.cli.status import clip
+    from glidepath import _wire
+    from glidepath.cli.shelved import as_json, lines
+    from glidepath.errors import ConfigurationError
     from glidepath.sessions.finding import each_session
 
+    if options.limit is not None and options.limit < 1:
+        raise ConfigurationError(f"-n: expected a number of at least 1, got {options.limit}")
+    found = []
     async for entry in each_session(store, roots=not options.children):
-        known = entry.summary
-        when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
-        how = known.get("outcome")
-        turns = known.get("iterations", 0) if how else "-"  # they are counted in its journal
-        how = clip(str(how or _standing(entry)), _SHOWN)  # an imported summary may hold anything
-        task = clip(" ".join(str(known.get("task", "")).split()), _SHOWN)
-        name, turned = revealed(entry.session_id), clip(str(turns), _SHOWN)
-        world.stdout.write(f"{name}  {when}  {how:<11}  {turned:>3} {'turn ' if turns == 1 else 'turns'}  {task}\n")
+        found.append(entry)
+        if len(found) == options.limit:
+            break
+    if options.json:
+        world.write("".join(_wire.encode(as_json(entry)).decode() + "\n" for entry in found))
+    elif found:
+        world.write("".join(f"{line}\n" for line in lines(found)))
+    else:
+        world.note("no run is kept here")
     return 0
-
-
-def _standing(entry: Any) -> str:
-    from glidepath.sessions.owner import free
-
-    if entry.summary.get("state") == "queued":
-        return "queued"
-    return "interrupted" if free(entry.owner, entry.expires, time.time()) else "running"
 
 
 async def _show_team(session: str, store: Any, world: World) -> int:
@@ -129,13 +133,29 @@ async def _show_team(session: str, store: Any, world: World) -> int:
 
 
 async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
-    return await show_session(options.session, store, world)
+    if options.plot:
+        from glidepath.cli.burndown_view import plot_session
+
+        return await plot_session(options.session, store, world)
+    if options.json:
+        return await _show_json(options.session, store, world)
+    return await show_session(options.session, store, world, last=options.limit)
 
 
-async def show_session(session: str, store: Any, world: World) -> int:
+async def _show_json(session: str, store: Any, world: World) -> int:
+    from glidepath import _wire
+    from glidepath.sessions.archive import show
+
+    folded = (await show(store, session)).folded
+    known = {"session_id": session, "result": folded.result, "messages": folded.messages}
+    world.write(_wire.encoder(enc_hook=repr)(known).decode() + "\n")
+    return 0
+
+
+async def show_session(session: str, store: Any, world: World, *, last: int | None = None) -> int:
     """Print one session: how it stands, what it used, its messages with the numbers of their turns."""
     from glidepath.cli.shown import call_line, revealed
-    from glidepath.cli.status import printable
+    from glidepath.cli.status import money, printable
     from glidepath.sessions.archive import show
 
     if session.startswith("team:"):
@@ -159,6 +179,9 @@ async def show_session(session: str, store: Any, world: World) -> int:
         out.write(f"cause     {revealed(result.cause.source)}: {revealed(result.cause.reason)}\n")
     if snapshot is not None:
         out.write(f"turns     {snapshot.iterations}, tool calls {snapshot.tool_calls}, tokens {snapshot.tokens}\n")
+    totals = folded.session.totals
+    if totals.cost is not None:
+        out.write(f"cost      {money(totals.cost)}, {totals.usage.total} tokens in all\n")
     unknown = () if result is None else result.unknown_effects
     for call in unknown:
         out.write(f"unknown   {revealed(call.id)} {call_line(call.name, call.arguments)}\n")
@@ -166,8 +189,13 @@ async def show_session(session: str, store: Any, world: World) -> int:
         out.write(f"waits     {revealed(call.id)} {call_line(call.name, call.arguments)}: {revealed(why)}\n")
     out.write(f"journal   {len(journal.commits)} commits, {folded.sequence} records, whole\n\n")
     turn = 0
-    for message in folded.messages:
+    first = 0 if last is None else max(len(folded.messages) - max(last, 0), 0)
+    if first:
+        out.write(f"({first} messages before)\n")
+    for number, message in enumerate(folded.messages):
         turn += message.role == "assistant"
+        if number < first:
+            continue
         who = f"assistant, turn {turn}" if message.role == "assistant" else message.role
         if message.text or not getattr(message, "tool_calls", ()):
             out.write(f"[{who}] {printable(message.text)}\n")
@@ -203,8 +231,14 @@ def _with(call: Any, arguments: Any) -> Any:
 
 
 async def _stop(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.cli.shelved import standing
     from glidepath.sessions.archive import stop
+    from glidepath.sessions.finding import each_session
 
+    async for entry in each_session(store, prefix=options.session, roots=False):
+        if entry.session_id == options.session and entry.summary.get("outcome"):
+            world.note(f"{options.session} has ended already ({standing(entry)})")
+            return 1
     await stop(store, options.session, options.reason)
     world.note(f"asked {options.session} to stop")
     return 0

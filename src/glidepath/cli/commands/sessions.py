@@ -91,7 +91,7 @@ def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("session", help="the session's id")
+    parser.add_argument("session", help="the session's id, the beginning of it, or its name")
     return parser
 
 
@@ -106,6 +106,7 @@ def act_on_store(options: argparse.Namespace, world: World, command: str, act: C
 
     from glidepath.cli.assemble import assume_store, make_store, redacting
     from glidepath.cli.layers import gather
+    from glidepath.cli.session_names import session_named
     from glidepath.errors import ConfigurationError, StoreError
 
     settings = gather(options, world, only=_OF_STORE)
@@ -113,6 +114,8 @@ def act_on_store(options: argparse.Namespace, world: World, command: str, act: C
 
     async def whole() -> int:
         try:
+            if getattr(options, "session", None):
+                options.session = await session_named(store, options.session)
             return await act(store)
         finally:
             await store.close()

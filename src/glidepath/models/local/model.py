@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from glidepath.errors import ConfigurationError, RejectedError, TransientError
+from glidepath.errors import ConfigurationError, RejectedError, TransientError, install_line
 from glidepath.messages import Delta
 from glidepath.models.local.loopback import ask, post
 from glidepath.models.local.prompt import Brief, brief, loosened
@@ -68,7 +68,7 @@ class LocalModel:
             raise ConfigurationError(f"start_timeout must be a number of seconds above 0; got {start_timeout!r:.100}")
         path, self.name, self._sampling = _chosen(name_or_path, context_window, cache_dir)
         if importlib.util.find_spec("xllamacpp") is None:
-            raise ConfigurationError("the embedded model needs xllamacpp: pip install 'glidepath[local]'")
+            raise ConfigurationError(f"the embedded model needs xllamacpp: {install_line('local')}")
         self.context_window = context_window
         self.max_output_tokens = max_output_tokens
         self._server = LlamaServer(

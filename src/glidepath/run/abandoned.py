@@ -9,12 +9,12 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any
 
-__all__ = ["MAX_PATIENCE", "Settled", "drift", "is_request", "mortal", "request", "resettle", "scopes"]
+__all__ = ["MAX_PATIENCE", "TaskBound", "closable", "is_request", "move_scopes", "request", "run_abandoned", "scopes"]
 
 MAX_PATIENCE = 1.0  # seconds that foreign code has to stop
 
 
-class Settled:
+class TaskBound:
     """What belongs to the task in which it was made, and can be told of another."""
 
     __slots__ = ()
@@ -38,7 +38,7 @@ def is_request(cancelled: BaseException | None) -> bool:
     return getattr(cancelled, "asked_by_a_run", False)
 
 
-def resettle(coroutine: Any, owner: Settled, new: asyncio.Task[Any]) -> None:
+def move_scopes(coroutine: Any, owner: TaskBound, new: asyncio.Task[Any]) -> None:
     """Give the timeouts, task groups and runs that a coroutine is inside of the task in which it goes on.
 
     They cancel the task in which they were entered: that of the owner, who lets go and stays. It is the task of whoever
@@ -46,7 +46,7 @@ def resettle(coroutine: Any, owner: Settled, new: asyncio.Task[Any]) -> None:
     """
     old = owner.task
     for scope in scopes(coroutine):
-        if isinstance(scope, Settled) and scope is not owner:
+        if isinstance(scope, TaskBound) and scope is not owner:
             scope.move(old, new)
         name = _SCOPES.get(type(scope))
         if name is not None and getattr(scope, name, None) is old:
@@ -72,7 +72,7 @@ def _awaited(inside: Any, held: list[Any]) -> Any:
         if isinstance(inside, kind):
             awaited = getattr(inside, name)
             if awaited is not None or kind is not types.GeneratorType:
-                return awaited  # a generator may drive a coroutine by hand: a tether does
+                return awaited  # a generator may drive a coroutine by hand: `interruptible` does
     return next((one for one in held if isinstance(one, types.AsyncGeneratorType | types.CoroutineType)), None)
 
 
@@ -85,12 +85,12 @@ _WAITING: tuple[tuple[type, str], ...] = (
 )
 
 
-async def drift(coroutine: Coroutine[Any, Any, Any]) -> None:
+async def run_abandoned(coroutine: Coroutine[Any, Any, Any]) -> None:
     """Drive an abandoned coroutine to its end and swallow whatever comes of it."""
     cancelled = asyncio.CancelledError()  # what it waited for was cancelled with us
     request(cancelled)
     try:
-        await mortal(coroutine, _always, cancelled)
+        await closable(coroutine, _always, cancelled)
     except BaseException:
         return
 
@@ -104,7 +104,9 @@ def _cancellations() -> int:
 
 
 @types.coroutine
-def mortal(coroutine: Any, let_go: Callable[[], bool], error: BaseException | None = None) -> Generator[Any, Any, Any]:
+def closable(
+    coroutine: Any, let_go: Callable[[], bool], error: BaseException | None = None
+) -> Generator[Any, Any, Any]:
     """Await a coroutine that is sure to end when its task is cancelled, once nobody waits for it any more.
 
     `asyncio.run` cancels what is left at the end and waits for it. What was let go is asked once more then; if it goes
