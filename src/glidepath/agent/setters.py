@@ -289,8 +289,8 @@ class Setters(Said):
         """Input and output together, descendants included."""
         return self._part("limits", "max_tokens", value)
 
-    def max_cost(self, value: Decimal | str | int | None) -> Self:
-        """Dollars as str, Decimal or int, descendants included."""
+    def max_cost(self, value: Decimal | str | float | None) -> Self:
+        """Dollars, best as a str or Decimal, descendants included."""
         return self._part("limits", "max_cost", value)
 
     def timeout(self, value: float | None) -> Self:
