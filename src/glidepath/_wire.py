@@ -197,6 +197,11 @@ def schema_components(kind: Any, *, schema_hook: Callable[[type], dict[str, Any]
     return msgspec.json.schema_components([kind], schema_hook=schema_hook, ref_template="#/$defs/{name}")
 
 
+def schemas_of(kinds: Any, ref_template: str) -> dict[str, Any]:
+    """JSON Schemas of several named types and of all that they refer to, by name."""
+    return msgspec.json.schema_components(tuple(kinds), ref_template=ref_template)[1]
+
+
 def define(name: str, fields: list[Any]) -> type[msgspec.Struct]:
     """Make a keyword-only struct class from (name, type[, default]) triples."""
     return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import WireError
 from glidepath.messages import Message, codec
-from glidepath.run import opinion, report, take_all, to_read
+from glidepath.run import about, opinion, report, take_all, to_read
 from glidepath.spi import PollContext
 from glidepath.spi.hooks import as_message
 
@@ -23,15 +23,10 @@ async def poll(run: Run, hook: str) -> bool:
     pairs = getattr(run.hooks, hook)
     if not pairs:
         return False
-    before = len(run.waiting)
+    before = len(run.transcript.waiting)
     context = PollContext(
-        run_id=run.run_id,
-        agent_name=run.plan.agent_name,
-        iteration=run.iterations,
-        conversation_id=run.plan.conversation_id,
-        user=run.user,
-        metadata=run.metadata,
-        messages=to_read(run, run.messages),
+        **about(run),
+        messages=to_read(run, run.transcript.messages),
     )
     voices = iter(pairs)
     said = await opinion(run, hook, voices, context)
@@ -41,7 +36,7 @@ async def poll(run: Run, hook: str) -> bool:
         else:
             _keep(run, hook, said.name, said.answer)
         said = await opinion(run, hook, voices, context)
-    return len(run.waiting) > before
+    return len(run.transcript.waiting) > before
 
 
 def _keep(run: Run, hook: str, name: str, answer: Any) -> None:
@@ -56,6 +51,6 @@ def _keep(run: Run, hook: str, name: str, answer: Any) -> None:
             report(run, hook, name, error, "skipped")
         else:
             kept.append(message)
-    run.waiting += tuple(kept)
+    run.transcript.wait(kept)
     if fault is not None:
         report(run, hook, name, fault, f"{len(kept)} messages are used" if kept else "skipped")

@@ -16,7 +16,7 @@ from glidepath.events import GuardTripped, HookFailed, LandingStarted, RunPaused
 from glidepath.execute import answer_open_calls
 from glidepath.judge import witness
 from glidepath.messages import StopReason, ToolResultMessage, visible
-from glidepath.outcome import AgentState, LoopOutcome, StopCause
+from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
 from glidepath.plaintext import NAME as FALLBACK
 from glidepath.plaintext import nudge, speak, take_as_call
 from glidepath.run import Ending, Signal, Touchdown, Verdict
@@ -37,15 +37,13 @@ _SHOWN = 300
 def take(run: Run, reply: Reply) -> None:
     """The reply joins the transcript and ends the model's part of the turn."""
     text = reply.text
-    run.iterations += 1
-    run.reply = message = reply.message
-    run.stop_reason = message.stop_reason
-    if run.parts:
-        run.keep_text(run.plan.stitch([*run.parts, text]))
+    run.turn.take(reply.message, run.turn.checkpoint)
+    if run.answer.parts:
+        run.answer.keep_text(run.plan.stitch([*run.answer.parts, text]))
         if reply.calls:
-            run.parts = ()  # it went on to work: what it writes from now on is another text
+            run.answer.start_over()  # it went on to work: what it writes from now on is another text
     elif text[:1].isalnum() or visible(text):
-        run.text = text  # the best so far
+        run.answer.replace_text(text)  # the best so far
     if run.plan.fallback is not None:
         _look_for_delivery(run, reply)
     run.add(reply.message, reply.size)
@@ -64,10 +62,12 @@ def take(run: Run, reply: Reply) -> None:
 def _look_for_delivery(run: Run, reply: Reply) -> None:
     """Plain text may stand for a call of the fallback tool: then the call is part of the reply."""
     if reply.calls:
-        run.plain_text = (0, "")
+        run.answer.keep_plain_text(0, "")
     elif not reply.truncated and not reply.refused and not reply.cut:
         budget = run.plan.empty_outcome_budget
-        run.reply = message = take_as_call(run, reply.message, may_nudge=budget is None or run.empty_outcomes < budget)
+        may_nudge = budget is None or run.answer.empty_outcomes < budget
+        message = take_as_call(run, reply.message, may_nudge=may_nudge)
+        run.turn.change_reply(message)
         if message is not reply.message:
             reply.message, reply.size = message, None
 
@@ -77,9 +77,9 @@ def _look_for_delivery(run: Run, reply: Reply) -> None:
 
 def delivered(run: Run) -> Ending:
     """The run finished by itself: DONE, or WRAPPED_UP when it had been told to."""
-    cause = run.notice or run.withdrawal
-    text = run.text or _last_result(run)
-    if run.stop_reason is StopReason.REFUSAL and cause is None:
+    cause = run.descent.notice or run.descent.withdrawal
+    text = run.answer.text or _last_result(run)
+    if run.turn.stop_reason is StopReason.REFUSAL and cause is None:
         cause = StopCause(source="provider", action="refuse", reason="the model refused")
         return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.DONE, cause=cause, text=text)
     outcome = LoopOutcome.DONE if cause is None else LoopOutcome.WRAPPED_UP
@@ -94,16 +94,16 @@ def delivered(run: Run) -> Ending:
 
 def _last_result(run: Run) -> str:
     """A terminal tool may be the whole answer."""
-    return run.results[-1].text if run.results else ""
+    return run.turn.results[-1].text if run.turn.results else ""
 
 
 def _fitted(run: Run) -> Any:
     """The answer as the type that was asked for: the result of the tool that ended the run, or the text."""
     output: Any = run.plan.output
-    if run.results:
+    if run.turn.results:
         with suppress(OutputError):
-            return output.read(run.results[-1].text)
-    return output.read(run.text)
+            return output.read(run.turn.results[-1].text)
+    return output.read(run.answer.text)
 
 
 def _ask_again(run: Run) -> bool:
@@ -114,13 +114,14 @@ def _ask_again(run: Run) -> bool:
     try:
         _fitted(run)
     except OutputError as error:
-        if run.output_repaired:
+        if run.answer.output_repaired:
             return False
-        run.output_repaired = True
+        run.answer.ask_for_format(asked=True)
         run.emit(GuardTripped, "output_type", "recover", str(error))
-        run.later += (("output_repair", "output_type", output.complaint(str(error), run.plan.texts)),)
+        complaint = output.complaint(str(error), run.plan.texts)
+        run.transcript.tell_later("output_repair", "output_type", complaint)
         return True
-    run.output_repaired = False
+    run.answer.ask_for_format(asked=False)
     return False
 
 
@@ -133,20 +134,19 @@ async def close_out(run: Run, reply: Reply) -> Ending | None:
     if recovery is not None and recovery.fail is not None:
         return failure(run, recovery.reason, recovery.fail)
     if recovery is not None:
-        run.later += ((recovery.reason, recovery.reason, recovery.message),)
+        run.transcript.tell_later(recovery.reason, recovery.reason, recovery.message)
         if reply.truncated:
-            run.parts += (reply.text,)
+            run.answer.continue_with(reply.text)
     elif reply.truncated:
         return _cut_off(run, "the answer was still truncated after every recovery")
     elif _ask_again(run):
-        run.parts = ()
+        run.answer.start_over()
         return None
-    elif not await poll(run, "follow_up") and not run.waiting:
+    elif not await poll(run, "follow_up") and not run.transcript.waiting:
         return delivered(run)
-    run.empty_outcomes += 1
-    run.rescued = True
+    run.answer.rescue()
     if not reply.truncated:
-        run.parts = ()
+        run.answer.start_over()
     return None
 
 
@@ -154,7 +154,7 @@ def _continues(run: Run, reply: Reply) -> bool:
     """True for a reply that the provider has only paused: the next turn sends it back, and it is continued."""
     if reply.message.stop_reason is not StopReason.PAUSE_TURN:
         return False
-    run.parts += (reply.text,)
+    run.answer.continue_with(reply.text)
     return True
 
 
@@ -162,19 +162,19 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
     """A refusal, a text that stands for a delivery, or one silent stop too many."""
     budget = run.plan.empty_outcome_budget
     if reply.refused:
-        answer_open_calls(run, "skipped", _not_executed(run, "the reply was a refusal"))
+        answer_open_calls(run, ResultKind.SKIPPED, _not_executed(run, "the reply was a refusal"))
         return delivered(run)
-    if run.plan.fallback is not None and (spoken := run.open_calls()):
+    if run.plan.fallback is not None and (spoken := run.turn.open_calls()):
         speak(run, spoken[0])
         return delivered(run)
-    if budget is not None and run.empty_outcomes >= budget:
-        return failure(run, "empty_outcome", f"no tool was called {run.empty_outcomes + 1} times in a row")
+    if budget is not None and run.answer.empty_outcomes >= budget:
+        return failure(run, "empty_outcome", f"no tool was called {run.answer.empty_outcomes + 1} times in a row")
     return None
 
 
 def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
     """Ask for the call of the fallback tool, where that is wanted and has not been in vain."""
-    if run.plan.fallback is None or reply.truncated or run.verdict is not None:
+    if run.plan.fallback is None or reply.truncated or run.descent.verdict is not None:
         return None
     message = nudge(run)
     return None if message is None else Recovery(reason=FALLBACK, message=message)
@@ -182,18 +182,19 @@ def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
 
 def _rescue(run: Run, reply: Reply) -> Recovery | None:
     """The first stop guard that has an answer to this end."""
-    if run.stop_guards is None:
+    stops = run.guards.stops
+    if stops is None:
         if not reply.truncated and visible(reply.text):
             return None  # none of them has anything to say, and none has counted anything
-        run.stop_guards = run.plan.make_stop_guards(run.guard_home)
+        stops = run.guards.watch_stops(run.plan.make_stop_guards(run.guards.home))
     stop = Stop(
         reply=reply.message,
         text=reply.text,
         truncated=reply.truncated,
-        recent_error=run.last_error,
-        can_continue=run.verdict is None,
+        recent_error=run.turn.last_error,
+        can_continue=run.descent.verdict is None,
     )
-    for guard in run.stop_guards:
+    for guard in stops:
         try:
             recovery = guard.recover(stop)
         except KeyboardInterrupt:
@@ -210,12 +211,12 @@ def _rescue(run: Run, reply: Reply) -> Recovery | None:
 
 def refuse_cut_calls(run: Run) -> Ending | None:
     """Calls in a truncated reply never run. The model may send them again once; then the run is cut off."""
-    answer_open_calls(run, "cut", run.plan.texts.fill("resend_smaller"))
+    answer_open_calls(run, ResultKind.CUT, run.plan.texts.fill("resend_smaller"))
     run.emit(GuardTripped, "truncated_call", "refuse", "a tool call was cut off")
-    if run.cut_calls_refused:
+    if run.answer.cut_calls_refused:
         return _cut_off(run, "tool calls were truncated again")
-    run.cut_calls_refused = True
-    run.last_error = True
+    run.answer.refuse_cut_calls()
+    run.turn.mark_error(True)
     return None
 
 
@@ -225,15 +226,17 @@ def _not_executed(run: Run, reason: str) -> str:
 
 def _cut_off(run: Run, reason: str) -> Ending:
     cause = StopCause(source="truncation", action="cut_off", reason=reason)
-    text = run.text or summary(run)
+    text = run.answer.text or summary(run)
     return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.CUT_OFF, cause=cause, text=text, partial=True)
 
 
 def paused(run: Run) -> Ending:
     """A person must decide; everything else of the batch is done. The turn ends when the run goes on."""
-    run.turn_open = False
-    run.emit(RunPaused, tuple(pending.call.id for pending in run.pending))
-    text = run.text or "\n".join([NOT_DECIDED, *[f"- {one.call.name}: {one.reason}" for one in run.pending]])
+    run.turn.end()
+    run.emit(RunPaused, tuple(pending.call.id for pending in run.turn.pending))
+    text = run.answer.text or "\n".join(
+        [NOT_DECIDED, *[f"- {one.call.name}: {one.reason}" for one in run.turn.pending]]
+    )
     return Ending(state=AgentState.WAITING_FOR_INPUT, outcome=LoopOutcome.PAUSED, text=text)
 
 
@@ -243,9 +246,9 @@ def paused(run: Run) -> Ending:
 def failed(run: Run, error: ModelError) -> Ending:
     """The provider gave no usable reply."""
     if isinstance(error, RefusedError):
-        run.stop_reason = StopReason.REFUSAL
-    elif run.stop_reason is None or run.turn_open:
-        run.stop_reason = StopReason.ERROR
+        run.turn.stop(StopReason.REFUSAL)
+    elif run.turn.stop_reason is None or run.turn.is_open:
+        run.turn.stop(StopReason.ERROR)
     return failure(run, "provider", told(error), error=type(error).__name__)
 
 
@@ -253,7 +256,7 @@ def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
     """ERROR/FAILED, with the best text so far."""
     run.close_turn()
     cause = StopCause(source=source, action="fail", reason=reason, metrics=metrics)
-    text = run.text or summary(run)
+    text = run.answer.text or summary(run)
     return Ending(state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, text=text, partial=True)
 
 
@@ -262,8 +265,8 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
 
     Every call has its result, and the best text is kept, in either case.
     """
-    if run.reply is not None and not any(message is run.reply for message in run.messages):
-        run.reply = None  # it was not added any more: its text is kept, its calls are nobody's
+    if run.turn.reply is not None and not any(message is run.turn.reply for message in run.transcript.messages):
+        run.turn.drop_reply()  # it was not added any more: its text is kept, its calls are nobody's
     try:
         if isinstance(defect, KeyboardInterrupt):
             return await land(run, run.interrupted_by_hand().verdict)
@@ -271,7 +274,7 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
             run.watch.delivered(defect)
             if run.watch.interrupt is not None:
                 return await land(run, run.interrupted().verdict)
-        answer_open_calls(run, "cancelled", "Not executed: the run has failed.")
+        answer_open_calls(run, ResultKind.CANCELLED, "Not executed: the run has failed.")
     except GeneratorExit:
         raise
     except BaseException as another:  # then at least there is a result
@@ -287,12 +290,12 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     if run.watch.interrupt is not None:
         verdict = await _give_way(run, verdict)
     witness(run, verdict)
-    answer_open_calls(run, "cancelled", _not_executed(run, verdict.cause.reason))
+    answer_open_calls(run, ResultKind.CANCELLED, _not_executed(run, verdict.cause.reason))
     run.close_turn()
-    if run.resumed is not None and _nothing_changed(run, verdict):
+    if run.terms.resumed is not None and _nothing_changed(run, verdict):
         return _as_before(run)
     if verdict.gentle and run.plan.landing != "off" and _may_call(run):
-        run.enter(AgentState.RUNNING)  # the batch it may have been in is over
+        run.turn.enter(AgentState.RUNNING)  # the batch it may have been in is over
         run.emit(LandingStarted, verdict.cause.source, verdict.cause.reason)
         try:
             answered = await _landing_call(run, verdict)
@@ -306,8 +309,10 @@ async def land(run: Run, verdict: Verdict) -> Ending:
             with suppress(OutputError):  # an answer in another format is no answer; its text is kept
                 output = None if run.plan.output is None else _fitted(run)
                 wrapped = LoopOutcome.WRAPPED_UP
-                return Ending(state=verdict.state, outcome=wrapped, cause=verdict.cause, text=run.text, output=output)
-    text = run.text or summary(run)
+                return Ending(
+                    state=verdict.state, outcome=wrapped, cause=verdict.cause, text=run.answer.text, output=output
+                )
+    text = run.answer.text or summary(run)
     return Ending(state=verdict.state, outcome=verdict.cut, cause=verdict.cause, text=text, partial=True)
 
 
@@ -333,22 +338,22 @@ def _may_call(run: Run) -> bool:
 
     On a budget above it is from the first turn on; resumed, if enough is left.
     """
-    if run.time() >= run.watch.deadline_at:
+    if run.watch.time() >= run.watch.deadline_at:
         return False
-    paid = run.landing_paid if run.resumed is None else run.resumed.landing_paid
-    return paid and (run.meter.parent is None or (run.iterations > 0 and run.boarded))
+    paid = run.spend.landing_paid if run.terms.resumed is None else run.terms.resumed.landing_paid
+    return paid and (run.meter.parent is None or (run.turn.iterations > 0 and run.spend.admitted))
 
 
 def _nothing_changed(run: Run, verdict: Verdict) -> bool:
     """True for a run that had ended at a limit, was resumed, and may not begin a turn because the limit still holds."""
-    before: Any = run.resumed.snapshot  # type: ignore[union-attr]
-    return before.state in (verdict.state, AgentState.COMPLETED) and run.iterations == before.iterations
+    before: Any = run.terms.resumed.snapshot  # type: ignore[union-attr]
+    return before.state in (verdict.state, AgentState.COMPLETED) and run.turn.iterations == before.iterations
 
 
 def _as_before(run: Run) -> Ending:
     """It has ended as it had: its answer, if it had landed, is the one it wrote then."""
-    then: Any = run.resumed.snapshot  # type: ignore[union-attr]
-    text = run.text or summary(run)
+    then: Any = run.terms.resumed.snapshot  # type: ignore[union-attr]
+    text = run.answer.text or summary(run)
     return Ending(state=then.state, outcome=then.outcome, cause=then.cause, text=text, partial=then.partial)
 
 
@@ -357,32 +362,31 @@ async def _landing_call(run: Run, verdict: Verdict) -> bool:
     watch = run.watch
     if watch.interrupt is not None and watch.interrupt.signal is Signal.WINDOW:
         watch.interrupt, watch.wanted = None, False
-    watch.land_by(run.time() + run.plan.times.landing)
-    if run.notice is None:
-        run.notice = verdict.cause
+    watch.land_by(run.watch.time() + run.plan.times.landing)
+    if run.descent.notice is None:
+        run.descent.give_notice(verdict.cause)
     run.admit()
     run.tell("wind_down", verdict.cause.source, run.plan.landing_notice)
-    run.landing_calls += 1
+    run.descent.call_landing()
     try:
         reply = await ask(run, landing=True)
     except ModelError:
         return False
-    run.reply, run.results = reply.message, ()
-    run.stop_reason = reply.message.stop_reason
+    run.turn.take_landing(reply.message)
     run.add(reply.message)
-    answer_open_calls(run, "withdrawn", _not_executed(run, "no more tools can be called"))
+    answer_open_calls(run, ResultKind.WITHDRAWN, _not_executed(run, "no more tools can be called"))
     answered = visible(reply.text) and not reply.truncated and not reply.calls  # a call instead is no answer
-    if not reply.truncated or len(reply.text) > len(run.text):
-        run.keep_text(reply.text)
+    if not reply.truncated or len(reply.text) > len(run.answer.text):
+        run.answer.keep_text(reply.text)
     return answered
 
 
 def summary(run: Run) -> str:
     """What ran and what it last returned, told without a model."""
-    turns = "1 model turn" if run.iterations == 1 else f"{run.iterations} model turns"
-    calls = "1 tool call" if run.tool_calls == 1 else f"{run.tool_calls} tool calls"
+    turns = "1 model turn" if run.turn.iterations == 1 else f"{run.turn.iterations} model turns"
+    calls = "1 tool call" if run.turn.tool_calls == 1 else f"{run.turn.tool_calls} tool calls"
     lines = [f"{NO_ANSWER} The run made {turns} and {calls}."]
-    last = [message for message in run.messages[-8:] if type(message) is ToolResultMessage][-3:]
+    last = [message for message in run.transcript.messages[-8:] if type(message) is ToolResultMessage][-3:]
     for message in last:
         text = " ".join(message.text.split())
         shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

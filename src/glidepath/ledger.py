@@ -4,7 +4,7 @@ Every charge goes to a node and all its ancestors. At each node, for each thing 
 
     used + reserved + aside + held + asked <= limit
 
-`reserved` is in flight and comes back, but for the part that is `pledged`: the first calls of runs that have boarded
+`reserved` is in flight and comes back, but for the part that is `pledged`: the first calls of runs that were admitted
 and not yet asked, which may stand behind the asker in the queue. `aside` are the landing reserves of live descendants;
 `held` is the node's own. A call that would fit if nothing were in flight waits in one queue per tree, in order.
 Money is counted in whole pico-dollars inside and is a `Decimal` at the edge.
@@ -250,7 +250,7 @@ class Meter:
             or self.tool_calls >= self.calls_wire
         )
 
-    def board(self, landing: Amount, first: Amount, *, queued: bool) -> Reservation | Refusal:
+    def reserve_start(self, landing: Amount, first: Amount, *, queued: bool) -> Reservation | Refusal:
         """Start a run on the parent's budget: set aside its landing and reserve its first call, or say why not."""
         parent = self.parent
         assert parent is not None  # noqa: S101 - for the type checker
@@ -292,7 +292,7 @@ class Meter:
                 node.descendants += 1
         return None
 
-    def open_landing(self, reserve: Amount, *, boarded: bool) -> Reservation:
+    def open_landing(self, reserve: Amount, *, admitted: bool) -> Reservation:
         """The landing begins: what was held back and set aside for it becomes the reservation of its call."""
         with self.tree.lock:
             self.held_tokens = self.held_money = 0
@@ -300,7 +300,7 @@ class Meter:
             self.reserved_tokens += reserve.tokens
             self.reserved_money += reserve.money
             for node in self.lineage[1:]:
-                if boarded:
+                if admitted:
                     node.aside_tokens -= reserve.tokens
                     node.aside_money -= reserve.money
                 node.reserved_tokens += reserve.tokens

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath._wire import Value, field
 from glidepath.errors import RunNotCompleted
-from glidepath.messages import Message, StopReason, ToolCall, Usage
+from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
 __all__ = [
     "ENDINGS",
@@ -29,6 +29,7 @@ __all__ = [
     "Snapshot",
     "Spend",
     "StopCause",
+    "TextOrigin",
     "ValidationRecord",
     "Verdict",
     "dollars",
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar  # every type checker brings it along
 
     OutputT = TypeVar("OutputT", default=Any)
+    DepsT = TypeVar("DepsT", default=Any)
 else:
     from typing import TypeVar
 
     OutputT = TypeVar("OutputT")
+    DepsT = TypeVar("DepsT")
 
 _PICO = Decimal(10**12)
 _HEAD = 80  # characters of a text in a repr
@@ -106,6 +109,14 @@ class LoopOutcome(str, Enum):
     PAUSED = "paused"
 
 
+class TextOrigin(str, Enum):
+    """Who wrote a result's `text`: the model, a tool whose result ended the run, or the runtime in their place."""
+
+    MODEL = "model"
+    TOOL = "tool"
+    RUNTIME = "runtime"
+
+
 _O = LoopOutcome
 ENDINGS: frozenset[tuple[AgentState, LoopOutcome]] = frozenset(
     {
@@ -122,31 +133,33 @@ ENDINGS: frozenset[tuple[AgentState, LoopOutcome]] = frozenset(
 
 
 def _protocol_stops() -> dict[tuple[AgentState, LoopOutcome], dict[str, str]]:
-    acp = {
-        _S.COMPLETED: "end_turn",
-        _S.MAX_STEPS: "max_turn_requests",
-        _S.BUDGET_EXCEEDED: "max_tokens",
-        _S.TIMED_OUT: "max_turn_requests",
-        _S.CANCELLED: "cancelled",
-        _S.ERROR: "refusal",
-        _S.WAITING_FOR_INPUT: "end_turn",
-    }
+    limited = (_S.MAX_STEPS, _S.BUDGET_EXCEEDED, _S.TIMED_OUT)
     stops = {}
     for state, outcome in ENDINGS:
         delivered = outcome in (_O.DONE, _O.WRAPPED_UP)
-        a2a = "completed" if delivered else "failed"
-        agui = "RUN_FINISHED" if delivered or outcome is _O.PAUSED else "RUN_ERROR"
+        acp, a2a, agui = "end_turn", "completed" if delivered else "failed", "RUN_FINISHED/success"
         if outcome is _O.PAUSED:
-            a2a = "input-required"
+            a2a, agui = "input-required", "RUN_FINISHED/interrupt"
+        elif outcome is _O.FAILED:
+            agui = "RUN_ERROR"
         elif outcome is _O.CANCELLED:
             a2a = "canceled"
-        stop = "max_tokens" if (state, outcome) == (_S.COMPLETED, _O.CUT_OFF) else acp[state]
-        stops[state, outcome] = {"acp": stop, "a2a": a2a, "ag_ui": agui}
+        if state is _S.CANCELLED:
+            acp = "cancelled"
+            agui = agui if delivered else "RUN_FINISHED/cancelled"
+        elif state in limited:
+            acp = "max_turn_requests"
+        elif not delivered and outcome is not _O.PAUSED:
+            acp = "max_tokens" if state is _S.COMPLETED else "error"
+        stops[state, outcome] = {"acp": acp, "a2a": a2a, "ag_ui": agui}
     return stops
 
 
 PROTOCOL_STOPS: Mapping[tuple[AgentState, LoopOutcome], Mapping[str, str]] = MappingProxyType(_protocol_stops())
-"""For every ending, the one word that ACP, A2A and AG-UI have for it; the full outcome travels as metadata."""
+"""For every ending, what ACP, A2A and AG-UI call it; the full outcome travels as metadata.
+
+ACP has no stop reason for an error: `error` is an error answer of JSON-RPC. AG-UI has an outcome beside the event.
+"""
 
 
 class ResourceAction(Enum):
@@ -232,6 +245,67 @@ class PendingCall(Value, frozen=True, kw_only=True):
     """The JSON Schema of the answer it waits for: `answer({...})`. None: `approve()`, `deny()` or `answer(text)`."""
     state: str = ""
     """What its tool needs to go on; nobody else's business."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that a plugin asks about, for the person who decides."""
+    inside: str = ""
+    """The id of the call whose program makes it; empty for a call that the model made itself."""
+
+
+class Program(Value, frozen=True, kw_only=True):
+    """A call in the middle of which its tool has asked for other calls, and waits for their results."""
+
+    call: ToolCall
+    """With the arguments it was made with."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls it waits for."""
+    results: tuple[ToolResultMessage, ...] = ()
+    """Those of their results that are known, in any order."""
+    made: int = 0
+    """How many calls it has asked for so far."""
+    clock: float = 0.0
+    """When it began, in seconds since the epoch."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that its calls have read so far."""
+
+
+class ResultKind(str, Enum):
+    """Why a call has the result it has, where that is not simply what its tool returned or raised.
+
+    `ran`: its tool was called. `failed`: it counts as a failure of the tool, or of the model that called it; what a
+    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps a list of its own.
+    """
+
+    ran: bool
+    failed: bool
+
+    UNKNOWN_TOOL = ("unknown_tool", False, True)
+    HIDDEN_TOOL = ("hidden_tool", False, False)
+    INVALID_ARGUMENTS = ("invalid_arguments", False, True)
+    POLICY_FAILED = ("policy_failed", False, True)
+    BREAKER_OPEN = ("breaker_open", False, True)
+    CUT = ("cut", False, True)
+    WITHDRAWN = ("withdrawn", False, False)
+    SKIPPED = ("skipped", False, False)
+    BLOCKED = ("blocked", False, False)
+    DENIED = ("denied", False, False)
+    NOT_DECIDED = ("not_decided", False, False)
+    INTERRUPTED = ("interrupted", False, False)
+    ANSWERED = ("answered", False, True)
+    CANCELLED = ("cancelled", True, False)
+    """Stopped while it ran, or before: what it has done is not known to be nothing."""
+    ABORTED = ("aborted", True, False)
+    TIMEOUT = ("timeout", True, True)
+    NOT_STOPPED = ("not_stopped", True, True)
+    CANCELLED_INSIDE = ("CancelledError", True, True)
+    NOT_SHOWN = ("not_shown", True, True)
+    UNKNOWN_EFFECT = ("unknown_effect", True, True)
+    LANDING = ("landing", True, True)
+
+    def __new__(cls, value: str, ran: bool, failed: bool) -> Self:
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.ran, kind.failed = ran, failed
+        return kind
 
 
 class Spend(Value, frozen=True, kw_only=True):
@@ -259,6 +333,11 @@ class PerRun(Value, frozen=True, kw_only=True):
     tool_choice: str | None = None
     metadata: Mapping[str, str] | None = None
     user: str | None = None
+    limits: Mapping[str, Any] | None = None
+    """The fields of `Limits` that differ from their defaults."""
+    system_prompt: str | None = None
+    model: str | None = None
+    """The model, where it was given as a string; an object cannot be kept."""
     notes: Mapping[str, str] | None = None
     """What plugins leave in the journal about this run, by plugin: see `Plugin.journal_note`."""
 
@@ -365,6 +444,10 @@ class Snapshot(Value, frozen=True, kw_only=True):
     first_new: int = 0
     pinned: tuple[int, ...] = ()
     votes: tuple[bool, bool, bool] | None = None
+    programs: dict[str, Program] = field(default_factory=dict)
+    """The calls of the open turn that make calls themselves, by call id."""
+    program_states: dict[str, str] = field(default_factory=dict)
+    """What the tool of each needs to go on; nobody else's business."""
     guards: dict[str, Any] = field(default_factory=dict)
     # what the result tells as well
     violations: tuple[ValidationRecord, ...] = ()
@@ -404,6 +487,8 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     cause: StopCause | None = None
     stop_reason: StopReason | None = None
     text: str = ""
+    text_origin: TextOrigin = TextOrigin.MODEL
+    """Whose words `text` is; RUNTIME: no answer was written, and this only says what happened."""
     output: OutputT | None = None
     partial: bool = False
     messages: tuple[Message, ...] = ()
@@ -450,6 +535,11 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     def all_tool_calls(self) -> int:
         """Tool calls, those of children included."""
         return self.tool_calls + sum(child.all_tool_calls for child in self.children)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The untrusted sources of everything the run has read: its text may come from any of them."""
+        return origins_of(self.messages)
 
     @property
     def cache_hit_rate(self) -> float | None:

@@ -4,7 +4,7 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome
 from glidepath.errors import ConfigurationError
-from glidepath.testing import ScriptedModel, say
+from glidepath.testing import ScriptedModel, say, virtual
 
 FEW = Limits(max_iterations=3)
 
@@ -46,3 +46,15 @@ def test_a_notebook_shows_state_spend_and_text_and_no_markup_of_the_models():
     assert "tokens" in shown
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
+
+
+@virtual
+async def test_a_stream_shows_where_its_run_stands():
+    stream = Agent(model=ScriptedModel([say("<b>hi</b>")]), limits=FEW).stream("Hi.")
+    assert repr(stream) == "<RunStream IDLE>"
+    assert "IDLE" in stream._repr_html_()
+    async with stream:
+        async for _ in stream:
+            assert "RUNNING" in repr(stream) or "COMPLETED" in repr(stream)
+    assert "COMPLETED/DONE, 1 turns" in repr(stream)
+    assert "&lt;b&gt;hi" in stream._repr_html_()

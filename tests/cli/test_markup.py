@@ -99,8 +99,8 @@ def cost(tmp_path, text):
             before = time.process_time()
             await send(app, pilot, "go", lambda app: app.query("Reply") and not app.talk.busy)
             reply = app.query("Reply").last()
-            while not reply.complete:  # noqa: ASYNC110 - a widget has no event for this
-                await asyncio.sleep(0.02)
+            while not reply.complete:
+                await pilot.pause(0.02)
             beating.cancel()
             return time.process_time() - before
 

@@ -10,6 +10,7 @@ from glidepath.conformance import (
     ContextTransformContract,
     EventObserverContract,
     FollowUpContract,
+    ProvenanceContract,
     SteeringContract,
     ToolGateContract,
 )
@@ -17,6 +18,7 @@ from glidepath.conformance.hooks import call_context
 from glidepath.messages import UserMessage
 from glidepath.observe import LogObserver
 from glidepath.plugins import ApprovalGate, ChannelSteering, OpeningGate, ToolListGate
+from glidepath.provenance import Provenance
 from glidepath.spi import AfterDecision, Block, Replace
 from glidepath.teams.mailbox import Mailbox
 from glidepath.testing import EventRecorder
@@ -31,6 +33,20 @@ class TestApprovalGate(BeforeToolCallContract):
 
     def refused(self):
         return call_context("send_mail")
+
+
+class TestProvenanceAsks(ProvenanceContract):
+    subject = Provenance
+
+    def make_plugin(self):
+        return Provenance()
+
+
+class TestProvenanceBlocks(ProvenanceContract):
+    subject = Provenance
+
+    def make_plugin(self):
+        return Provenance("block")
 
 
 class TestABlockingHook(BeforeToolCallContract):

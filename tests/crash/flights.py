@@ -31,9 +31,10 @@ class Pilot:
     name = "pilot"
     max_output_tokens = 1000
 
-    def __init__(self, width: int, steps: int = STEPS) -> None:
+    def __init__(self, width: int, steps: int = STEPS, programs: str = "") -> None:
         self.width = width
         self.steps = steps
+        self.programs = programs
 
     async def stream(self, request):
         step = sum(type(message) is AssistantMessage for message in request.messages)
@@ -42,11 +43,38 @@ class Pilot:
             yield TextDelta("all steps are done")
             yield StreamEnd("end_turn", PER_CALL)
             return
+        if self.programs:
+            numbers = range(step * self.width, (step + 1) * self.width)
+            yield ToolCallDelta(0, f"c{step}", "run_code", json.dumps({"code": program(numbers, self.programs)}))
+            yield StreamEnd("tool_use", PER_CALL)
+            return
         for place in range(self.width):
             number = step * self.width + place
             name = ("send", "send", "put")[number % 3]
             yield ToolCallDelta(place, f"c{number}", name, json.dumps({"number": number}))
         yield StreamEnd("tool_use", PER_CALL)
+
+
+TRIED = """
+async def tried(one):
+    try:
+        return await one
+    except RuntimeError as error:
+        return str(error)
+"""
+
+
+def program(numbers, style: str) -> str:
+    """A program that makes a call for each number, one after the other or all at once, and says what came of each."""
+    names = [(number, ("send", "send", "put")[number % 3]) for number in numbers]
+    if style == "together":
+        asked = ", ".join(f"tried({name}(number={number}))" for number, name in names)
+        return f"import asyncio, random\n{TRIED}chance = random.random()\n[chance, await asyncio.gather({asked})]"
+    made = "".join(
+        f"try:\n    found.append({name}(number={number}))\nexcept RuntimeError as why:\n    found.append(str(why))\n"
+        for number, name in names
+    )
+    return f"import random\nchance = random.random()\nfound = []\n{made}[chance, found]"
 
 
 def make_tools(ledger: str):
@@ -136,10 +164,18 @@ class Mortal:
         await self.store.close()
 
 
+def programs_for(leg: dict) -> list:
+    if not leg.get("programs"):
+        return []
+    from glidepath.code import CodeMode
+
+    return [CodeMode()]
+
+
 def make_agent(leg: dict, store=None) -> Agent:
     return Agent(
-        model=Pilot(leg["width"], leg.get("steps", STEPS)),
-        tools=make_tools(leg["ledger"]),
+        model=Pilot(leg["width"], leg.get("steps", STEPS), leg.get("programs", "")),
+        tools=[*make_tools(leg["ledger"]), *programs_for(leg)],
         limits=LIMITS,
         store=store or make_store(leg["store"]),
         default_execution_mode=ExecutionMode.SEQUENTIAL if leg.get("sequential") else ExecutionMode.PARALLEL,
@@ -347,6 +383,58 @@ def check_flight(seed: int, leg: dict, report: dict, tokens: int) -> None:
     assert len(unknown) == sum(kind == "unknown_effect" for _, kind, _ in report["results"]), what
     assert report["iterations"] == steps + 1, what
     assert report["tokens"] >= max(tokens, (steps + 1) * PER_CALL.total), ("the budget was reset", what)
+
+
+def program_flight(server: Server, seed: int, place: Path) -> dict:
+    """Fly one run of programs through several deaths, and check what it promises."""
+    chance = random.Random(seed)
+    leg = {
+        "store": str(place / "sessions.db") if chance.random() < 0.5 else f"segments:{place / 'sessions'}",
+        "session": f"programs {seed}",
+        "ledger": str(place / f"{seed}.effects"),
+        "report": str(place / f"{seed}.report"),
+        "width": chance.choice((3, 5)),
+        "steps": 4,
+        "programs": chance.choice(("one by one", "together")),
+    }
+    deaths = 0
+    for _ in range(chance.randint(2, 4)):
+        if chance.random() < 0.7:
+            fatal = {"die_at": chance.randint(1, 25), "when": chance.choice(("before", "after"))}
+        else:
+            fatal = {"die_after": chance.uniform(0.01, 0.25)}
+        ((status, report),) = server.fly({**leg, **fatal})
+        assert status in (0, -signal.SIGKILL, -signal.SIGALRM), (seed, status, report)
+        deaths += status != 0
+        if status == 0:
+            break
+    ((status, report),) = server.fly(leg)
+    assert status == 0, (seed, status, report)
+    check_programs(seed, leg, report)
+    return {"deaths": deaths, "unknown": len(report["unknown"])}
+
+
+def check_programs(seed: int, leg: dict, report: dict) -> None:
+    """Every program ended, no call in it was made twice, and every one that nobody knows is listed."""
+    what = (seed, leg, report)
+    assert report["outcome"] == "DONE", what
+    assert report["calls"] == [f"c{step}" for step in range(leg["steps"])], what
+    done = effects(leg["ledger"])
+    sent = [number for number, _ in done["send"]]
+    assert len(sent) == len(set(sent)), ("a message was sent twice", what)
+    keys = dict(done["put"])
+    assert all(keys[number] == key for number, key in done["put"]), ("another key", what)
+    unknown = set(report["unknown"])
+    for step, (call_id, kind, text) in enumerate(report["results"]):
+        assert (call_id, kind) == (f"c{step}", None), what
+        _, found = json.loads(text)
+        assert len(found) == leg["width"], what
+        for place, said in enumerate(found):
+            number = step * leg["width"] + place
+            if said in (f"sent {number}", f"put {number}"):
+                assert number in (*sent, *keys), ("a result without its effect", what)
+            else:
+                assert f"{call_id}.{place + 1}" in unknown, ("an unknown effect was not reported", what)
 
 
 def short_leg(place: Path, name: str) -> dict:

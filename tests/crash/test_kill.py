@@ -4,10 +4,11 @@ import os
 
 import pytest
 
-from .flights import campaign_flight, check_flight, short_leg
+from .flights import campaign_flight, check_flight, check_programs, program_flight, short_leg
 from .postgres import fresh_schema
 
 CI = 30
+PROGRAMS = 8
 CAMPAIGN = {"sqlite": 500, "postgresql": 500, "segments": 1000}
 PART = 50  # of them at a time, so that they can be flown side by side
 PARTS = [(store, part) for store, seeds in CAMPAIGN.items() for part in range(seeds // PART)]
@@ -55,6 +56,37 @@ def test_g13_killed_at_every_write_of_a_short_run(server, tmp_path, when):
         ((status, report),) = server.fly(leg)
         assert status == 0, (number, report)
         check_flight(0, leg, report, 0)
+
+
+@pytest.mark.process
+def test_g13_killed_programs_go_on_behind_their_last_call(server, tmp_path):
+    pytest.importorskip("pydantic_monty", reason="programs need pydantic-monty: pip install 'glidepath[code]'")
+    flown = [program_flight(server, seed, tmp_path) for seed in range(3000, 3000 + PROGRAMS)]
+    assert sum(one["deaths"] for one in flown) > PROGRAMS
+    assert sum(one["unknown"] for one in flown)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("style", ["one by one", "together"])
+def test_g13_killed_at_every_write_of_a_program(server, tmp_path, style):
+    pytest.importorskip("pydantic_monty", reason="programs need pydantic-monty: pip install 'glidepath[code]'")
+    for number in range(1, 15 if style == "one by one" else 9):
+        leg = {**short_leg(tmp_path, f"{style} {number}"), "width": 3, "steps": 1, "programs": style}
+        server.fly({**leg, "die_at": number, "when": "after" if number % 2 else "before"})
+        ((status, report),) = server.fly(leg)
+        assert status == 0, (number, report)
+        check_programs(0, leg, report)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("part", range(10))
+def test_g13_the_whole_campaign_of_programs(server, tmp_path, part):
+    pytest.importorskip("pydantic_monty", reason="programs need pydantic-monty: pip install 'glidepath[code]'")
+    first = int(os.environ.get("GLIDEPATH_SEED", "20000")) + part * PART
+    flown = [program_flight(server, seed, tmp_path) for seed in range(first, first + PART)]
+    assert sum(one["deaths"] for one in flown) > PART
+    assert sum(one["unknown"] for one in flown)
 
 
 @pytest.mark.slow

@@ -123,7 +123,7 @@ class Seat:
     async def board(self, landing, first):
         whole = Amount(landing + first)
         await self.budget.draw(self, whole, whole)
-        assert type(self.meter.board(Amount(landing), Amount(first), queued=False)) is Reservation
+        assert type(self.meter.reserve_start(Amount(landing), Amount(first), queued=False)) is Reservation
 
 
 async def seat(one, name):

@@ -527,7 +527,7 @@ async def test_what_cannot_be_resumed_is_refused():
         await desk.agent.resume(replace(paused, pending=()))
     with pytest.raises(ConfigurationError, match="no snapshot"):
         await desk.agent.resume(replace(paused, snapshot=None))
-    with pytest.raises(ConfigurationError, match="goes on without a new prompt"):
+    with pytest.raises(ConfigurationError, match="continues without a new prompt"):
         desk.agent.stream("more", resume=paused)
     with pytest.raises(ConfigurationError, match="belong to resume"):
         desk.agent.stream("more", decisions={})

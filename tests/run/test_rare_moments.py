@@ -12,7 +12,7 @@ from glidepath.errors import RejectedError
 from glidepath.events import RunEnded
 from glidepath.messages import AssistantMessage, ToolCall
 from glidepath.run import Signal, Watch
-from glidepath.run.adrift import request
+from glidepath.run.abandoned import request
 from glidepath.run.inside import Place, _Errand, _followed, launch
 from glidepath.run.snapshot import _guard_state
 from glidepath.testing import EventRecorder, ScriptedModel, call, hang, say, virtual
@@ -41,7 +41,7 @@ async def test_a_step_that_no_table_has_is_refused():
         async for _ in stream:
             pass
         with pytest.raises(RuntimeError, match="illegal transition COMPLETED -> RUNNING"):
-            stream.run.enter(AgentState.RUNNING)
+            stream.run.turn.enter(AgentState.RUNNING)
 
 
 def test_a_wind_down_from_another_thread_counts_once():
@@ -81,7 +81,7 @@ def test_a_wind_down_from_another_thread_counts_once():
 async def test_g1_a_loop_that_raises_still_ends_in_a_result(monkeypatch, defect, state, outcome):
     async def broken(run, prompt):
         run.add_prompt(prompt)
-        run.reply = AssistantMessage((ToolCall("c1", "look", {}),))  # never added: nobody's calls
+        run.turn.reply = AssistantMessage((ToolCall("c1", "look", {}),))  # never added: nobody's calls
         raise defect
 
     monkeypatch.setattr(flight, "fly", broken)

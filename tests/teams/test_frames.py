@@ -136,7 +136,7 @@ def transcript(text):
 def test_the_summarizer_sees_who_said_what_whatever_a_tool_says(text):
     strategy = Summarize()
     messages = transcript(text)
-    brief = strategy.brief(messages, [400] * len(messages), 3_000, [0], 20_000)
+    brief = strategy.checkpoint_request(messages, [400] * len(messages), 3_000, [0], 20_000)
     assert "mallory" not in outside(brief.prompt)
     mark = re.search(r"between \[quote (\w+)\]", brief.prompt)[1]
     heads = [line for line in brief.prompt.splitlines() if line.startswith(f"[{mark} ")]
@@ -146,7 +146,9 @@ def test_the_summarizer_sees_who_said_what_whatever_a_tool_says(text):
 
 def test_the_instruction_to_the_summarizer_is_the_same_up_to_the_frame():
     messages = transcript("x")
-    one, two = (Summarize().brief(messages, [400] * len(messages), 3_000, [0], 20_000).prompt for _ in range(2))
+    one, two = (
+        Summarize().checkpoint_request(messages, [400] * len(messages), 3_000, [0], 20_000).prompt for _ in range(2)
+    )
     assert one != two
     stable = one[: one.index("What stands between")]
     assert len(stable) > 300

@@ -46,7 +46,8 @@ def assemble(
     policy = config.protocol_policy or ProtocolPolicy()
     if behind:
         policy = FoundToolsPolicy(policy, {tool.name: tool for tool in behind})
-    tools = (*config.tools, *behind)
+    hands = hands_of(config.tools)
+    tools = (*config.tools, *behind, *hands)
     specs = tuple(tool.spec for tool in config.tools)
     output = None if config.output_type is None else Output(config.output_type)
     texts = config.texts
@@ -70,6 +71,7 @@ def assemble(
         tools={tool.name: tool for tool in tools},
         tool_names=frozenset(tool.name for tool in tools),
         behind=frozenset(tool.name for tool in behind),
+        hands=frozenset(tool.name for tool in hands),
         specs=specs,
         terminal_tools=terminal_tools(config),
         approvals=any(tool.requires_approval or tool.asks_back for tool in tools),
@@ -123,15 +125,18 @@ def assemble(
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
         fallback=_fallback(config),
         output=output,
+        deps_needed=_deps_needed(config, tools),
+        deps_factory=config.deps_factory,
         constraints=constraints,
         built_in=len(ours),
         custom=config.constraints,
+        own_guards=bool(config.guards),
         clocked=tuple(one for one in constraints if one.check_every is not None),
         switches=tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),
         lineup=Lineup(config.plugins, inherited),
-        make_guards=partial(make_guards, config.guardrails, texts=texts),
-        make_stop_guards=partial(make_stop_guards, config.guardrails, texts=texts),
-        known_stop_guards=partial(known_stop_guards, config.guardrails, texts=texts),
+        make_guards=partial(make_guards, config.guardrails, texts=texts, own=config.guards),
+        make_stop_guards=partial(make_stop_guards, config.guardrails, texts=texts, own=config.guards),
+        known_stop_guards=partial(known_stop_guards, config.guardrails, texts=texts, own=config.guards),
         stitch=stitch,
         thinking_tags=config.thinking_tags,
         conversation_id=config.conversation_id,
@@ -141,11 +146,27 @@ def assemble(
     return routed(plan, config)
 
 
+def hands_of(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """The tools that only programs may call, none of which has a name that is taken."""
+    taken, found = {tool.name for tool in tools}, []
+    for hand in [hand for tool in tools for hand in tool.hands]:
+        if hand.name in taken:
+            raise ConfigurationError(f"two tools are named {hand.name!r}; give one of them another name")
+        taken.add(hand.name)
+        found.append(hand)
+    return tuple(found)
+
+
 def _fallback(config: LoopConfig) -> Fallback | None:
     """The tool that plain text stands for."""
     name = config.plain_text_terminal_fallback_tool
     eager, nudge = config.plain_text_terminal_fallback_eager, config.plain_text_terminal_fallback_eager_nudge
     return None if name is None else Fallback(name, eager, nudge and eager)
+
+
+def _deps_needed(config: LoopConfig, tools: tuple[Tool, ...]) -> tuple[tuple[str, Any], ...]:
+    own = () if config.deps_type is None else ((f"agent {config.agent_name!r}", config.deps_type),)
+    return (*own, *[(f"tool {tool.name!r}", tool.deps_type) for tool in tools if tool.deps_type is not None])
 
 
 def _own_caps(config: LoopConfig) -> Caps:

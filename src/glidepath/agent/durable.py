@@ -21,7 +21,16 @@ from glidepath.sessions.bases import folded_state, next_base
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.inbox import posted_decisions
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.recover import abandon, charged, known_results, open_calls, strangers, unredacted, verdicts
+from glidepath.sessions.recover import (
+    abandon,
+    charged,
+    known_results,
+    open_calls,
+    strangers,
+    unredacted,
+    verdicts,
+    with_inner_results,
+)
 from glidepath.sessions.repairing import repair_notice, unknown_calls
 from glidepath.sessions.scribe import Scribe
 from glidepath.spi.sessions import Lease, Note
@@ -91,18 +100,20 @@ class Opening(Record, kw_only=True):
         if scribe is None:
             return _store_failure(self.error)
         if self.unknown:
-            run.unknown_effects = (*run.unknown_effects, *self.unknown)
-        if run.resumed is None and self.written != len(run.messages):  # what was in the session was repaired
-            whole = [_raw(message) for message in run.messages]
+            run.work.doubt(self.unknown)
+        if run.terms.resumed is None and self.written != len(
+            run.transcript.messages
+        ):  # what was in the session was repaired
+            whole = [_raw(message) for message in run.transcript.messages]
             if scribe.number or self.written:
                 scribe.ahead.append(("transcript", whole))
-                self.written = len(run.messages)
+                self.written = len(run.transcript.messages)
         scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
         scribe.decisions = dict(self.decided)
         scribe.mailbox.take(run, self.notes)
         if self.stop is not None:
             scribe.stop(self.stop)
-        run.journal = scribe
+        run.write_to(scribe)
         return None
 
 
@@ -326,14 +337,14 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
         known = known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
-        snapshot = charged(snapshot, folded.reserved)
+        snapshot = with_inner_results(folded, charged(snapshot, folded.reserved))
         begun = folded.intents.keys() | {*known}
         checked = check_decisions(decisions, snapshot, folded.decisions, begun)
         opening.decided = {**_decided(folded, snapshot, opening, begun), **checked}
         opening.decisions = {**verdicts(folded, snapshot, tools), **unredacted(folded, opening.decided)}
         opening.counted = frozenset(folded.queued)
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
-        snapshot = replace(snapshot, per_run=None)
+        snapshot = replace(snapshot, per_run=None, program_states={})
     opening.snapshot = snapshot
     opening.home = home = folded.session
     home.metadata["guardrails"] = _wire.loads(_wire.encode(snapshot.guards))  # theirs to change

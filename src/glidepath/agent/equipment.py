@@ -222,6 +222,12 @@ class Outfit:
         self._here: WeakKeyDictionary[asyncio.AbstractEventLoop, Equipment] = WeakKeyDictionary()
         self._known: tuple[tuple[Tool, ...], Any] | None = None
 
+    def shared(self) -> Outfit:
+        """The same open sources, for an agent that differs in other settings."""
+        other = Outfit(self._sources, self._taken)
+        other._here = self._here
+        return other
+
     def enter(self, *, keep: bool = False) -> Equipment:
         """The equipment of the running loop, in use from now on."""
         loop = asyncio.get_running_loop()

@@ -7,20 +7,21 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.equipment import Fitted, Outfit
 from glidepath.agent.many_tools import CALL, FIND, doors, too_many
-from glidepath.agent.per_run import checked_per_run
-from glidepath.outcome import PerRun, RunResult
+from glidepath.agent.per_run import Given, altered, checked_per_run
+from glidepath.outcome import RunResult
 
 if TYPE_CHECKING:
     from typing import Self
 
     from glidepath.agent.config import LoopConfig
+    from glidepath.agent.keywords import RunKeywords
     from glidepath.plugins.lineup import Lineup
     from glidepath.run import CancelToken, Plan
     from glidepath.tools import Tool
@@ -104,6 +105,17 @@ class Equipped:
         config = replace(self.config, tools=(*self.config.tools, *tools), tool_sources=())
         return config, assemble(config, told=self._plan.told, behind=behind), WeakKeyDictionary(), behind
 
-    def _per_run(self, extras: Any, tool_choice: Any, metadata: Any, user: Any) -> PerRun | None:
-        more = self._outfit is not None
-        return checked_per_run(self.config.tools, extras, tool_choice, metadata, user, more_tools=more)
+    def _given(self, **given: Unpack[RunKeywords]) -> Given:
+        return checked_per_run(self.config.tools, given, more_tools=self._outfit is not None)
+
+    def _as_given(self, given: Given) -> Self:
+        """This agent with the limits, the system prompt and the model of one run; on the same open sources."""
+        config = altered(self.config, given)
+        if config is self.config:
+            return self
+        agent = object.__new__(type(self))
+        agent.config, agent._plan = config, assemble(config, told=self._plan.told, behind=self._behind)
+        agent._heirs, agent._told_of_store = WeakKeyDictionary(), self._told_of_store
+        agent._outfit = None if self._outfit is None else self._outfit.shared()
+        agent._fitted, agent._began, agent._behind = self._fitted, self._began, self._behind
+        return agent

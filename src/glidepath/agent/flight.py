@@ -13,6 +13,7 @@ from glidepath._wire import encode, replace
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.durable import Opening
 from glidepath.agent.equipment import Fitted
+from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import landing_money, priced
 from glidepath.ask.booking import LEAST_LANDING
 from glidepath.ask.summary import recall
@@ -23,10 +24,11 @@ from glidepath.land import salvaged
 from glidepath.ledger import Amount, Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message
-from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, PerRun, RunResult, StopCause
+from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
+from glidepath.run.origins import hear
 from glidepath.sessions import Session
 from glidepath.texts import Texts
 from glidepath.tools import OutputError
@@ -73,11 +75,11 @@ def open_run(
     stream: RunStream | None,
     *,
     resumed: Resumption | None = None,
-    per_run: PerRun | None = None,
+    given: Given = NOTHING,
 ) -> Run:
     """A run with its budget, ready to start; whatever goes wrong, no timer is left behind."""
     try:
-        return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed, per_run=per_run)
+        return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed, given=given)
     except BaseException:
         watch.disarm()  # or its timer would interrupt the caller long after
         raise
@@ -93,11 +95,12 @@ def _opened(
     stream: RunStream | None,
     *,
     resumed: Resumption | None,
-    per_run: PerRun | None,
+    given: Given,
 ) -> Run:
     if home.in_flight:
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
-    paid = True
+    plan = with_constraints_of_its_own(plan) if plan.custom else plan
+    deps, paid = deps_for(plan, given, home.id), True
     if resumed is None:
         not_decided = home.state is AgentState.WAITING_FOR_INPUT
         repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
@@ -123,11 +126,12 @@ def _opened(
         meter=meter,
         watch=watch,
         landing_reserve=reserve,
+        landing_paid=paid,
+        deps=deps,
         stream=stream,
         resumed=resumed,
-        per_run=per_run,
+        per_run=given.per_run,
     )
-    run.landing_paid = paid
     if plan.strategy.name == "summarize":
         recall(run)
     home.flight = run
@@ -242,7 +246,7 @@ async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | N
         await patrol.close()
     run.settle_up()
     with suppress(Exception):  # what a custom constraint has answered with
-        run.passed = last_validations(run)
+        run.audit.conclude(last_validations(run))
     result = run.conclude(ending)
     if run.journal is not None:
         result = await run.journal.end(result)
@@ -257,18 +261,19 @@ async def _dismiss(run: Run) -> bool:
 
     What they did not see, and who did not stop, is in the result that is returned.
     """
-    if run.audience is None or run.result is None:
+    if run.voice.audience is None or run.result is None:
         return False
     stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
-    left = max(LAST_WORDS, run.watch.deadline_at - run.time())
+    left = max(LAST_WORDS, run.watch.deadline_at - run.watch.time())
     patience = LAST_WORDS if stopped else min(FAREWELL, left, run.plan.times.hook)
-    farewell = await dismiss(run.audience.observers, patience)
+    farewell = await dismiss(run.voice.audience.observers, patience)
     if farewell.missed or farewell.stubborn:
         gone = [
             AbandonedWork(call_id="", tool_name=name, kind="observer", reason="it did not stop after the run's end")
             for name in farewell.stubborn
         ]
-        run.result = replace(run.result, abandoned=(*run.result.abandoned, *gone), missed_events=farewell.missed)
+        abandoned = (*run.result.abandoned, *gone)
+        run.conclude_with(replace(run.result, abandoned=abandoned, missed_events=farewell.missed))
     return farewell.cancelled
 
 
@@ -289,15 +294,14 @@ def announce_child(parent: Run, child: Run) -> None:
         parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
 
 
-def report_child(parent: Run, child: Run) -> None:
+def report_child(parent: Run, child: Run, key: str) -> None:
     """Put what a child did and cost into its parent, unless that has ended and lists the child as abandoned."""
     if parent.result is not None:
         return
     result: Any = child.result
-    parent.children += (result,)
-    parent.abandoned += result.abandoned
-    parent.unknown_effects += result.unknown_effects
-    parent.charge_child(child.plan.agent_name, child.usage, child.money)
+    hear(parent, key, result.origins)
+    parent.work.report(result)
+    parent.spend.charge_child(child.plan.agent_name, child.spend.usage(), child.spend.money)
     parent.emit(
         ChildEnded,
         child.run_id,

@@ -8,9 +8,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from glidepath.agent.limits import Budget
+from glidepath.agent.per_run import NOTHING, Given
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message
-from glidepath.outcome import PerRun, RunResult
+from glidepath.outcome import RunResult
 from glidepath.run import INHERIT, CancelToken, Place, RunStream
 from glidepath.run.inside import Post, apart, around, at_home, enlist, launch, linked
 from glidepath.sessions import Session
@@ -48,12 +49,10 @@ def named(place: Place, messages: tuple[Message, ...]) -> str:
     A call of the model has an id and counts its children; what a hook or a team does has no such order.
     """
     run = place.run
-    asked = "\0".join([str(run.checkpoint), *[message.text for message in messages]])
+    asked = "\0".join([str(run.turn.checkpoint), *[message.text for message in messages]])
     digest = blake2b(asked.encode(errors="replace"), digest_size=6).hexdigest()
-    name = f"{HOOK}{place.key}:{run.iterations}.{digest}" if place.is_hook else f"{place.key}.{digest}"
-    number = run.named.get(name, 0) + 1
-    run.named = {**run.named, name: number}
-    return f"{name}-{number}"
+    name = f"{HOOK}{place.key}:{run.turn.iterations}.{digest}" if place.is_hook else f"{place.key}.{digest}"
+    return f"{name}-{run.work.number(name)}"
 
 
 async def run_inside(
@@ -62,7 +61,7 @@ async def run_inside(
     messages: tuple[Message, ...],
     home: Session | None,
     cancel: CancelToken | None,
-    per_run: PerRun | None = None,
+    given: Given = NOTHING,
     budget: Budget | None = None,
 ) -> RunResult:
     """Run an agent as a child of the run whose call or hook this is, wherever it was started.
@@ -75,11 +74,11 @@ async def run_inside(
         if place.run.journal is not None and (place.is_hook or budget is not None):
             name = named(place, messages)
         return agent.fly_child(
-            messages, parent=place.run, cancel=token, place=name, home=home, budget=budget, per_run=per_run
+            messages, parent=place.run, cancel=token, place=name, home=home, budget=budget, given=given
         )
 
-    here = partial(launch, place, begin, cancel, partial(agent.fly_alone, messages, home, cancel, per_run, None))
-    away = partial(_apart, agent, place, messages, home, cancel, per_run, budget=budget)
+    here = partial(launch, place, begin, cancel, partial(agent.fly_alone, messages, home, cancel, given, None))
+    away = partial(_apart, agent, place, messages, home, cancel, given, budget=budget)
     result: RunResult = await (here() if place.here else at_home(place, here, away))
     return result
 
@@ -90,24 +89,24 @@ async def stream_inside(
     messages: tuple[Message, ...],
     home: Session | None,
     cancel: CancelToken | None,
-    per_run: PerRun | None,
+    given: Given,
     stream: RunStream,
 ) -> RunResult:
     """The same with its events, in the task of the stream."""
     if not place.is_open:
         place.warn()
-        return await agent.fly_alone(messages, home, cancel, per_run, stream)
+        return await agent.fly_alone(messages, home, cancel, given, stream)
     if not place.here:
-        return await _apart(agent, place, messages, home, cancel, per_run, stream=stream)
+        return await _apart(agent, place, messages, home, cancel, given, stream=stream)
     token, let_go = linked(cancel)
     run = place.run
-    name = f"{place.key}.{len(run.spawned.get(place.key, ())) + 1}"
+    name = f"{place.key}.{len(run.work.spawned.get(place.key, ())) + 1}"
     if place.is_hook and run.journal is not None:
         name = named(place, messages)
     enlist(place, token, asyncio.current_task())  # type: ignore[arg-type] # a stream has a task of its own
     try:
         return await agent.fly_child(
-            messages, parent=run, cancel=token, place=name, home=home, stream=stream, per_run=per_run
+            messages, parent=run, cancel=token, place=name, home=home, stream=stream, given=given
         )
     finally:
         let_go()
@@ -119,7 +118,7 @@ async def _apart(
     messages: tuple[Message, ...],
     home: Session | None,
     cancel: CancelToken | None,
-    per_run: PerRun | None,
+    given: Given,
     *,
     stream: RunStream | None = None,
     budget: Budget | None = None,
@@ -129,8 +128,8 @@ async def _apart(
 
     def fly(token: CancelToken, post: Post) -> Any:
         return agent.fly_child(
-            messages, parent=run, cancel=token, home=home, stream=stream, budget=budget, per_run=per_run, post=post
+            messages, parent=run, cancel=token, home=home, stream=stream, budget=budget, given=given, post=post
         )
 
-    alone = partial(agent.fly_alone, messages, home, cancel, per_run, stream)
+    alone = partial(agent.fly_alone, messages, home, cancel, given, stream)
     return await apart(place, fly, cancel, alone)  # type: ignore[no-any-return]

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from glidepath import _wire
-from glidepath._wire import replace
-from glidepath.agent.config import TOOL_CHOICES, check_sendable
-from glidepath.errors import ConfigurationError, shown
-from glidepath.outcome import PerRun
+from glidepath._wire import Record, asdict, replace
+from glidepath.agent.config import TOOL_CHOICES, LoopConfig
+from glidepath.agent.limits import Limits
+from glidepath.agent.route import joined
+from glidepath.errors import ConfigurationError, shown, told
+from glidepath.outcome import PerRun, Snapshot
+from glidepath.run import Plan, Run
+from glidepath.setting import check_sendable
+from glidepath.spi import ResourceConstraint, RunInfo
 from glidepath.tools import Tool
 
-__all__ = ["check_metadata", "check_user", "checked_per_run", "inherited", "replaced"]
+if TYPE_CHECKING:
+    from glidepath.agent.keywords import RunKeywords
+
+__all__ = [
+    "NOTHING",
+    "Given",
+    "altered",
+    "check_metadata",
+    "check_user",
+    "checked_per_run",
+    "continued",
+    "deps_for",
+    "inherited",
+]
 
 # What OpenAI takes, which is the strictest of those that have such fields.
 MOST_PAIRS = 16
@@ -21,44 +41,166 @@ LONGEST_VALUE = 512
 LONGEST_USER = 64
 
 
-def checked_per_run(
-    tools: tuple[Tool, ...],
-    extras: Any = None,
-    tool_choice: Any = None,
-    metadata: Any = None,
-    user: Any = None,
-    *,
-    more_tools: bool = False,
-) -> PerRun | None:
-    """What was passed to `run()`, or None when nothing was; raises `ConfigurationError` naming the argument.
+class Given(Record):
+    """What one run was given: what the journal keeps of it, and objects that it never sees."""
+
+    per_run: PerRun | None = None
+    deps: Any = None
+    model: Any = None
+    """A model for this run, as an object."""
+
+
+NOTHING = Given()
+
+
+def checked_per_run(tools: tuple[Tool, ...], given: RunKeywords, *, more_tools: bool = False) -> Given:
+    """What was passed to `run()` for this run alone; raises `ConfigurationError` naming the argument.
 
     `more_tools`: there are sources, whose tools are known only when the run starts.
     """
-    if extras is None and tool_choice is None and metadata is None and user is None:
-        return None
-    return PerRun(
-        extras=None if extras is None else _extras(extras),
-        tool_choice=None if tool_choice is None else _tool_choice(tool_choice, tools, more_tools=more_tools),
-        metadata=None if metadata is None else check_metadata(metadata),
-        user=None if user is None else check_user(user),
+    said = {name: value for name, value in given.items() if value is not None}
+    if not said:
+        return NOTHING
+    deps, model = said.pop("deps", None), said.pop("model", None)
+    checks: dict[str, Callable[[Any], Any]] = {
+        "extras": _extras,
+        "tool_choice": partial(_tool_choice, tools=tools, more_tools=more_tools),
+        "metadata": check_metadata,
+        "user": check_user,
+        "limits": _limits,
+        "system_prompt": _system_prompt,
+    }
+    kept = {name: checks[name](value) for name, value in said.items()}
+    if isinstance(model, str):
+        kept["model"], model = model, None
+    return Given(PerRun(**kept) if kept else None, deps, model)
+
+
+def altered(config: LoopConfig, given: Given) -> LoopConfig:
+    """The agent's configuration with the limits, the system prompt and the model of one run; itself without any."""
+    kept, changes = given.per_run, {}
+    if given.model is not None:
+        changes["model"] = given.model
+    if kept is not None:
+        if kept.limits is not None:
+            changes["limits"] = Limits(**kept.limits)
+        if kept.system_prompt is not None:
+            changes["system_prompt"] = kept.system_prompt
+        if kept.model is not None and given.model is None:
+            changes["model"] = kept.model
+    return replace(config, **changes) if changes else config
+
+
+def deps_for(plan: Plan, given: Given, session_id: str) -> Any:
+    """The `deps` of a run: those it was given, or those its agent makes; raises `ConfigurationError` for wrong ones."""
+    deps = given.deps
+    if deps is None and plan.deps_factory is not None:
+        deps = _made(plan, given.per_run or PerRun(), session_id)
+    for who, kind in plan.deps_needed:
+        if not _fits(deps, kind):
+            name = getattr(kind, "__name__", None) or str(kind)
+            got = "no deps were passed" if deps is None else f"deps is a {type(deps).__name__}"
+            raise ConfigurationError(f"{who} needs deps of type {name}, and {got}; pass run(..., deps=...)")
+    return deps
+
+
+def with_constraints_of_its_own(plan: Plan) -> Plan:
+    """The plan of one run: constraints that keep state about a run are made for it."""
+    if all(type(one).for_run is ResourceConstraint.for_run for one in plan.custom):
+        return plan
+    try:
+        made = {id(one): one.for_run() for one in plan.constraints}
+    except Exception as error:
+        raise ConfigurationError(f"for_run of a constraint failed: {told(error)}") from error
+    for one in made.values():
+        if not isinstance(one, ResourceConstraint):
+            raise ConfigurationError(f"for_run must return a ResourceConstraint, not {shown(one, 100)}")
+    plans = [_with_constraints(one, made) for one in ((plan,) if plan.route is None else plan.route.plans)]
+    return plans[0] if plan.route is None else joined(plans)
+
+
+def _with_constraints(plan: Plan, made: Mapping[int, ResourceConstraint]) -> Plan:
+    constraints = tuple(made[id(one)] for one in plan.constraints)
+    clocked = tuple(one for one in constraints if one.check_every is not None)
+    return replace(plan, constraints=constraints, clocked=clocked)
+
+
+def _made(plan: Plan, kept: PerRun, session_id: str) -> Any:
+    make: Any = plan.deps_factory
+    run = RunInfo(
+        agent_name=plan.agent_name,
+        session_id=session_id,
+        conversation_id=plan.conversation_id,
+        user=kept.user,
+        metadata=kept.metadata,
     )
+    try:
+        return make(run)
+    except Exception as error:
+        raise ConfigurationError(f"deps_factory failed for session {session_id!r}: {told(error)}") from error
 
 
-def replaced(before: PerRun | None, now: PerRun | None) -> PerRun | None:
+def _fits(deps: Any, kind: Any) -> bool:
+    """False when it cannot be of that type; what cannot be told at run time is left to type checkers."""
+    if get_origin(kind) in (Union, UnionType):
+        return any(_fits(deps, one) for one in get_args(kind))
+    kind = get_origin(kind) or kind
+    try:
+        return isinstance(deps, kind)
+    except TypeError:  # such as a protocol that is not for run time
+        return deps is not None
+
+
+def _limits(limits: Any) -> dict[str, Any]:
+    if not isinstance(limits, Limits):
+        raise ConfigurationError(f"limits must be a Limits, not {shown(limits, 100)}")
+    said: dict[str, Any] = _wire.loads(_wire.encode(asdict(limits)))
+    return {name: value for name, value in said.items() if getattr(limits, name) != getattr(_DEFAULTS, name)}
+
+
+_DEFAULTS = Limits()
+
+
+def _system_prompt(text: Any) -> str:
+    if not isinstance(text, str):
+        raise ConfigurationError(f"system_prompt must be a str, not {shown(text, 100)}")
+    check_sendable("system_prompt", text)
+    return str.__str__(text)
+
+
+def continued(snapshot: Snapshot, given: Given, limits: Limits | None) -> tuple[Snapshot, Given]:
     """What a resumed run has: each value that was passed to `resume()`, and the others as they were."""
+    kept = _replaced(snapshot.per_run, given.per_run)
+    if limits is not None and kept is not None and kept.limits is not None:
+        kept = replace(kept, limits=_limits(limits))
+    return replace(snapshot, per_run=kept), Given(kept, given.deps, given.model)
+
+
+def _replaced(before: PerRun | None, now: PerRun | None) -> PerRun | None:
     if before is None or now is None:
         return now or before
     given = {name: value for name in PerRun.__struct_fields__ if (value := getattr(now, name)) is not None}
     return replace(before, **given)
 
 
-def inherited(parent: PerRun | None, own: PerRun | None) -> PerRun | None:
-    """What a child has: its parent's user and metadata, with its own on top. The rest is about the parent's model."""
-    if parent is None or (parent.user is None and parent.metadata is None):
-        return own
-    own = own or PerRun()
-    metadata = parent.metadata if own.metadata is None else {**(parent.metadata or {}), **own.metadata}
-    return replace(own, user=own.user or parent.user, metadata=metadata)
+def inherited(parent: Run, plan: Plan, own: Given) -> Given:
+    """What a child has: its parent's deps, user and metadata, with its own on top. The rest is the parent's alone.
+
+    An agent that can make its own `deps` makes them when the parent's are of another type.
+    """
+    above, kept = parent.terms.per_run, own.per_run
+    if above is not None and (above.user is not None or above.metadata is not None):
+        kept = kept or PerRun()
+        metadata = above.metadata if kept.metadata is None else {**(above.metadata or {}), **kept.metadata}
+        kept = replace(kept, user=kept.user or above.user, metadata=metadata)
+    deps = parent.terms.deps if own.deps is None else own.deps
+    if (
+        own.deps is None
+        and plan.deps_factory is not None
+        and not all(_fits(deps, kind) for _, kind in plan.deps_needed)
+    ):
+        deps = None
+    return Given(kept, deps, own.model)
 
 
 def _extras(extras: Any) -> dict[str, Any]:
@@ -72,7 +214,7 @@ def _extras(extras: Any) -> dict[str, Any]:
         ) from None
 
 
-def _tool_choice(choice: Any, tools: tuple[Tool, ...], *, more_tools: bool) -> str:
+def _tool_choice(choice: Any, *, tools: tuple[Tool, ...], more_tools: bool) -> str:
     names = [tool.name for tool in tools]
     if not isinstance(choice, str) or (choice not in TOOL_CHOICES and choice not in names and not more_tools):
         raise ConfigurationError(

@@ -41,12 +41,17 @@ _PLENTY = 1 << 60
 class Purse:
     """What one run draws from a line of wallets. Its meter is above the run's and can reach what was granted.
 
+    With a `key` it is what several runs draw together: those of a team, in one `leg` after the other.
+
     It is what `ask/source.py` calls a source. What is granted and not needed is given back with the next draw and with
     every heartbeat, after the meter can no longer reach it: nothing is ever reserved that the store thinks is free.
     """
 
-    def __init__(self, store: Any, line: Sequence[WalletTerms], meter: Meter) -> None:
+    def __init__(
+        self, store: Any, line: Sequence[WalletTerms], meter: Meter, *, key: str | None = None, leg: int = 1
+    ) -> None:
         self.store = store
+        self._shared = None if key is None else (key, leg)  # of several runs, which hold together what they need
         self.line = tuple(line)
         self.hold: Hold | None = None
         self.refused: StopCause | None = None
@@ -121,14 +126,20 @@ class Purse:
 
     def _open(self, run: Run) -> None:
         """The first draw: from here on the hold is this run's, and what it spent before is not counted."""
+        if self._shared is not None:
+            key, leg = self._shared
+            self.hold = Hold(key=key, leg=leg, owner=this_owner(), line=self.line)
+            self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-wallet")
+            return
         journal = run.journal
-        kept = journal is not None and journal.durability in ON_DISK
+        if journal is not None and journal.durability not in ON_DISK:
+            journal = None
         self.hold = Hold(
-            key=f"{run.session_id}:{run.run_id}" if kept else f"{run.run_id}:{os.urandom(6).hex()}",
-            leg=journal.lease.token if kept else 1,
+            key=f"{run.session_id}:{run.run_id}" if journal is not None else f"{run.run_id}:{os.urandom(6).hex()}",
+            leg=journal.lease.token if journal is not None else 1,
             owner=this_owner(),
             line=self.line,
-            session_id=run.session_id if kept and journal.store is self.store else None,
+            session_id=run.session_id if journal is not None and journal.store is self.store else None,
         )
         root = self.meter
         root.tokens, root.money = run.meter.tokens, run.meter.money

@@ -9,7 +9,7 @@ from glidepath import _wire
 from glidepath._version import VERSION
 from glidepath._wire import Raw, Value, replace
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, codec
-from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, RunResult
+from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, Program, RunResult
 from glidepath.sessions.chain import Record, read
 from glidepath.sessions.fold import Began, Child, Folded, Opened, Used
 from glidepath.sessions.lenient import message_of
@@ -66,6 +66,8 @@ class Leg:
         self.taken: dict[int, dict[str, Any]] = {}
         """By commit: the state to take from the journal, where something else than this run has changed the figures."""
         self.charged: dict[int, dict[str, Used]] = {}
+        self.states: dict[int, dict[str, str]] = {}
+        """By commit: what the programs in flight went on from; it tells how long they computed, too."""
         self.told: list[Message] = []
         self.ended: RunResult | None = None
         self.per_run: PerRun | None = None
@@ -124,6 +126,11 @@ class Leg:
         placed = [one.call_id for one in answers if type(one) is ToolResultMessage]
         for one in answers:
             if type(one) is ToolResultMessage:
+                self.results.setdefault(one.call_id, (commit.number - 1, one))
+        if states := folded.fields.get("program_states"):
+            self.states[commit.number] = dict(states)
+        for program in (folded.fields.get("programs") or {}).values():
+            for one in _wire.convert(program, Program).results:
                 self.results.setdefault(one.call_id, (commit.number - 1, one))
         for record in records:
             if record.kind == "child":

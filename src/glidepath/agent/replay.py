@@ -20,6 +20,7 @@ from glidepath._wire import Value, replace
 from glidepath.agent.adopting import DELEGATES
 from glidepath.agent.durable import claimed, reopened
 from glidepath.agent.kin import journal_of
+from glidepath.agent.per_run import Given
 from glidepath.agent.recording import STOPPED, Leg, legs_of
 from glidepath.errors import ConfigurationError, RejectedError, StoreError, TransientError
 from glidepath.ledger import Caps, Meter
@@ -38,7 +39,6 @@ from glidepath.messages import (
 )
 from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.run import CancelToken, Plan, Run, restore_meter
-from glidepath.run.account import Account
 from glidepath.sessions import Session
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.capture import TICK, tick
@@ -221,6 +221,9 @@ class _Copyist(Scribe):
         taken = self.leg.taken.get(number)
         if taken is not None:
             _take_over(self._run, taken)
+        states = self.leg.states.get(number)
+        if states is not None:
+            self._run.turn.correct_states(states)
         if number in self.leg.charged:
             self.kin = dict(self.leg.charged[number])
         await super()._write(*args, **keywords)
@@ -231,7 +234,13 @@ class _Copyist(Scribe):
         if then is not None:
             snapshot, before = result.snapshot, then.snapshot
             if snapshot is not None and before is not None:
-                snapshot = replace(snapshot, elapsed=before.elapsed, next_event=before.next_event)
+                states = before.program_states
+                snapshot = replace(
+                    snapshot,
+                    elapsed=before.elapsed,
+                    next_event=before.next_event,
+                    program_states={key: states.get(key, state) for key, state in snapshot.program_states.items()},
+                )
             result = replace(result, elapsed=then.elapsed, snapshot=snapshot)
         return await super().end(result)
 
@@ -263,11 +272,9 @@ class _Copyist(Scribe):
 
     def _tell(self, agent: str, result: RunResult | None) -> None:
         run = self._run
-        if result is not None and all(child.run_id != result.run_id for child in run.children):
-            run.children += (result,)
-            run.abandoned += result.abandoned
-            run.unknown_effects += result.unknown_effects
-            run.charge_child(agent, result.usage, int((result.cost or 0) * 10**12))
+        if result is not None and all(child.run_id != result.run_id for child in run.work.children):
+            run.work.report(result)
+            run.spend.charge_child(agent, result.usage, int((result.cost or 0) * 10**12))
 
 
 def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
@@ -277,9 +284,8 @@ def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
     meter.turns, meter.tool_calls = fields["turns"], fields["metered_tool_calls"]
     meter.descendants = fields.get("descendants", 0)
     meter.set_wires()
-    run.text = fields.get("text", run.text)
-    before, run.account = run.account, Account.of(_wire.convert(fields["spent"], Charge))
-    run.money += run.account.money - before.money
+    run.answer.replace_text(fields.get("text", run.answer.text))
+    run.spend.correct(_wire.convert(fields["spent"], Charge))
 
 
 async def replay(
@@ -397,11 +403,13 @@ async def _flown(
         config,
         model=_Tape(config.model, leg.attempts),
         fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
-        tools=tuple(tool.answering(answer) for tool in config.tools),
+        tools=tuple(_answering(tool, answer) for tool in config.tools),
         tool_sources=(),  # nothing outside is asked again
         store=checking,
         durability="sync",
         event_sink=None,
+        deps_type=None,  # what tools did with theirs is recorded
+        deps_factory=None,
     )
     flier = Agent(config)
     plan = flier._plan if above is None else flier._plan_under(above[0], _limited(config, above[1]))  # noqa: SLF001
@@ -426,10 +434,17 @@ async def _flown(
             prompt = ()
         else:
             begun(meter, leg.carried)
-            run = open_run(plan, home, prompt, meter, watch(), None, None, per_run=leg.per_run)
-        run.run_id, run.carried = began.run_id, leg.carried
-        run.token = token
+            run = open_run(plan, home, prompt, meter, watch(), None, None, given=Given(leg.per_run))
+        run.become(began.run_id)
+        run.terms.accept(leg.carried, token)
         return await finish_run(run, home, prompt, token, opening=opening)
+
+
+def _answering(tool: Any, answer: Any) -> Any:
+    """The tool with the recorded answers. A program is run again: only the calls it makes had an effect."""
+    if tool.makes_calls:
+        return tool.making_calls([hand.answering(answer) for hand in tool.hands])
+    return tool.answering(answer)
 
 
 def _limited(config: Any, limits: Any) -> Any:

@@ -64,7 +64,7 @@ def _check_open_calls(result: RunResult) -> None:
     snapshot: Any = result.snapshot
     if not all(0 <= place < len(result.messages) for place in snapshot.pinned):
         raise ConfigurationError("this result cannot be resumed: messages of its run are missing")
-    pending = {waiting.call.id for waiting in result.pending}
+    pending = {waiting.inside or waiting.call.id for waiting in result.pending}
     missing: set[str] = set()
     for message in reversed(result.messages):
         if type(message) is AssistantMessage:

@@ -45,7 +45,7 @@ def routed(plan: Plan, config: LoopConfig) -> Plan:
         return plan
     needed = config.limits.max_cost is not None
     others = [_with_model(plan, config, model, needed=needed) for model in config.fallback_models]
-    return _joined([plan, *others])
+    return joined([plan, *others])
 
 
 def priced(plan: Plan, config: LoopConfig) -> Plan:
@@ -54,7 +54,7 @@ def priced(plan: Plan, config: LoopConfig) -> Plan:
     if all(one.price is not None and not is_free(one.price) for one in plans):
         return plan
     known = [replace(one, price=_sure(one.price) or find_price(config, one.model, needed=True)) for one in plans]
-    return known[0] if plan.route is None else _joined(known)
+    return known[0] if plan.route is None else joined(known)
 
 
 def landing_money(plan: Plan, input_tokens: int, output: int, room: int | None) -> int:
@@ -72,7 +72,7 @@ def _sure(price: Price | None) -> Price | None:
     return None if price is None or is_free(price) else price
 
 
-def _joined(plans: list[Plan]) -> Plan:
+def joined(plans: list[Plan]) -> Plan:
     route = Route()
     route.plans = tuple([replace(plan, route=route, position=place) for place, plan in enumerate(plans)])
     return route.plans[0]

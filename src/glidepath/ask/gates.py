@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import GateApplied, GateConflictResolved
-from glidepath.run import HookFault, opinion, report, take_all, to_read
+from glidepath.run import HookFault, about, opinion, report, take_all, to_read
 from glidepath.spi import Gate, GateContext, ToolSpec
 from glidepath.tools.text import clean
 
@@ -24,20 +24,20 @@ MOST_NAMES = 100_000  # names that one gate may allow
 async def offer(run: Run) -> tuple[ToolSpec, ...]:
     """The tools to show the model; `run.allowed` is what `execute` will let run (None: all)."""
     plan = run.plan
-    run.denials = {}
+    denials: dict[str, str] = {}
     every = allowed = plan.tool_names
     if run.hooks.tool_gate:
-        allowed &= await _gated(run, allowed)
-    if run.withdrawn:
-        allowed -= run.withdrawn
-        run.denials.update(dict.fromkeys(run.withdrawn, plan.texts.fill("tool_withdrawn")))
-    if run.work_withdrawn:
+        allowed &= await _gated(run, allowed, denials)
+    if run.descent.withdrawn:
+        allowed -= run.descent.withdrawn
+        denials.update(dict.fromkeys(run.descent.withdrawn, plan.texts.fill("tool_withdrawn")))
+    if run.descent.work_withdrawn:
         work = allowed - plan.terminal_tools
         allowed -= work
-        run.denials.update(dict.fromkeys(work, plan.texts.fill("work_withdrawn")))
-    if plan.behind and allowed & plan.behind and not run.work_withdrawn:
+        denials.update(dict.fromkeys(work, plan.texts.fill("work_withdrawn")))
+    if plan.behind and allowed & plan.behind and not run.descent.work_withdrawn:
         allowed |= DOORS  # gates judge the tools themselves; these two only lead to them
-    run.allowed = allowed
+    run.turn.allow(allowed, denials)
     if len(allowed) == len(every):
         return plan.specs  # the same object as ever: the request can be used again
     return tuple([spec for spec in plan.specs if spec.name in allowed])
@@ -53,7 +53,7 @@ def choice_among(tools: tuple[ToolSpec, ...], wanted: str) -> str:
     return wanted if possible else "auto"
 
 
-async def _gated(run: Run, tools: frozenset[str]) -> frozenset[str]:
+async def _gated(run: Run, tools: frozenset[str], denials: dict[str, str]) -> frozenset[str]:
     """The intersection of all gates; advisory ones give way when nothing is left."""
     gates = await _ask_gates(run, tools)
     if not gates:
@@ -72,7 +72,7 @@ async def _gated(run: Run, tools: frozenset[str]) -> frozenset[str]:
         run.emit(GateConflictResolved, winner, overruled, tuple(sorted(narrowed)))
     for _, gate in gates:
         for name in tools - gate.allowed - narrowed:
-            run.denials.setdefault(name, clean(gate.denial_reason) or "it is not available now")
+            denials.setdefault(name, clean(gate.denial_reason) or "it is not available now")
     if narrowed != tools:
         run.emit(GateApplied, tuple(sorted(narrowed)), tuple(name for name, _ in gates))
     return narrowed
@@ -103,14 +103,9 @@ def _intersection(start: frozenset[str], gates: list[tuple[str, Gate]]) -> froze
 async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
     """Every gate's answer. One that crashes, hangs or answers nonsense allows nothing."""
     context = GateContext(
-        run_id=run.run_id,
-        agent_name=run.plan.agent_name,
-        iteration=run.iterations,
-        conversation_id=run.plan.conversation_id,
-        user=run.user,
-        metadata=run.metadata,
+        **about(run),
         tools=tools,
-        messages=to_read(run, run.messages),
+        messages=to_read(run, run.transcript.messages),
     )
     gates = []
     voices = iter(run.hooks.tool_gate)

@@ -36,6 +36,8 @@ pytest.register_assert_rewrite(
             "models",
             "plugin",
             "policies",
+            "sandbox_escapes",
+            "sandboxes",
             "sim",
             "sources",
             "stores",
@@ -68,6 +70,8 @@ from glidepath.conformance.hooks import (  # noqa: E402
 from glidepath.conformance.inboxes import InboxContract  # noqa: E402
 from glidepath.conformance.models import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
+from glidepath.conformance.provenance_kit import ProvenanceContract  # noqa: E402
+from glidepath.conformance.sandbox_escapes import SandboxContract  # noqa: E402
 from glidepath.conformance.sources import ToolSourceContract  # noqa: E402
 from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
 from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
@@ -92,8 +96,10 @@ __all__ = [
     "ModelContract",
     "PlanningCoordinatorContract",
     "ProtocolPolicyContract",
+    "ProvenanceContract",
     "ResourceConstraintContract",
     "ReviewingCoordinatorContract",
+    "SandboxContract",
     "SessionStoreContract",
     "SteeringContract",
     "StopGuardContract",
@@ -121,7 +127,7 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "wallet_store": (WalletStoreContract,),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
-        "before_tool_call": (BeforeToolCallContract,),
+        "before_tool_call": (BeforeToolCallContract, ProvenanceContract),
         "after_tool_call": (AfterToolCallContract,),
         "context_transform": (ContextTransformContract,),
         "event_observer": (EventObserverContract,),

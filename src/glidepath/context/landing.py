@@ -16,6 +16,7 @@ from glidepath.messages import (
     TextBlock,
     ToolResultMessage,
     UserMessage,
+    origins_of,
 )
 from glidepath.spi import Shaped
 
@@ -143,7 +144,8 @@ def _digest(call: Message, results: Sequence[Message], room: int, estimate: Esti
     for result in [message for message in results if isinstance(message, ToolResultMessage)]:
         verb = "failed" if result.is_error else "returned"
         lines.append(f"{result.tool_name} {verb}: {trim_text(_told(result), share, estimate)}")
-    return replace(bare, content=trim_text("\n".join([line for line in lines if line]), room, estimate))
+    text = trim_text("\n".join([line for line in lines if line]), room, estimate)
+    return replace(bare, content=text, origins=origins_of(results))
 
 
 # --- trimming -------------------------------------------------------------------------------------------------

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from glidepath._wire import Settings
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, shown
+from glidepath.setting import HIGHER, LOWER, LOWER_NOT_ZERO, Setting, check_fields
 
 __all__ = ["GuardrailsConfig"]
 
@@ -16,48 +17,22 @@ else:  # a decoder allows only one type that is written as a string
     Fraction = Any
 
 
-def _shown(value: Any) -> str:
-    """The value for an error message: never long, never an error itself."""
-    try:
-        return repr(value)[:80]
-    except Exception:
-        return f"a {type(value).__name__} that cannot be shown"
-
-
-MOST = 10**15
-
-
-def _count(field: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
-        raise ConfigurationError(
-            f"GuardrailsConfig.{field} must be a whole number from 0 (off) to 10**15, not {_shown(value)}"
-        )
-
-
 class GuardrailsConfig(Settings, frozen=True, kw_only=True):
     """The guardrails of an agent. 0 switches a guard off; None leaves the optional one off."""
 
-    max_tokens_recoveries: int = 2
-    max_repeated_tool_steps: int = 3
-    max_error_streak: int = 5
-    read_only_loop_threshold: int | None = None
-    max_premature_end_recoveries: int = 2
-    max_empty_recoveries: int = 1
-    reserve_tokens: int = 512
-    reserve_cost_fraction: Fraction = "0.1"
+    # fmt: off
+    max_tokens_recoveries: Annotated[int, Setting("count", "continuations of a truncated answer; 0 is off", seed="guardrails.max_tokens_recoveries", found=LOWER)] = 2
+    max_repeated_tool_steps: Annotated[int, Setting("count", "repeats of the same calls until the tools are withdrawn; 0 is off", seed="guardrails.max_repeated_tool_steps", found=LOWER_NOT_ZERO)] = 3
+    max_error_streak: Annotated[int, Setting("count", "equal errors in a row until the tool is withdrawn; 0 is off", found=LOWER_NOT_ZERO)] = 5
+    read_only_loop_threshold: Annotated[int | None, Setting("count?", "steps of read-only tools until a nudge; 8 is a good start", found=LOWER)] = None
+    max_premature_end_recoveries: Annotated[int, Setting("count", "re-prompts after an empty end behind a tool error; 0 is off", found=LOWER)] = 2
+    max_empty_recoveries: Annotated[int, Setting("count", "re-prompts after an empty answer; 0 is off", found=LOWER)] = 1
+    reserve_tokens: Annotated[int, Setting("count", "tokens left above the reserve at which the model is told to wrap up", seed="guardrails.reserve_tokens", found=HIGHER)] = 512
+    reserve_cost_fraction: Annotated[Fraction, Setting("fraction", "share of the money at which the model is told to wrap up", seed="guardrails.reserve_cost_fraction", found=HIGHER)] = "0.1"
+    # fmt: on
 
     def __post_init__(self) -> None:
-        for field in (
-            "max_tokens_recoveries",
-            "max_repeated_tool_steps",
-            "max_error_streak",
-            "max_premature_end_recoveries",
-            "max_empty_recoveries",
-            "reserve_tokens",
-        ):
-            _count(field, getattr(self, field))
-        if self.read_only_loop_threshold is not None:
-            _count("read_only_loop_threshold", self.read_only_loop_threshold)
+        check_fields(self, "GuardrailsConfig.")
         fraction = self.reserve_cost_fraction
         try:
             share = self.cost_reserve if type(fraction) in (str, int, float, Decimal) else Decimal("NaN")
@@ -65,7 +40,9 @@ class GuardrailsConfig(Settings, frozen=True, kw_only=True):
             share = Decimal("NaN")
         if not share.is_finite() or not 0 <= share < 1:
             wanted = "a number from 0 to below 1 such as '0.1'"
-            raise ConfigurationError(f"GuardrailsConfig.reserve_cost_fraction must be {wanted}, not {_shown(fraction)}")
+            raise ConfigurationError(
+                f"GuardrailsConfig.reserve_cost_fraction must be {wanted}, not {shown(fraction, 80)}"
+            )
 
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:

@@ -112,7 +112,7 @@ class Observer:
         while queue and not self.removed and mine is self._task:
             self._told = event = queue.popleft()
             try:
-                await self._method(event)
+                await self._method(event)  # type: ignore[misc] # one that answers at once has no queue
             except BaseException as error:  # SystemExit, too: in a task of ours it would end the event loop
                 if isinstance(error, GeneratorExit) or mine is not self._task:
                     raise  # the loop is being torn down, or it was stopped

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from glidepath._wire import Value, settle_field
 from glidepath.errors import GlidepathError
 from glidepath.ledger import Caps, Price
-from glidepath.outcome import AgentState, LoopOutcome, StopCause, Verdict
+from glidepath.outcome import AgentState, LoopOutcome, StopCause, TextOrigin, Verdict
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import Health
 from glidepath.run.switches import Switch
@@ -19,6 +19,7 @@ from glidepath.spi import (
     Model,
     ProtocolPolicy,
     ResourceConstraint,
+    RunInfo,
     StopGuard,
     TokenEstimator,
     ToolSpec,
@@ -99,6 +100,8 @@ class Plan(Value, frozen=True, kw_only=True):
     tools: Mapping[str, Tool]
     tool_names: frozenset[str]
     behind: frozenset[str]
+    hands: frozenset[str]
+    """Tools that only programs may call."""
     """Those of the tools that are not shown: the model finds them, and calls them by another."""
     specs: tuple[ToolSpec, ...]
     terminal_tools: frozenset[str]
@@ -158,10 +161,15 @@ class Plan(Value, frozen=True, kw_only=True):
     plain_policy: bool
     fallback: Fallback | None
     output: Output | None
+    deps_needed: tuple[tuple[str, Any], ...]
+    """Who needs `deps`, and of which type."""
+    deps_factory: Callable[[RunInfo], Any] | None
     constraints: tuple[ResourceConstraint, ...]
     built_in: int
     """How many of the constraints are ours; they come first."""
     custom: tuple[ResourceConstraint, ...]
+    own_guards: bool
+    """The application has guards of its own."""
     clocked: tuple[ResourceConstraint, ...]
     """Those that are asked on a clock, too."""
     switches: tuple[Switch, ...]
@@ -179,13 +187,19 @@ class Plan(Value, frozen=True, kw_only=True):
 
     It is worked out here: with any of these a turn is not ordinary.
     """
+    ordinary_tools: Mapping[str, Tool] = {}
+    """Those that such a turn may call: inline, not terminal, and not for programs only."""
 
     def __post_init__(self) -> None:
         tiered = self.price is not None and self.price.tier is not None
         model = self.position or self.escalation is not None or self.thinking_tags or not self.measures_replies
         tools = self.approvals or self.max_calls_per_turn is not None or not self.plain_policy
-        others = self.custom or self.fallback is not None or self.lineup.shapes_turns
+        others = self.custom or self.own_guards or self.fallback is not None or self.lineup.shapes_turns
         settle_field(self, "cruises", not (tiered or model or tools or others))
+        inline = {name: tool for name, tool in self.tools.items() if tool.isolation == "inline"}
+        apart = self.terminal_tools | self.hands
+        ordinary = {name: tool for name, tool in inline.items() if tool.name not in apart}
+        settle_field(self, "ordinary_tools", ordinary)
 
 
 class Touchdown(GlidepathError):  # noqa: N818 - not an error: what happens now
@@ -205,3 +219,9 @@ class Ending(Value, frozen=True, kw_only=True):
     text: str = ""
     partial: bool = False
     output: Any = None
+
+    def origin(self, best: str) -> TextOrigin:
+        """Who wrote the text, given the best that the model wrote; a delivery without one is the last tool's."""
+        if self.text == best:
+            return TextOrigin.MODEL
+        return TextOrigin.TOOL if self.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) else TextOrigin.RUNTIME

@@ -66,6 +66,21 @@ class RunStream(Generic[OutputT]):
             return self.result.state if ended else AgentState.IDLE
         return self.run.state
 
+    def __repr__(self) -> str:
+        return f"<RunStream {self._at_a_glance()}>"
+
+    def _repr_html_(self) -> str:
+        """State and spend at a glance, in a notebook; the result once there is one."""
+        run = self.run
+        return f"<b>{self._at_a_glance()}</b>" if run is None or run.result is None else run.result._repr_html_()
+
+    def _at_a_glance(self) -> str:
+        run = self.run
+        if run is None:
+            return self.state.name
+        ended = "" if run.result is None else f"/{run.result.outcome.name}"
+        return f"{run.run_id}: {run.state.name}{ended}, {run.turn.iterations} turns, {run.meter.tokens} tokens"
+
     async def __aenter__(self) -> Self:
         if self._entered:
             raise RuntimeError("a stream can be entered only once; call agent.stream() again")
@@ -163,9 +178,13 @@ class RunStream(Generic[OutputT]):
                 await self._ring_for_me()
 
     def _next_batch(self) -> bool:
-        if not self.outbox:
+        outbox = self.outbox
+        if not outbox:
             return False
-        self._batch = iter(self._taken())
+        self._batch = iter(outbox[:])  # as `_taken` does it: every wait of the run ends here
+        outbox.clear()
+        if self._room is not None:
+            self._make_room()
         return True
 
     def _taken(self) -> list[Event]:

@@ -5,8 +5,8 @@ and takes the cancellation back (`uncancel`) when it arrives, so that the caller
 neither ours nor made by the foreign code that the run drives (`whose` tells) is the caller's own and is passed on after
 the landing.
 
-Foreign code (a model's stream, a tool, a hook) is awaited through a `tether`: it gets the cancellation first, and
-when it does not obey within its patience the run lets go of it, and the foreign code drifts on in a task of its own.
+Foreign code (a model's stream, a tool, a hook) is awaited through `interruptible`: it gets the cancellation first, and
+when it does not obey within its patience the run lets go of it, and the foreign code goes on in a task of its own.
 """
 
 from __future__ import annotations
@@ -16,16 +16,26 @@ import time
 import types
 from asyncio import Future
 from collections.abc import Callable, Generator, Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 from math import inf
 from typing import Any, Protocol, TypeVar
 
 from glidepath._wire import Value
 from glidepath.outcome import Verdict
-from glidepath.run.adrift import MAX_PATIENCE, Settled, drift, is_request, request, resettle
+from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, move_scopes, request, run_abandoned
 from glidepath.run.whose import INSIDE, Ear, is_by_hand
 
-__all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "interrupt_by_hand", "tether", "tethered"]
+__all__ = [
+    "Interrupt",
+    "LetGo",
+    "Signal",
+    "Stopped",
+    "Watch",
+    "Why",
+    "interrupt_by_hand",
+    "interruptible",
+    "interruptible_within",
+]
 
 T = TypeVar("T")
 MIN_PATIENCE = 0.05
@@ -54,16 +64,27 @@ class LetGo(Exception):  # noqa: N818 - not an error: what happened
     """Foreign code ignored its cancellation and was let go."""
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: what happened
-    """Foreign code did not finish. `why`: "timeout", "interrupt" or "uninvited"; `let_go`: it may still be running."""
+class Why(Enum):
+    """Why foreign code did not finish."""
 
-    def __init__(self, why: str, *, let_go: bool = False) -> None:
-        super().__init__(why)
+    TIMEOUT = "timeout"
+    """Its own time was up."""
+    INTERRUPT = "interrupt"
+    """The run is being stopped."""
+    UNINVITED = "uninvited"
+    """It cancelled itself: nobody of ours has asked it to stop."""
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: what happened
+    """Foreign code did not finish. `let_go`: it may still be running."""
+
+    def __init__(self, why: Why, *, let_go: bool = False) -> None:
+        super().__init__(why.value)
         self.why = why
         self.let_go = let_go
 
 
-async def tethered(coroutine: Any, watch: Watch, seconds: float | None, *waiting: Any) -> Any:
+async def interruptible_within(coroutine: Any, watch: Watch, seconds: float | None, *waiting: Any) -> Any:
     """Await foreign code within `seconds`, raced against every interrupt; raises `Stopped` when it did not finish.
 
     `waiting`: what the coroutine waits for, when it has been started already.
@@ -73,7 +94,7 @@ async def tethered(coroutine: Any, watch: Watch, seconds: float | None, *waiting
     else:
         watch.scope_hit = False
     try:
-        return await tether(coroutine, watch, *waiting)
+        return await interruptible(coroutine, watch, *waiting)
     except (LetGo, asyncio.CancelledError) as stop:
         raise watch.stopped(stop) from None
     finally:
@@ -102,7 +123,7 @@ def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
     return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
 
 
-class Watch(Settled):
+class Watch(TaskBound):
     """Deadlines and interrupts of one run."""
 
     __slots__ = (
@@ -423,8 +444,8 @@ class Watch(Settled):
     def stopped(self, stop: BaseException) -> Stopped:
         """Why foreign code did not finish."""
         let_go = isinstance(stop, LetGo)
-        why = "timeout" if self.scope_hit or let_go else "uninvited"
-        return Stopped(why if self.interrupt is None else "interrupt", let_go=let_go)
+        why = Why.TIMEOUT if self.scope_hit or let_go else Why.UNINVITED
+        return Stopped(why if self.interrupt is None else Why.INTERRUPT, let_go=let_go)
 
     def calm(self) -> None:
         """The wait is over: nothing is asked to stop any more, and nothing is shown."""
@@ -488,7 +509,7 @@ def interrupt_by_hand() -> bool:
 
 
 @types.coroutine
-def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, Any]:
+def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, Any]:
     """Await a foreign coroutine inside the run's own task, and let go of it when it ignores its cancellation.
 
     `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`.
@@ -531,7 +552,9 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
             watch.arrived()
             doubt = watch.in_doubt()
             if patient and watch.out_of_patience():
-                resettle(coroutine, watch, watch.loop.create_task(drift(coroutine), name="glidepath-abandoned"))
+                move_scopes(
+                    coroutine, watch, watch.loop.create_task(run_abandoned(coroutine), name="glidepath-abandoned")
+                )
                 yield from watch.settle().__await__()
                 raise LetGo from None
             if (asked or doubt) and not patient:

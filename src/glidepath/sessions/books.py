@@ -1,7 +1,8 @@
 """The bookkeeping of wallets, the same in every store: what may be held, what is used, what the dead leave behind.
 
 A store reads a few rows into a `Book`, lets one of the functions here change them, and writes back what has changed,
-all in one transaction. In each row an amount is a pair: tokens, and money in pico-dollars.
+all in one transaction. In each row an amount is a pair: tokens, and money in pico-dollars. Whatever is done here can be
+done twice: a run says what it has spent and needs in total, and what it holds is found by its key.
 
     used + held <= limit     in every wallet of a line and every period
 
@@ -97,7 +98,7 @@ class HoldRow(Record, kw_only=True):
 class Book:
     """Some rows of a store. What is added or changed is noted, so that it can be written back."""
 
-    __slots__ = ("changed", "dropped", "holds", "now", "periods", "wallets")
+    __slots__ = ("again", "changed", "dropped", "holds", "now", "periods", "wallets")
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -106,6 +107,7 @@ class Book:
         self.holds: dict[str, HoldRow] = {}
         self.changed: set[int] = set()  # ids of rows
         self.dropped: list[str] = []
+        self.again = False  # the same work was tried before, and nobody knows whether that was written
 
     def note(self, row: Record) -> None:
         """This row is to be written."""
@@ -309,7 +311,7 @@ def settle(book: Book, hold: Hold, total: Pair) -> bool:
     """The run is over."""
     row = book.holds.get(hold.key)
     if row is None or row.leg != hold.leg:
-        return False
+        return book.again and row is None
     _close(book, row, total)
     return True
 
@@ -354,10 +356,10 @@ def write_off(book: Book, late: OverdueHold, total: Pair | None) -> bool:
     """Settle what a dead run held: at what its journal says, else at everything."""
     row = book.holds.get(late.key)
     if row is None or row.leg != late.leg:
-        return False
+        return book.again and row is None
     if row.ended:
         if not _doubtful(row, book.now):
-            return False
+            return book.again
         if total is None:
             row.session_id = None  # nobody will ever know
             book.note(row)

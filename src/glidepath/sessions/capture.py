@@ -15,7 +15,7 @@ from glidepath.messages import AssistantMessage
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Run
 from glidepath.run.account import Account
-from glidepath.run.snapshot import configured, fallbacks_spent, take_snapshot
+from glidepath.run.snapshot import KEPT, configured, fallbacks_spent, take_snapshot
 from glidepath.sessions.changes import diff
 
 __all__ = ["Capture", "bare", "tick", "untick"]
@@ -30,8 +30,7 @@ class Capture:
     __slots__ = ("_known", "_print")
 
     def __init__(self, base: Snapshot | None = None) -> None:
-        base = base or _EMPTY
-        self._known = {name: getattr(base, name) for name in _SLOW}
+        self._known = dict(zip(_SLOW, _SLOWLY(base or _EMPTY), strict=True))
         self._print: Any = None
 
     def changes(self, run: Run, *, guards: bool = True) -> dict[str, Any] | None:
@@ -44,9 +43,9 @@ class Capture:
             self._print = found
             return self._all(run)
         changed: dict[str, Any] = {}
-        if run.text is not self._known["text"]:
-            self._text(run, run.text, changed)
-        if run.other_accounts:
+        if run.answer.text is not self._known["text"]:
+            self._text(run, run.answer.text, changed)
+        if run.spend.other_accounts:
             self._look_at_fallbacks(run, changed)
         if guards:
             self._look_at_guards(run, changed)
@@ -67,7 +66,7 @@ class Capture:
 
     def _look_at_guards(self, run: Run, changed: dict[str, Any]) -> None:
         """Compare what each guard keeps with what it kept, and copy only what differs."""
-        known, live = self._known["guards"], run.guard_home.get("guardrails")
+        known, live = self._known["guards"], run.guards.home.get("guardrails")
         if live.__class__ is not dict or known.keys() != live.keys():
             self._print = None  # the long way, next time
             return
@@ -81,12 +80,16 @@ class Capture:
                 patches[name] = diff(before, copied)
                 known[name] = copied
                 continue
-            changes = {}
+            changes: dict[str, Any] = {}
             for key, value in state.items():
                 old = before[key]
-                if value != old:
-                    before[key] = new = _copied(value)
-                    changes[key] = diff(old, new)
+                if value == old:
+                    continue
+                if value.__class__ is list is old.__class__:  # nearly always: one more at its end
+                    changes[key] = followed(old, value)
+                    continue
+                before[key] = new = _copied(value)
+                changes[key] = diff(old, new)
             patches[name] = ("{", changes, ())
         if patches:
             changed["guards"] = ("{", patches, ())
@@ -96,8 +99,10 @@ class Capture:
         snapshot = take_snapshot(run)
         known = self._known
         changed: dict[str, Any] = {}
-        for name in _SLOW:
-            old, new = known[name], getattr(snapshot, name)
+        for name, new in zip(_SLOW, _SLOWLY(snapshot), strict=True):
+            old = known[name]
+            if old is new:
+                continue
             if name == "text":
                 self._text(run, new, changed)
                 continue
@@ -111,18 +116,18 @@ class Capture:
 def tick(run: Run) -> tuple[Any, ...]:
     """The figures that change every turn, in the order of `TICK` and `SPENT`."""
     meter = run.meter
-    account = run.account if not run.other_accounts else configured_account(run)
+    account = run.spend.account if not run.spend.other_accounts else configured_account(run)
     return (
-        round(run.time() - run.started_at, 6),
-        run.iterations,
-        run.tool_calls,
+        round(run.watch.time() - run.terms.started_at, 6),
+        run.turn.iterations,
+        run.turn.tool_calls,
         meter.turns,
         meter.tool_calls,
         meter.tokens,
         meter.money,
-        run.peek_number() if run.listening else 1,
-        run.stop_reason,
-        run.last_error,
+        run.voice.peek_number() if run.voice.listening else 1,
+        run.turn.stop_reason,
+        run.turn.last_error,
         0,  # `behind`, which earlier versions read
         account.calls,
         account.input,
@@ -150,6 +155,7 @@ TICK = (
 )
 USAGE = ("input", "output", "cache_read", "cache_write", "reasoning", "estimated")
 _SLOW = tuple(name for name in _FIELDS if name not in (*TICK, "spent"))
+_SLOWLY = attrgetter(*_SLOW)
 
 
 def untick(data: list[Any], fields: dict[str, Any]) -> None:
@@ -169,12 +175,18 @@ def untick(data: list[Any], fields: dict[str, Any]) -> None:
 def configured_account(run: Run) -> Any:
     """What the configured model has cost, whichever is in use."""
     name = configured(run)
-    return run.account if run.plan.model_name == name else run.other_accounts.get(name) or Account()
+    return run.spend.account if run.plan.model_name == name else run.spend.other_accounts.get(name) or Account()
 
 
 _GROWING = ("violations", "children", "pinned")
-_OTHERWISE = ("run_id", "text", "state", "guards", *_GROWING)
-_RARE = attrgetter(*[name for name in _SLOW if name in Run.__struct_fields__ and name not in _OTHERWISE])
+_RARE = attrgetter(
+    *[
+        f"{part}.{name}"
+        for part, names in KEPT.items()
+        for name in names
+        if name in _SLOW and name not in ("text", *_GROWING)
+    ]
+)
 
 
 def _fingerprint(run: Run) -> tuple[Any, ...]:
@@ -183,14 +195,34 @@ def _fingerprint(run: Run) -> tuple[Any, ...]:
     return (
         _RARE(run),
         meter.descendants,
-        len(run.violations),
-        len(run.children),
-        len(run.pinned),
-        run.pinned[-1] if run.pinned else -1,
+        len(run.audit.violations),
+        len(run.work.children),
+        len(run.transcript.pinned),
+        run.transcript.pinned[-1] if run.transcript.pinned else -1,
         run.plan.model_name,
-        [account.calls for account in run.child_accounts.values()] if run.child_accounts else None,
-        [account.calls for account in run.other_accounts.values()] if run.other_accounts else None,
+        [account.calls for account in run.spend.child_accounts.values()] if run.spend.child_accounts else None,
+        [account.calls for account in run.spend.other_accounts.values()] if run.spend.other_accounts else None,
     )
+
+
+def followed(old: list[Any], new: list[Any]) -> list[Any]:
+    """Make `old` equal to `new`, and say by which patch. What both have stays where it is."""
+    for dropped in range(len(old) + 1):
+        kept = len(old) - dropped
+        if old[dropped:] == new[:kept]:
+            last = old[-1] if old else None
+            added = [
+                last if item == last else _copied(item) for item in new[kept:]
+            ]  # ours is as good: nobody changes it
+            del old[:dropped]
+            old += added
+            return ["[", dropped, added]
+    raise AssertionError  # with all dropped, nothing is left that could differ
+
+
+def _same_names(item: Any, last: Any) -> bool:
+    """True for a list of texts that is like the last one: the copy we have will do, since nobody changes it."""
+    return item.__class__ is list and item == last and all(type(name) is str for name in item)
 
 
 def _copied(value: Any) -> Any:
@@ -203,7 +235,9 @@ def _copied(value: Any) -> Any:
 
 
 def _last_reply(run: Run) -> str | None:
-    return next((message.text for message in reversed(run.messages) if type(message) is AssistantMessage), None)
+    return next(
+        (message.text for message in reversed(run.transcript.messages) if type(message) is AssistantMessage), None
+    )
 
 
 def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:

@@ -13,7 +13,7 @@ from glidepath import _wire
 from glidepath._version import VERSION, is_newer
 from glidepath._wire import Value, WireError
 from glidepath.errors import StoreError
-from glidepath.messages import AssistantMessage, Message, ToolResultMessage, placed
+from glidepath.messages import IMPORTED, AssistantMessage, Message, ToolResultMessage, coming_from, placed
 from glidepath.outcome import AgentState, RunResult, Snapshot
 from glidepath.run.decisions import Decision
 from glidepath.run.fingerprint import Fingerprint
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 HOOK = "hook:"  # what the name of a hook begins with, where a child has the id of its call otherwise
-_BESIDE = frozenset({"charged", "child", "state", "tick"})  # what is written while a hook is asked
+_BESIDE = frozenset({"charged", "child", "control", "state", "tick"})  # what is written while a hook is asked
 
 
 class Opened(Value, frozen=True, kw_only=True):
@@ -200,6 +200,8 @@ class Folded:
         self.children: list[Child] = []
         self.taken = 0
         """Up to which number the notes of the inbox were taken."""
+        self.controls: list[dict[str, Any]] = []
+        """What people did to its runs from outside, why, and who."""
         self.config: Fingerprint | None = None
         """What the agent was like that wrote the last leg."""
         self.charged: dict[str, Used] = {}
@@ -378,6 +380,8 @@ class Folded:
         """Nothing before this may act: decisions are void, and what had begun is not repeated, idempotent or not."""
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
         self.imported = self.foreign = True
+        self.messages[:] = [coming_from(message, (IMPORTED,)) for message in self.messages]  # whoever wrote them
+        self.results = {key: coming_from(one, (IMPORTED,)) for key, one in self.results.items()}
         self.bases, self.based = [], 0  # a stranger's
         self.taken = 0  # its inbox is its own
         if self.result is not None:
@@ -399,6 +403,10 @@ class Folded:
     def on_mail(self, data: bytes) -> None:
         """Notes were taken from the inbox, or put back."""
         self.taken = _wire.decode(data, int)
+
+    def on_control(self, data: bytes) -> None:
+        """A person did something: land, stop, steer, decide, and so on. What came of it is in other records."""
+        self.controls.append(_wire.decode(data, dict[str, Any]))
 
     def on_decide(self, data: bytes) -> None:
         """A person decided while nobody waited for it."""
@@ -460,6 +468,7 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "imported": Folded.on_import,
     "mail": Folded.on_mail,
     "decided": Folded.on_decide,
+    "control": Folded.on_control,
     "forked": Folded.on_fork,
     "quarantine": Folded.on_quarantine,
     "redacted": Folded.on_redact,

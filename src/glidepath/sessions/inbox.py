@@ -24,9 +24,10 @@ from glidepath.spi.sessions import Inbox, Note
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["Mailbox", "decide", "posted_decisions", "send"]
+__all__ = ["Mailbox", "control_in", "decide", "note_control", "posted_decisions", "send"]
 
 _DECISIONS = Mapping[str, Decision]
+_NO_NEWS: Sequence[tuple[str, Any]] = ()
 
 
 async def send(store: Any, session_id: str, message: str | Message, *, note_id: str | None = None) -> int:
@@ -68,6 +69,15 @@ async def decide(store: Any, session_id: str, decisions: _DECISIONS, *, note_id:
     return await _post(store, session_id, "decision", body, note_id)
 
 
+async def note_control(store: Any, session_id: str, control: Mapping[str, Any]) -> int:
+    """Note what a person did to a session, why, and who; the journal of its next run, or of the one in flight, has it.
+
+    Nothing comes of it but the record, unless the action is "land" and `obey` is true: then the run that reads it
+    lands. Raises `StoreError` (`missing`).
+    """
+    return await _post(store, session_id, "control", _wire.encode(dict(control)), None)
+
+
 async def _post(store: Any, session_id: str, kind: str, body: bytes, note_id: str | None) -> int:
     if not isinstance(store, Inbox):
         raise ConfigurationError(f"{type(store).__name__} has no inbox: use a store with `post` and `notes`")
@@ -96,6 +106,7 @@ class Mailbox:
         self.taken = self._written = taken
         self.closed = False
         self._decided: dict[str, Decision] = {}
+        self._controls: list[dict[str, Any]] = []
         self._delivered: dict[int, tuple[int, Message]] = {}  # by the message's identity, while the run waits with it
 
     def goes_on_from(self, taken: int) -> None:
@@ -111,16 +122,29 @@ class Mailbox:
             if note.number <= self.taken:
                 continue
             self.taken = note.number
+            control = control_in(note)
+            if control is not None:
+                self._controls.append(control)
+                if control.get("action") == "land" and control.get("obey") is True:
+                    run.hear("wind_down", str(control.get("reason") or ""))
             message = _message(note)
             if message is not None:
                 messages.append(message)
                 self._delivered[id(message)] = (note.number, message)
         self._decided |= posted_decisions(notes)
-        run.waiting += tuple(messages)
+        run.transcript.wait(messages)
 
-    def news(self) -> list[tuple[str, Any]]:
+    def remark(self, control: dict[str, Any]) -> None:
+        """What a person did to this run, for the next commit; the same as a note, without the way through the store."""
+        if not self.closed:
+            self._controls.append(control)
+
+    def news(self) -> Sequence[tuple[str, Any]]:
         """The records that say so, for the next commit."""
-        items: list[tuple[str, Any]] = []
+        if not self._decided and not self._controls and self.taken == self._written:
+            return _NO_NEWS
+        items: list[tuple[str, Any]] = [("control", one) for one in self._controls]
+        self._controls = []
         if self._decided:
             items.append(("decided", self._decided))
             self._decided = {}
@@ -132,15 +156,24 @@ class Mailbox:
     def put_back(self, run: Run, result: RunResult) -> RunResult:
         """The run ends with messages that its model has not seen: they wait in the inbox again, for whoever comes."""
         self.closed = True
-        left = [self._delivered[id(one)] for one in run.waiting if id(one) in self._delivered]
+        left = [self._delivered[id(one)] for one in run.transcript.waiting if id(one) in self._delivered]
         if not left:
             return result
-        gone = {id(message) for _, message in left}
-        run.waiting = tuple(one for one in run.waiting if id(one) not in gone)
+        run.transcript.take_back(frozenset(id(message) for _, message in left))
         self.taken = min(number for number, _ in left) - 1
         if result.snapshot is None:
             return result
-        return replace(result, snapshot=replace(result.snapshot, waiting=run.waiting))
+        return replace(result, snapshot=replace(result.snapshot, waiting=run.transcript.waiting))
+
+
+def control_in(note: Note) -> dict[str, Any] | None:
+    """What a person did, when the note says that."""
+    if note.kind != "control":
+        return None
+    try:
+        return _wire.decode(note.body, dict[str, Any])  # type: ignore[no-any-return]
+    except (WireError, ValueError, RecursionError):
+        return None
 
 
 def _message(note: Note) -> Message | None:

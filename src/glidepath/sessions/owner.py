@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 __all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "of_this_process", "this_owner"]
@@ -21,13 +22,24 @@ def _read(path: str) -> str:
     return ""
 
 
-def _host() -> str:
-    """This machine since its last start, and the process namespace: where a process id means the same process."""
-    namespace = ""
+def _namespace() -> str:
+    """Of process ids. It is looked up every time: a fork may be in another one, with the same process id."""
     with suppress(OSError):
-        namespace = str(Path("/proc/self/ns/pid").readlink())
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - with every claim
+    return ""
+
+
+@lru_cache(maxsize=4)
+def _host(namespace: str) -> str:
+    """This machine since its last start, and the process namespace: where a process id means the same process."""
     boot = _read("/proc/sys/kernel/random/boot_id")[:8]
     return f"{socket.gethostname()}/{boot}/{namespace}".replace(_SEPARATOR, "_")
+
+
+@lru_cache(maxsize=4)
+def _process(pid: int, namespace: str) -> str:
+    """A name for this process; read once, not for every run."""
+    return _SEPARATOR.join((_host(namespace), str(pid), _birth(pid)))
 
 
 def _birth(pid: int) -> str:
@@ -38,20 +50,18 @@ def _birth(pid: int) -> str:
 
 def this_owner() -> str:
     """A name for whoever asks in this process; different at every call."""
-    pid = os.getpid()
-    return _SEPARATOR.join((_host(), str(pid), _birth(pid), os.urandom(4).hex()))
+    return f"{_process(os.getpid(), _namespace())}{_SEPARATOR}{os.urandom(4).hex()}"
 
 
 def of_this_process(owner: str | None) -> bool:
     """True for a name that `this_owner` gave out in this process."""
-    mine, given = this_owner().split(_SEPARATOR), (owner or "").split(_SEPARATOR)
-    return len(given) == len(mine) and given[:3] == mine[:3]
+    return (owner or "").rpartition(_SEPARATOR)[0] == _process(os.getpid(), _namespace())
 
 
 def alive(owner: str | None) -> bool:
     """False when the owner is a process of this host that is dead; True when it lives, or nobody here can know."""
     parts = (owner or "").split(_SEPARATOR)
-    if len(parts) != 4 or parts[0] != _host() or not parts[1].isdigit():  # noqa: PLR2004 - as made above
+    if len(parts) != 4 or parts[0] != _host(_namespace()) or not parts[1].isdigit():  # noqa: PLR2004 - as made above
         return True
     pid, birth = int(parts[1]), parts[2]
     try:

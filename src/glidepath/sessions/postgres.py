@@ -117,6 +117,19 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     # --- connections ------------------------------------------------------------------------------------------
 
+    @property
+    def dsn(self) -> str:
+        """The address it was made with. It may hold a password."""
+        return self._dsn
+
+    async def asked(self, query: str, *arguments: Any) -> Any:
+        """One value from the same database, for what stands beside the journals there."""
+
+        async def work(connection: Any) -> Any:
+            return await connection.fetchval(query, *arguments)
+
+        return await self._do(work)
+
     def _place(self) -> tuple[int, int]:
         return os.getpid(), id(asyncio.get_running_loop())
 

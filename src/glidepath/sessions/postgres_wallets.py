@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from glidepath._wire import Record
 from glidepath.errors import StoreError
 from glidepath.sessions import books
 from glidepath.sessions.books import Book, HoldRow
+from glidepath.sessions.postgres_pool import ridden_out
 from glidepath.sessions.sqlite_wallets import hold_row, of_hold, of_period, of_wallet, period_row, wallet_row
 from glidepath.sessions.wallet_desk import Rows, WalletDesk
 
@@ -38,6 +39,10 @@ CREATE TABLE IF NOT EXISTS glidepath_wallet_holds(
   firm_tokens bigint NOT NULL, firm_money bigint NOT NULL, ended float8 NOT NULL) WITH (fillfactor = 50);
 """
 _HOLDS = "SELECT * FROM glidepath_wallet_holds WHERE key = ANY($1) ORDER BY key FOR UPDATE"
+_NEW_HOLDS = (
+    "SELECT pg_advisory_xact_lock($1, one) FROM (SELECT DISTINCT hashtext(key) AS one FROM unnest($2::text[]) AS key "
+    "ORDER BY one) AS ordered"
+)
 _WALLETS = f"SELECT {_NOW}, w.* FROM (SELECT 1) one LEFT JOIN glidepath_wallets w ON w.name = ANY($1)"  # noqa: S608
 _PERIODS = (
     "SELECT * FROM glidepath_wallet_periods WHERE (name, period) IN (SELECT * FROM unnest($1::text[], $2::text[])) "
@@ -91,7 +96,6 @@ def _together(jobs: Sequence[_Job]) -> Rows:
         line=tuple(dict.fromkeys(terms for job in jobs for terms in job.rows.line)),
         whole=jobs[0].rows.whole,
         everything=jobs[0].rows.everything,
-        relaxed=all(job.rows.relaxed for job in jobs),
     )
 
 
@@ -107,6 +111,8 @@ class PostgresWallets(WalletDesk):
         self._wallets_ready = False
         self._waiting: dict[tuple[int, int], list[_Job]] = {}
         self._open_holds: dict[tuple[int, int, str], Any] = {}
+
+    _ready: bool
 
     def _transaction(self) -> Any:
         raise NotImplementedError
@@ -170,56 +176,81 @@ class PostgresWallets(WalletDesk):
                 job.fail(StoreError("the wallets' store was interrupted"))
 
     async def _transact(self, jobs: list[_Job]) -> None:
-        rows = _together(jobs)
-        answers: list[tuple[_Job, Any, StoreError | None]] = []
+        """One transaction, which is repeated while the database restarts: everything in it can be done twice."""
         try:
-            async with self._transaction() as connection:
-                await self._prepare_wallets(connection)
-                if rows.relaxed:  # the journal's commit, which follows, takes this one to the disk with it
-                    await connection.execute("SET LOCAL synchronous_commit = off")
-                book = await _read(connection, rows)
-                for job in jobs:
-                    try:
-                        answers.append((job, job.work(book), None))
-                    except StoreError as error:  # it was refused before anything was changed
-                        answers.append((job, None, error))
-                await _write(connection, book)
+            answers = await self._repeatedly(lambda connection, again: _worked(connection, jobs, again=again))
         except Exception as error:  # a StoreError, or a defect: whoever waits hears of it
             for job in jobs:
                 job.fail(error)
             return
-        self._wallets_ready = True
         for job, answer, refused in answers:
             if refused is not None:
                 job.fail(refused)
             elif not job.done.done():
                 job.done.set_result(answer)
 
+    async def _repeatedly(self, work: Callable[[Any, bool], Awaitable[T]]) -> T:
+        """Do it in a transaction; the second argument of `work` says that it may have been done before."""
+        again = False
+
+        async def once() -> T:
+            nonlocal again
+            async with self._transaction() as connection:
+                await self._prepare_wallets(connection)
+                repeated, again = again, True
+                return await work(connection, repeated)
+
+        done = await ridden_out(once, known=lambda: self._ready)
+        self._wallets_ready = True
+        return done
+
     async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
-        async with self._transaction() as connection:
-            await self._prepare_wallets(connection)
+        async def work(connection: Any, _: bool) -> tuple[float, Sequence[HoldRow]]:
             now = await connection.fetchval(f"SELECT {_NOW}")
             await connection.execute(_FORGET, now - books.KEPT, now)
             rows = await connection.fetch("SELECT * FROM glidepath_wallet_holds WHERE ended = 0 OR session IS NOT NULL")
-        self._wallets_ready = True
-        return now, [hold_row(row) for row in rows]
+            return now, [hold_row(row) for row in rows]
+
+        return await self._repeatedly(work)
 
     async def _remove_wallet(self, name: str) -> None:
-        async with self._transaction() as connection:
-            await self._prepare_wallets(connection)
+        async def work(connection: Any, again: bool) -> None:
             await connection.execute("SELECT 1 FROM glidepath_wallet_periods WHERE name = $1 FOR UPDATE", name)
             book = await _read(connection, Rows(wallets=(name,), whole=True))
+            if again and name not in book.wallets:
+                return
             parent = await connection.fetchval("SELECT EXISTS(SELECT 1 FROM glidepath_wallets WHERE parent = $1)", name)
             books.gone(book, name, parent=parent)
             await connection.execute("DELETE FROM glidepath_wallets WHERE name = $1", name)
             await connection.execute("DELETE FROM glidepath_wallet_periods WHERE name = $1", name)
+
+        await self._repeatedly(work)
+
+
+async def _worked(connection: Any, jobs: list[_Job], *, again: bool) -> list[tuple[_Job, Any, StoreError | None]]:
+    """What came of each job: its answer, or why it was refused."""
+    book = await _read(connection, _together(jobs))
+    book.again = again
+    answers: list[tuple[_Job, Any, StoreError | None]] = []
+    for job in jobs:
+        try:
+            answers.append((job, job.work(book), None))
+        except StoreError as error:  # it was refused before anything was changed
+            answers.append((job, None, error))
+    await _write(connection, book)
+    return answers
 
 
 async def _read(connection: Any, rows: Rows) -> Book:
     """The rows, locked: holds first, then accounts by name, for everybody in this order."""
     book = Book(0.0)
     if rows.keys:
-        for row in await connection.fetch(_HOLDS, list(rows.keys)):
+        found = await connection.fetch(_HOLDS, list(rows.keys))
+        new = [*{*rows.keys}.difference([row["key"] for row in found])]
+        if new:  # what is not there cannot be locked: the last draw of a dead leg may be about to be written
+            await connection.execute(_NEW_HOLDS, ADVISORY, new)
+            found += await connection.fetch(_HOLDS, new)
+        for row in found:
             book.holds[row["key"]] = hold_row(row)
     if rows.everything:
         found = await connection.fetch(f"SELECT {_NOW}, w.* FROM (SELECT 1) one LEFT JOIN glidepath_wallets w ON true")  # noqa: S608

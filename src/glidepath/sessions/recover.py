@@ -18,7 +18,18 @@ from glidepath.run.decisions import Decision
 from glidepath.sessions.fold import Folded, Reserved
 from glidepath.texts import Texts
 
-__all__ = ["abandon", "begun_calls", "charged", "known_results", "open_calls", "strangers", "unredacted", "verdicts"]
+__all__ = [
+    "abandon",
+    "begun_calls",
+    "charged",
+    "inner_calls",
+    "known_results",
+    "open_calls",
+    "strangers",
+    "unredacted",
+    "verdicts",
+    "with_inner_results",
+]
 
 
 def open_calls(folded: Folded) -> tuple[ToolCall, ...]:
@@ -37,12 +48,35 @@ def open_calls(folded: Folded) -> tuple[ToolCall, ...]:
 def begun_calls(folded: Folded) -> tuple[ToolCall, ...]:
     """The calls of the last reply that had begun and have no result: they may have taken effect."""
     begun = folded.intents.keys() - folded.results.keys()
-    return tuple([call for call in open_calls(folded) if call.id in begun])
+    return tuple([call for call in (*open_calls(folded), *inner_calls(folded.snapshot)) if call.id in begun])
+
+
+def inner_calls(snapshot: Snapshot | None) -> tuple[ToolCall, ...]:
+    """The calls that the programs of the last reply wait for."""
+    found: list[ToolCall] = []
+    for program in {} if snapshot is None else snapshot.programs.values():
+        answered = {result.call_id for result in program.results}
+        found += [call for call in program.calls if call.id not in answered]
+    return tuple(found)
+
+
+def with_inner_results(folded: Folded, snapshot: Snapshot) -> Snapshot:
+    """The state with the results of programs' calls that came one by one; they are in no transcript."""
+    programs = {}
+    for own, program in snapshot.programs.items():
+        known = {result.call_id: result for result in program.results}
+        for call in program.calls:
+            result = folded.results.pop(call.id, None)
+            if result is not None:
+                known.setdefault(call.id, result)
+        programs[own] = replace(program, results=tuple(known.values()))
+    return replace(snapshot, programs=programs) if programs else snapshot
 
 
 def known_results(folded: Folded) -> list[str]:
     """Put the results that are known into the transcript, in their order; returns the ids of their calls."""
-    known = list(folded.results)
+    mine = {call.id for call in open_calls(folded)}
+    known = [call_id for call_id in folded.results if call_id in mine]
     for call_id in known:
         folded.add(folded.results[call_id])
     return known
@@ -73,7 +107,7 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> di
     Nothing is counted here: the journal has counted every call that had begun and every one that was queued.
     """
     decisions: dict[str, Decision] = strangers(folded, snapshot)
-    for call in open_calls(folded):
+    for call in (*open_calls(folded), *inner_calls(snapshot)):
         intent, tool = folded.intents.get(call.id), tools.get(call.name)
         if call.id in folded.redacted:  # what it was made with is kept nowhere
             decisions[call.id] = Decision(kind="unknown")
@@ -118,6 +152,7 @@ def abandon(folded: Folded, snapshot: Snapshot, texts: Texts) -> tuple[RunResult
             ("unknown_effect", texts.fill("unknown_effect")) if begun else ("interrupted", texts.fill("not_begun"))
         )
         results.append(ToolResultMessage(call.id, call.name, text, is_error=True, kind=kind))
+    unknown += [call for call in inner_calls(snapshot) if call.id in folded.intents]
     for result in results:
         folded.add(result)
     usage, money = snapshot.spent.usage, snapshot.spent.picodollars

@@ -12,6 +12,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Raw, replace
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.messages import REDACTED
 from glidepath.sessions.chain import link, plain_payload, read
 from glidepath.spi.sessions import Commit, Note
 
@@ -31,12 +32,24 @@ _NAMES = frozenset(  # what a journal is read by
     {
         *("role", "type", "kind", "id", "call_id", "name", "tool_name", "tool_choice", "key", "run_id", "session_id"),
         *("agent", "model", "state", "outcome", "source", "action", "checkpoint", "constraint", "stop_reason", "cut"),
-        *("media_type", "vendor", "data", "opaque", "response_id", "request_id", "service_tier", "cost", "origin"),
-        *("withdrawn", "allowed", "pinned", "votes", "notices_told"),
+        *(
+            "media_type",
+            "vendor",
+            "data",
+            "opaque",
+            "response_id",
+            "request_id",
+            "service_tier",
+            "cost",
+            "origin",
+            "origins",
+        ),
+        *("text_origin", "withdrawn", "allowed", "pinned", "votes", "notices_told"),
         *("step_id", "member", "members", "team", "status", "to", "depends_on"),
         *("coordinator", "evaluator", "parent_id", "member_run_id", "required_capability", "resource_constraint"),
     }
 )
+_SAID = frozenset({"user", "tool_result"})  # messages that have origins
 _GUARDS = "guards"
 _GUARD_KEYS = 2  # levels of names in what guards keep: the guard, and what it calls a figure
 
@@ -73,6 +86,7 @@ class Redactor:
         """The payload of one record, as plain data."""
         data = plain_payload(payload)
         if kind == "state" and isinstance(data, dict):
+            data.pop("program_states", None)  # nobody can look inside: such a call cannot go on from the journal
             return {name: self._patch(name, patch) for name, patch in data.items()}
         return self._walk(data)
 
@@ -93,7 +107,11 @@ class Redactor:
             return data
         if name == _GUARDS:
             return self._deep(data, _GUARD_KEYS)
+        if "program_states" in data:
+            data = {**data, "program_states": {}}
         found = {key: self._deep(one) if key in _DEEP else self._walk(one, key) for key, one in data.items()}
+        if found.get("role") in _SAID and found.get("content") != data.get("content"):
+            found["origins"] = [*[one for one in data.get("origins") or () if one != REDACTED], REDACTED]
         if found.get("arguments") != data.get("arguments"):
             call_id = data.get("call_id") or data.get("id")
             if isinstance(call_id, str):

@@ -26,16 +26,16 @@ from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
 from glidepath.sessions.inbox import Mailbox
+from glidepath.sessions.pulse import Pulse, pulse_of
 from glidepath.sessions.redaction import redactor_of
-from glidepath.spi.sessions import Commit, Lease, SessionStore
+from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
     from glidepath.ledger import Meter
     from glidepath.run import Run
 
-__all__ = ["BEAT", "Scribe"]
+__all__ = ["Scribe"]
 
-BEAT = 0.5  # seconds between two looks at the stop flag
 RENEW = 6  # beats between two renewals of the lease
 ON_DISK = ("sync", "full")  # what is given to the store is written by then
 Items = list[tuple[str, Any]]
@@ -65,6 +65,8 @@ class Scribe:
         self.parent = parent
         self.base = 0
         """The commit with the newest base."""
+        self.time = 0.0
+        """When the last commit was written, in seconds since the epoch."""
         self.mailbox = Mailbox()
         self.stopped = False  # the stop that the store asks for was heard: the end of the run acknowledges it
         self.imported = False
@@ -85,8 +87,9 @@ class Scribe:
         self.held: list[tuple[Commit, Any]] = []  # commits that wait for the end, with durability "exit"
         self._filed: dict[str, ToolResultMessage] = {}
         self._flying: asyncio.Task[None] | None = None
-        self._run: Any = None
-        self._heart: asyncio.Task[None] | None = None
+        self._run: Any = None  # a Run, from `attend` on
+        self._pulse: Pulse | None = None
+        self._beats, self._seen = 0, self.number
 
     # --- the beginning ----------------------------------------------------------------------------------------
 
@@ -98,7 +101,8 @@ class Scribe:
         self.written = written
         self.capture = Capture(base)
         self.tail = tail
-        self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-heartbeat")
+        self._pulse = pulse_of(self.store)
+        self._pulse.join(self)
 
     async def begin(self) -> None:
         """The run begins, or goes on: its first commit, with the task in it."""
@@ -112,8 +116,8 @@ class Scribe:
             run_id=run.run_id,
             agent=plan.agent_name,
             model=plan.model_name,
-            resumed=run.resumed is not None,
-            first_new=run.first_new,
+            resumed=run.terms.resumed is not None,
+            first_new=run.transcript.first_new,
             decisions=self.decisions,
             pins=self.pins,
             schema=SCHEMA,
@@ -124,11 +128,11 @@ class Scribe:
         self.ahead = []
         if self.config != now:
             items.append(("config", now))
-        if run.resumed is not None:
-            run.changes = self._changes(now)
+        if run.terms.resumed is not None:
+            run.terms.note_changes(self._changes(now))
         await self._write(items, [], summary=self._summary(run.state.value, None))
-        if run.changes:
-            run.emit(ConfigurationChanged, run.changes)
+        if run.terms.changes:
+            run.emit(ConfigurationChanged, run.terms.changes)
 
     def _changes(self, now: Fingerprint) -> tuple[ConfigurationChange, ...]:
         """What is different since the last leg; nothing where that was not written down."""
@@ -147,7 +151,7 @@ class Scribe:
             output=max(0, reservation.tokens - booking.input),
             tokens=reservation.tokens,
             money=reservation.money,
-            model=run.plan.model_name if run.other_accounts and run.plan.model_name != configured(run) else "",
+            model=run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else "",
         )
         await self._write([], [("reserved", reserved)])
         self._stop_if_asked()
@@ -165,7 +169,7 @@ class Scribe:
         run = self._run
         items: Items = []
         for job in done:
-            message = job.bare_message()
+            message = job.bare_message(run)
             self._filed[message.call_id] = message
             items.append(("result", message))
         if queued:
@@ -184,6 +188,10 @@ class Scribe:
         await self._write([], items, guards=False)
         if jobs:
             self._stop_if_asked()
+
+    def unfile(self, call_id: str) -> None:
+        """This result does not join the transcript: a program has it."""
+        self._filed.pop(call_id, None)
 
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with a journal of its own."""
@@ -232,30 +240,35 @@ class Scribe:
     def _failed(self, result: RunResult, error: StoreError) -> RunResult:
         run = self._run
         cause = _cause(error)
-        run.state = AgentState.ERROR
-        run.result = replace(
-            result,
-            state=AgentState.ERROR,
-            outcome=LoopOutcome.FAILED,
-            cause=cause if result.cause is None or result.cause.source != "store" else result.cause,
+        run.turn.fail()
+        run.conclude_with(
+            ended := replace(
+                result,
+                state=AgentState.ERROR,
+                outcome=LoopOutcome.FAILED,
+                cause=cause if result.cause is None or result.cause.source != "store" else result.cause,
+            )
         )
-        return run.result  # type: ignore[no-any-return]
+        return ended
 
     async def release(self) -> None:
         """Stop looking after the lease and give it back. Never fails: a lease that is not given back runs out."""
-        heart, self._heart = self._heart, None
-        if heart is not None:
-            heart.cancel()
-            await asyncio.wait([heart])
         task = asyncio.get_running_loop().create_task(self._give_back(), name="glidepath-release")
-        while not task.done():
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError:  # it goes on after the lease is given back
-                await asyncio.wait([task])
-                raise
+        try:
+            while not task.done():
+                try:
+                    await asyncio.wait([task])
+                except asyncio.CancelledError:  # it goes on after the lease is given back
+                    await asyncio.wait([task])
+                    raise
+        finally:
+            self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
+            self._run = None  # a run and its scribe that know each other would wait for the garbage collector
 
     async def _give_back(self) -> None:
+        pulse, self._pulse = self._pulse, None
+        if pulse is not None:
+            await pulse.leave(self)
         with suppress(Exception):
             await heard(called(self.store.release, self.lease), FAREWELL)
 
@@ -265,13 +278,18 @@ class Scribe:
         self, first: Items, last_items: Items, *, summary: Any = None, last: bool = False, guards: bool = True
     ) -> None:
         """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails."""
-        while self._flying is not None:  # one after the other: children write through their parent's scribe, too
+        while self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
             await self._see_through(self._flying)
         if self.broken is not None:
             raise _down(self.broken)
         run = self._run
         try:
-            items = [*first, *self._new_messages()]
+            items = first  # a list made for this commit
+            if self.tail is None and not self._filed:
+                for message in run.transcript.messages[self.written :]:
+                    items.append(("message", _writable(message)))
+            else:
+                items += self._new_messages()
             changed = self.capture.changes(run, guards=guards)
             if changed is not None:
                 items.append(("state", changed))
@@ -282,7 +300,8 @@ class Scribe:
             items += last_items
             if self.redactor is not None:
                 items, summary = self.redactor.items(items), self.redactor.summary(summary)
-            commit = _linked(self.hash, self.number + 1, self.sequence + 1, self._now(), items)
+            self.time = now = self._now()
+            commit = _linked(self.hash, self.number + 1, self.sequence + 1, now, items)
             later = self._append(commit, summary, last=last)
         except KeyboardInterrupt as error:
             self._break(error)  # nobody knows whether it was written
@@ -292,13 +311,13 @@ class Scribe:
         else:
             self.number, self.hash = commit.number, commit.hash
             self.sequence += len(items)
-            self.written = len(run.messages)
+            self.written = len(run.transcript.messages)
             if later is not None:
                 self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
                 await self._see_through(task)
         if self.broken is not None:
             raise _down(self.broken)
-        if run.listening and not last and self.durability in ON_DISK:
+        if run.voice.listening and not last and self.durability in ON_DISK:
             run.emit(SessionSaved, run.session_id, self.sequence)
 
     def _charge(self, items: Items) -> None:
@@ -312,7 +331,7 @@ class Scribe:
             items.append(("charged", charged))
 
     def _now(self) -> float:
-        return round(self._run.now(), 3)  # type: ignore[no-any-return]
+        return round(self._run.voice.now(), 3)  # type: ignore[no-any-return]
 
     def _tick(self) -> tuple[Any, ...]:
         return tick(self._run)
@@ -366,7 +385,7 @@ class Scribe:
                 task.remove_done_callback(ring)
 
     def _new_messages(self) -> Items:
-        messages = self._run.messages
+        messages = self._run.transcript.messages
         if self.tail is not None:
             recent = messages[self.written - len(self.tail) :]
             fresh = [one for one in recent if type(one) is not ToolResultMessage or one.call_id not in self.tail]
@@ -377,8 +396,6 @@ class Scribe:
         else:
             fresh = messages[self.written :]
         filed = self._filed
-        if not filed:
-            return [("message", _writable(message)) for message in fresh]
         items: Items = []
         for message in fresh:
             if type(message) is ToolResultMessage and filed.pop(message.call_id, None) == message:
@@ -390,7 +407,7 @@ class Scribe:
     def _summary(self, state: str, result: RunResult | None) -> dict[str, Any]:
         run = self._run
         cost = run.cost()
-        task = next((m.text for m in run.messages[run.first_new :] if m.role == "user"), "")
+        task = next((m.text for m in run.transcript.messages[run.transcript.first_new :] if m.role == "user"), "")
         return {
             "state": state,
             "outcome": None if result is None else result.outcome.value,
@@ -398,9 +415,9 @@ class Scribe:
             "agent": run.plan.agent_name,
             "model": run.plan.model_name,
             "task": task[:200],
-            "iterations": run.iterations,
-            "messages": len(run.messages),
-            "tokens": run.meter.tokens - run.carried.tokens,
+            "iterations": run.turn.iterations,
+            "messages": len(run.transcript.messages),
+            "tokens": run.meter.tokens - run.terms.carried.tokens,
             "cost": None if cost is None else str(cost),
             "parent": self.parent,
             **({"base": self.base} if self.base else {}),
@@ -408,29 +425,30 @@ class Scribe:
 
     # --- the heartbeat ----------------------------------------------------------------------------------------
 
-    async def _beat(self) -> None:
-        """Keep the lease, and look for a stop that was asked for in another process."""
-        watch = self._run.watch
-        beats, seen = 0, self.number
-        while True:
-            await asyncio.sleep(BEAT)
-            beats += 1
-            if self.number != seen:
-                beats, seen = 0, self.number  # a commit renews it as well
-            try:
-                for sign in await heard(called(self.store.beat, [self.lease], renew=beats % RENEW == RENEW - 1)):
-                    if sign.lost:
-                        lost = _down(StoreError("another owner has taken the session", kind="fenced"))
-                        reason = lost.verdict.cause.reason
-                        watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
-                    elif sign.stop is not None:
-                        self.stop(sign.stop)
-                    elif sign.mail > self.mailbox.taken:
-                        store: Any = self.store
-                        notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
-                        self.mailbox.take(self._run, notes)
-            except Exception:  # noqa: S112 - the next commit will say what is wrong with the store
-                continue
+    def renews(self) -> bool:
+        """One more beat: whether the lease is to be renewed with it. A commit renews it as well."""
+        self._beats += 1
+        if self.number != self._seen:
+            self._beats, self._seen = 0, self.number
+        return self._beats % RENEW == RENEW - 1
+
+    async def hear(self, sign: Sign) -> None:
+        """What the store says about the session: it is another's, or somebody in another process wants something."""
+        run = self._run
+        if run is None:
+            return  # it has ended meanwhile
+        if sign.lost:
+            lost = _down(StoreError("another owner has taken the session", kind="fenced"))
+            reason = lost.verdict.cause.reason
+            run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
+            return
+        if sign.mail > self.mailbox.taken:  # first: it may say who asked for the stop
+            store: Any = self.store
+            notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
+            if self._run is not None:
+                self.mailbox.take(run, notes)
+        if sign.stop is not None:
+            self.stop(sign.stop)
 
 
 def _linked(before: bytes, number: int, first: int, now: float, items: Items) -> Commit:

@@ -34,7 +34,10 @@ class SessionLimits(Protocol):
 class HasState(Protocol):
     """A run, as its session sees it."""
 
-    state: AgentState
+    @property
+    def state(self) -> AgentState:
+        """Where it stands."""
+        ...
 
 
 class Totals(Struct):

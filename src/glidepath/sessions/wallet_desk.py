@@ -32,8 +32,6 @@ class Rows(Value, frozen=True, kw_only=True):
     everything: bool = False
     makes: bool = False
     """It makes wallets where there may be none."""
-    relaxed: bool = False
-    """A commit after this one, in the same database, is what must be on disk."""
 
 
 @runtime_checkable
@@ -58,7 +56,10 @@ class WalletDesk:
 
     @abstractmethod
     async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
-        """Read these rows, let `work` change them, write what it changed: one transaction, or nothing on an error."""
+        """Read these rows, let `work` change them, write what it changed: one transaction, or nothing on an error.
+
+        A store that cannot know whether it was written may do it again, with `Book.again` set.
+        """
 
     @abstractmethod
     async def _live_holds(self) -> tuple[float, Sequence[books.HoldRow]]:
@@ -80,12 +81,7 @@ class WalletDesk:
     async def draw(self, hold: Hold, want: WalletDraw) -> Grant:
         """Take out what a call may cost; see `WalletStore`."""
         await self._held_open(hold.key)
-        rows = Rows(
-            keys=(hold.key,),
-            wallets=tuple(one.name for one in hold.line),
-            line=hold.line,
-            relaxed=hold.session_id is not None,
-        )
+        rows = Rows(keys=(hold.key,), wallets=tuple(one.name for one in hold.line), line=hold.line)
         return await self._lend(rows, lambda book: books.draw(book, hold, want, self._lease))
 
     async def open_wallets(self, line: Sequence[WalletTerms]) -> None:

@@ -5,12 +5,13 @@ A hook that answers None has no opinion. Every hook may be a plain or an async m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeAlias
 
 from glidepath._wire import Value
 from glidepath.events import Event
 from glidepath.messages import CustomMessage, Message, ToolCall, ToolResultMessage, UserMessage
+from glidepath.outcome import DepsT
 from glidepath.stability import UNPROVEN, experimental
 
 __all__ = [
@@ -26,26 +27,40 @@ __all__ = [
     "Plugin",
     "PollContext",
     "Replace",
+    "RunInfo",
     "ToolCallContext",
     "ToolResultContext",
     "TransformContext",
 ]
 
 
-class _Context(Value, frozen=True, kw_only=True):
+class RunInfo(Value, frozen=True, kw_only=True):
+    """For whom a run is about to start: what a `deps_factory` is given."""
+
+    agent_name: str
+    session_id: str
+    conversation_id: str | None = None
+    user: str | None = None
+    metadata: Mapping[str, str] | None = None
+
+
+class _Context(Value, Generic[DepsT], frozen=True, kw_only=True):
     run_id: str
     agent_name: str
     iteration: int
     conversation_id: str | None = None
     user: str | None = None
     metadata: Mapping[str, str] | None = None
+    deps: DepsT = None  # type: ignore[assignment] # whoever asks for a type has passed a value of it to `run()`
 
 
-class ToolCallContext(_Context, frozen=True, kw_only=True):
+class ToolCallContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
     """A call about to run, with its final, validated arguments (plain data); those of `call` are the same.
 
-    `messages`, here and in every context, can be read and not changed. `approved`: a person has approved it, so that
-    another `Ask` counts as answered.
+    `messages`, here and in every context, can be read and not changed; the `origins` of each say which untrusted
+    sources its text comes from. `origins`: further sources, whose text is not in `messages`: a program makes the call
+    and has read it itself. `above`: the transcripts of the runs this one is a child of, the outermost first.
+    `approved`: a person has approved it, so that another `Ask` counts as answered.
     """
 
     call: ToolCall
@@ -54,9 +69,11 @@ class ToolCallContext(_Context, frozen=True, kw_only=True):
     messages: Sequence[Message] = ()
     replaceable: bool = True
     approved: bool = False
+    above: tuple[Sequence[Message], ...] = ()
+    origins: tuple[str, ...] = ()
 
 
-class ToolResultContext(_Context, frozen=True, kw_only=True):
+class ToolResultContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
     """A call that has its result, with the arguments it ran with."""
 
     call: ToolCall
@@ -65,7 +82,7 @@ class ToolResultContext(_Context, frozen=True, kw_only=True):
     result: ToolResultMessage
 
 
-class TransformContext(_Context, frozen=True, kw_only=True):
+class TransformContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
     """The view of the transcript that the model is about to see."""
 
     messages: Sequence[Message]
@@ -74,20 +91,20 @@ class TransformContext(_Context, frozen=True, kw_only=True):
     estimator: Any = None
 
 
-class PollContext(_Context, frozen=True, kw_only=True):
+class PollContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
     """A moment at which messages can be put in."""
 
     messages: Sequence[Message]
 
 
-class GateContext(_Context, frozen=True, kw_only=True):
+class GateContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
     """The tools of the coming turn, by name."""
 
     tools: frozenset[str]
     messages: Sequence[Message]
 
 
-class OverflowContext(_Context, frozen=True, kw_only=True):
+class OverflowContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
     """The provider says that this view does not fit its window."""
 
     messages: Sequence[Message]
@@ -111,9 +128,10 @@ class Block(Value, frozen=True):
 
 
 class Ask(Value, frozen=True):
-    """Pause the run until a person decides about this call."""
+    """Pause the run until a person decides about this call, who is shown the reason and the untrusted `origins`."""
 
     reason: str = ""
+    origins: tuple[str, ...] = ()
 
 
 class AfterDecision(Value, frozen=True, kw_only=True):
@@ -135,6 +153,15 @@ class Gate(Value, frozen=True, kw_only=True):
 
 
 BeforeDecision: TypeAlias = Allow | Replace | Block | Ask | None
+
+# What each hook may answer: a value, or an awaitable of it.
+BeforeAnswer: TypeAlias = BeforeDecision | Awaitable[BeforeDecision]
+AfterAnswer: TypeAlias = AfterDecision | Awaitable[AfterDecision | None] | None
+ViewAnswer: TypeAlias = Iterable[Message] | Awaitable[Iterable[Message] | None] | None
+PollAnswer: TypeAlias = (
+    str | Message | Iterable[str | Message] | Awaitable[str | Message | Iterable[str | Message] | None] | None
+)
+GateAnswer: TypeAlias = Collection[str] | Gate | Awaitable[Collection[str] | Gate | None] | None
 
 
 @experimental(reason=UNPROVEN)
@@ -175,7 +202,7 @@ class Plugin:
         """
 
     @experimental(reason=UNPROVEN)
-    def before_tool_call(self, context: ToolCallContext) -> Any:
+    def before_tool_call(self, context: ToolCallContext) -> BeforeAnswer:
         """Judge a call before it runs.
 
         Asked: once for every call that could run, with its final, validated arguments; once more after a replacement
@@ -187,7 +214,7 @@ class Plugin:
         """
 
     @experimental(reason=UNPROVEN)
-    def after_tool_call(self, context: ToolResultContext) -> Any:
+    def after_tool_call(self, context: ToolResultContext) -> AfterAnswer:
         """Look at a result before it joins the transcript.
 
         Asked: once for every call that ran, in source order of the calls, when all of them have ended; a store is
@@ -198,7 +225,7 @@ class Plugin:
         """
 
     @experimental(reason=UNPROVEN)
-    def context_transform(self, context: TransformContext) -> Any:
+    def context_transform(self, context: TransformContext) -> ViewAnswer:
         """Give the model another view of the transcript for one call.
 
         Asked: before every model call, the landing call included.
@@ -208,7 +235,7 @@ class Plugin:
         """
 
     @experimental(reason=UNPROVEN)
-    def event_observer(self, event: Event) -> Any:
+    def event_observer(self, event: Event) -> Awaitable[object] | None:
         """See what happened.
 
         Asked: for every event named in `events`; None is all but `StreamChunk`.
@@ -219,7 +246,7 @@ class Plugin:
         """
 
     @experimental(reason=UNPROVEN)
-    def steering(self, context: PollContext) -> Any:
+    def steering(self, context: PollContext) -> PollAnswer:
         """Put messages in while the run works.
 
         Asked: before the first model call and after every turn that goes on.
@@ -229,7 +256,7 @@ class Plugin:
         """
 
     @experimental(reason=UNPROVEN)
-    def follow_up(self, context: PollContext) -> Any:
+    def follow_up(self, context: PollContext) -> PollAnswer:
         """Keep a run going that would otherwise be done.
 
         Asked: when the model stopped by itself and no guard had an answer.
@@ -239,7 +266,7 @@ class Plugin:
         """
 
     @experimental(reason=UNPROVEN)
-    def tool_gate(self, context: GateContext) -> Any:
+    def tool_gate(self, context: GateContext) -> GateAnswer:
         """Narrow the tools of the coming turn.
 
         Asked: before every model call that may use tools.
@@ -250,7 +277,7 @@ class Plugin:
         """
 
     @experimental(reason=UNPROVEN)
-    def context_overflow_recovery(self, context: OverflowContext) -> Any:
+    def context_overflow_recovery(self, context: OverflowContext) -> ViewAnswer:
         """Make a smaller view after the provider said that the context does not fit.
 
         Asked: once for a model call that overflowed, before the built-in strategy.

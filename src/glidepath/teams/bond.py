@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent import Budget, Limits
+from glidepath.agent.purse import Purse
 from glidepath.errors import ConfigurationError, told
 from glidepath.ledger import Refusal, pico
 from glidepath.messages import Usage
@@ -41,12 +43,16 @@ class Bond:
         cancel: CancelToken | None,
         past: Past | None,
         place: Place | None = None,
+        above: Budget | None = None,
+        leg: int | None = None,
     ) -> None:
         self.request = request
         self.past = past
         self.decisions: Mapping[str, Decision] = past.decisions if past is not None else {}
         self.usage = past.usage if past is not None else Usage()
         self.cost = past.cost if past is not None else None
+        self.origins: dict[str, None] = dict.fromkeys(past.origins if past is not None else ())
+        """The untrusted sources that members have read: what others are told may come from any of them."""
         self.cancel, self.let_go = linked(cancel)
         self.channel: Channel
         constraint, config = request.config.resource_constraint, request.config
@@ -56,7 +62,14 @@ class Bond:
             max_cost=constraint.max_cost,
             timeout=max(_LEAST_TIME, config.time_limit - elapsed),
         )
-        self.budget = Budget(limits) if place is None else Budget.inside(place, limits)
+        self.purse: Purse | None = None
+        """What all runs of the team hold together of a wallet."""
+        if above is not None and above.line:
+            name = f"team:{request.id}" if leg is not None else f"team:{request.id}:{os.urandom(6).hex()}"
+            self.purse = Purse(above.store, above.line, above.meter, key=name, leg=leg or 1)
+            self.budget = Budget.below(self.purse.meter, limits)
+        else:
+            self.budget = Budget(limits, parent=above) if place is None else Budget.inside(place, limits)
         self.began = asyncio.get_running_loop().time()
         self.deadline = self.budget.deadline(self.began)
         self.elapsed_before = elapsed
@@ -79,6 +92,14 @@ class Bond:
         self._asked += 1
         before = self.past.sequence if self.past is not None else 0
         return session_id(self.request.id, "ask", f"{before}-{self._asked}")
+
+    async def close(self) -> None:
+        """The execution is over: let slow observers finish, let go of the journal, and settle with the wallet."""
+        try:
+            await self.channel.close()
+        finally:
+            if self.purse is not None:
+                await self.purse.close()
 
     @property
     def elapsed(self) -> float:

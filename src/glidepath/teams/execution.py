@@ -386,6 +386,7 @@ class Execution:
                 usage=usage,
                 cost=cost,
                 senior=senior,
+                origins=result.origins,
             )
         )
         return result

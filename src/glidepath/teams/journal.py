@@ -67,6 +67,11 @@ class Pen:
         """True when nothing has been written yet."""
         return self._number == 0
 
+    @property
+    def leg(self) -> int:
+        """Larger with every execution of the request."""
+        return self._lease.token
+
     @classmethod
     async def open(cls, store: SessionStore, request_id: str, *, create: bool) -> Pen:
         """Become the one who writes; raises `StoreError`: `busy` while another process does, `missing`."""
@@ -182,6 +187,8 @@ class StepPast(Record):
     """The attempt that was running when the process died; whose it was, and whether the senior's."""
     begun_by: str = ""
     begun_senior: bool = False
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that whoever worked on it has read."""
 
 
 class Account(Value, frozen=True, kw_only=True):
@@ -210,6 +217,8 @@ class Past(Value, frozen=True, kw_only=True):
     """Every call that has ever waited, by its id and by `STEP/CALL`."""
     result: TeamResult | None = None
     """The result of the last execution, when it ended."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that members have read."""
 
     @classmethod
     def of_result(cls, result: TeamResult) -> Past:
@@ -228,6 +237,7 @@ class Past(Value, frozen=True, kw_only=True):
             cost=result.cost,
             sequence=result.sequence,
             result=result,
+            origins=tuple(dict.fromkeys(name for outcome in result.step_outcomes for name in outcome.origins)),
         )
 
 
@@ -246,6 +256,7 @@ def _waiting(outcome: StepOutcome) -> StepPast:
         paused_senior=outcome.senior,
         best=best,
         best_score=max((verdict.score for verdict in outcome.verdicts), default=-1.0) if best else -1.0,
+        origins=outcome.origins,
     )
 
 
@@ -283,6 +294,7 @@ class _Fold:
         self.elapsed = 0.0
         self.began: float | None = None
         self.asked: set[str] = set()
+        self.origins: dict[str, None] = {}
 
     def add(self, event: TeamEvent) -> None:
         """Take in one event."""
@@ -295,6 +307,7 @@ class _Fold:
         if usage is not None:
             self.usage = self.usage + usage
             self.cost = add_cost(self.cost, getattr(event, "cost", None))
+        self.origins |= dict.fromkeys(getattr(event, "origins", ()))
         if isinstance(event, PlanReady):
             self.plan = event.plan
         elif isinstance(event, StepCompleted):
@@ -322,6 +335,7 @@ class _Fold:
         elif isinstance(event, StepAttempted):
             attempt, waits = event.attempt or 0, event.outcome == LoopOutcome.PAUSED.name
             step.paused = None
+            step.origins = tuple(dict.fromkeys((*step.origins, *event.origins)))
             if waits:  # its run goes on, if the process dies before the team has paused
                 step.waited, step.waited_cost = step.waited + event.usage, add_cost(step.waited_cost, event.cost)
             else:
@@ -366,6 +380,7 @@ class _Fold:
             sequence=self.sequence,
             asked=frozenset(self.asked),
             result=self.result,
+            origins=tuple(self.origins),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from glidepath.messages import Message, UserMessage
 from glidepath.teams.values import EvaluationContext, StepOutcome, TeamExecutionRequest, TeamStep
 from glidepath.tools.frames import Frame
 from glidepath.tools.text import clean, trim
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from glidepath.teams.team import Member
     from glidepath.teams.values import EvaluationVerdict
 
-__all__ = ["judge_prompt", "plan_prompt", "repair_prompt", "step_prompt"]
+__all__ = ["judge_prompt", "plan_prompt", "repair_prompt", "step_prompt", "told_to"]
 
 _PLAN_FORM = (
     '{"steps": [{"id": "short-name", "description": "what to do", "role": "a role above, or null", '
@@ -42,8 +43,7 @@ def step_prompt(
     notes: Sequence[str] = (),
 ) -> str:
     """The task of one attempt: goal, step, what others delivered, what reviewers said, what a person said."""
-    parts = [f"Goal of the team: {safe(request.goal)}"]
-    parts += [f"{name}: {safe(text)}" for name, text in request.context.items()]
+    parts = [_goal(request)]
     if step.role is not None:
         parts.append(f"Your role: {step.role.name}. {step.role.instructions}".rstrip())
     parts.append(f"Your step ({step.id}): {safe(step.description)}")
@@ -59,6 +59,22 @@ def step_prompt(
     parts += [f"A note from the person in charge: {safe(note)}" for note in notes]
     parts.append("Deliver the finished result of your step, and nothing else.")
     return "\n\n".join(parts)
+
+
+def _goal(request: TeamExecutionRequest) -> str:
+    """What whoever made the request has said."""
+    parts = [f"Goal of the team: {safe(request.goal)}"]
+    return "\n\n".join([*parts, *(f"{name}: {safe(text)}" for name, text in request.context.items())])
+
+
+def told_to(prompt: str, request: TeamExecutionRequest, origins: tuple[str, ...]) -> str | tuple[Message, ...]:
+    """A prompt for a member. Once others have read untrusted text, only the goal in it is the words of a person."""
+    if not origins:
+        return prompt
+    goal = _goal(request)
+    if not prompt.startswith(f"{goal}\n\n"):
+        return (UserMessage(prompt, origins=origins),)
+    return UserMessage(goal), UserMessage(prompt[len(goal) + 2 :], origins=origins)
 
 
 def _delivery(outcome: StepOutcome, frame: Frame) -> str:

@@ -55,6 +55,8 @@ class Seat:
         self.warnings: list[str] = []
         if self.accepted and (past.arbiter or past.senior):
             self.warnings.append("accepted by the arbiter" if past.arbiter else "accepted only from the senior")
+        self.origins = past.origins
+        """The untrusted sources that whoever worked on it has read."""
         self.usage: Usage = past.usage
         self.cost: Decimal | None = past.cost
         self.expired = False
@@ -134,6 +136,7 @@ class Seat:
             self.warnings.append(f"it did not stop, and may still be at work: {names}")
         self.paused, self.paused_senior = (result, self.senior) if waits else (None, False)
         self.pending = result.pending
+        self.origins = tuple(dict.fromkeys((*self.origins, *result.origins)))
         return self.artifact
 
     def judged(self, verdict: EvaluationVerdict) -> None:
@@ -161,6 +164,7 @@ class Seat:
             paused=self.paused if state is StepState.WAITING else None,
             senior=self.senior,
             notes=tuple(self.notes),
+            origins=self.origins,
         )
 
 

@@ -23,6 +23,7 @@ from glidepath.teams.accounts import audited
 from glidepath.teams.bond import Bond, Channel, check_decisions, decided_key, newly_spent
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import Past, Pen, add_cost
+from glidepath.teams.prompts import told_to
 from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
 from glidepath.tools.text import clean
 
@@ -87,7 +88,7 @@ class Team:
             check_coordinator(coordinator)
         self.store = store
         self.event_sink = event_sink
-        self._lineup = _observing(plugins)
+        self._lineup = _checked_plugins(plugins)
         self._in_flight: dict[str, Channel | None] = {}
         self._keepers: dict[int, tuple[Agent, Agent]] = {}
         self._bond: Bond | None = None
@@ -112,6 +113,7 @@ class Team:
         past: Past | None = None,
         pen: Pen | None = None,
         place: Place | None = None,
+        above: Budget | None = None,
     ) -> Team:
         """This team for one execution of a request; itself, when it is bound to it already.
 
@@ -128,7 +130,9 @@ class Team:
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
         if request.id in self._in_flight:
             raise ConfigurationError(f"request {request.id!r} is in flight; wait for it or use another id")
-        if request.config.resource_constraint.max_cost is not None:
+        paid = above is not None and above.meter.caps.money is not None
+        paid = paid or (above is not None and any(one.max_money is not None for one in above.line))
+        if paid or request.config.resource_constraint.max_cost is not None:
             for member in self.members:
                 find_price(member.agent.config, member.agent.config.model, needed=True)
         self._in_flight[request.id] = None
@@ -137,7 +141,7 @@ class Team:
                 pen = await self._new_journal(request.id)
             team = Team.__new__(Team)
             team.__dict__.update(self.__dict__)
-            bond = team._bond = Bond(request, cancel, past, place)  # noqa: SLF001 - its own
+            bond = team._bond = Bond(request, cancel, past, place, above, None if pen is None else pen.leg)  # noqa: SLF001 - its own
             bond.channel = self._in_flight[request.id] = Channel(team, request, past, pen)
         except BaseException:
             del self._in_flight[request.id]
@@ -241,12 +245,18 @@ class Team:
             if result is None:
                 user, about = bond.request.user, bond.request.metadata
                 result = await keeper.run(
-                    prompt, session=home, parent=bond.budget, cancel=token, user=user, metadata=about
+                    told_to(prompt, bond.request, tuple(bond.origins)),
+                    session=home,
+                    parent=bond.budget,
+                    cancel=token,
+                    user=user,
+                    metadata=about,
                 )
         except BaseException as error:
             if _from_outside(error):
                 raise
             result = _crashed(error)
+        bond.origins |= dict.fromkeys(result.origins)
         usage, cost = newly_spent(result, paused)
         bond.usage, bond.cost = bond.usage + usage, add_cost(bond.cost, cost)
         return result
@@ -270,7 +280,7 @@ class Team:
         """The execution is over: let slow observers finish, and let go of the request."""
         bond = self.bond
         bond.let_go()
-        closing = asyncio.get_running_loop().create_task(bond.channel.close(), name="team closing")
+        closing = asyncio.get_running_loop().create_task(bond.close(), name="team closing")
         cancelled: asyncio.CancelledError | None = None
         while not closing.done():  # whoever cancels meanwhile: the journal is let go of, then the cancellation goes on
             try:
@@ -290,7 +300,7 @@ class Team:
         *,
         coordinator: TeamCoordinator | None = None,
         cancel: CancelToken | None = None,
-        parent: Inherit | None = INHERIT,
+        parent: Budget | Inherit | None = INHERIT,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
     ) -> TeamResult:
@@ -299,7 +309,8 @@ class Team:
         Whatever the coordinator does, there is a result, `TeamStarted` came first and exactly one terminal event last.
         When the caller's own task is cancelled, the team lands and then the cancellation goes on. Inside a tool or a
         guarding hook of a run the team spends from that run, and its members are children of it; `parent=None` leaves
-        the run alone. `metadata` and `user` go to every member's run, as the request's own do.
+        the run alone. With a `Budget` as `parent` the team spends from that, also when it is a wallet. `metadata` and
+        `user` go to every member's run, as the request's own do.
         """
         if isinstance(request, str):
             request = TeamExecutionRequest(goal=request)
@@ -309,11 +320,10 @@ class Team:
             request = replace(request, **given)
         if cancel is not None and not isinstance(cancel, CancelToken):
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
-        if parent is not None and parent is not INHERIT:
-            raise ConfigurationError(f"Team.run(parent=...) takes INHERIT or None, not {type(parent).__name__}")
+        above = _checked_parent(parent, "run", INHERIT)
         place = around() if parent is INHERIT else None
         if place is None:
-            return await self._supervised(request, coordinator, cancel, None)
+            return await self._supervised(request, coordinator, cancel, None, above=above)
 
         def begin(token: CancelToken, _: str) -> Any:
             return self._supervised(request, coordinator, token, None, place=place)
@@ -335,16 +345,18 @@ class Team:
         plan: TeamExecutionPlan | None = None,
         coordinator: TeamCoordinator | None = None,
         cancel: CancelToken | None = None,
+        parent: Budget | None = None,
     ) -> TeamResult:
         """Go on with a request: a paused result, or the id of one in the store. Finished steps are not run again.
 
         What has ended is returned as it ended. `decisions` say what becomes of the calls that wait for a person, by
         call id, or by `STEP/CALL` where two steps wait for calls of the same id.
-        `plan` replaces the plan of a request that was only planned. Raises also `StoreError`, of kind `busy` while
-        another process has the request.
+        `plan` replaces the plan of a request that was only planned. A team that spends from a `parent` budget is given
+        it again. Raises also `StoreError`, of kind `busy` while another process has the request.
         """
         if not isinstance(what, str | TeamResult):
             raise ConfigurationError(f"resume takes a TeamResult or a request id, not {type(what).__name__}")
+        above = _checked_parent(parent, "resume")
         if plan is not None and not isinstance(plan, TeamExecutionPlan):
             raise ConfigurationError(f"plan must be a TeamExecutionPlan, not {type(plan).__name__}")
         if isinstance(what, TeamResult) and what.status is not TeamStatus.PAUSED:
@@ -362,7 +374,7 @@ class Team:
             past = replace(past, plan=plan or past.plan, decisions=check_decisions(decisions, past))
             request = replace(past.request, plan_only=past.request.plan_only and past.result is None)
             written, pen = pen, None
-            return await self._supervised(request, coordinator, cancel, past, written)
+            return await self._supervised(request, coordinator, cancel, past, written, above=above)
         finally:
             if pen is not None:
                 await pen.close()
@@ -398,6 +410,7 @@ class Team:
         past: Past | None,
         pen: Pen | None = None,
         place: Place | None = None,
+        above: Budget | None = None,
     ) -> TeamResult:
         from glidepath.teams.dispatch import DefaultTaskDispatchCoordinator
         from glidepath.teams.supervise import supervise
@@ -405,7 +418,7 @@ class Team:
         chosen = coordinator or self.coordinator or DefaultTaskDispatchCoordinator()
         try:
             check_coordinator(chosen)
-            team = await self.bound(request, cancel=cancel, past=past, pen=pen, place=place)
+            team = await self.bound(request, cancel=cancel, past=past, pen=pen, place=place, above=above)
         except BaseException:
             if pen is not None:
                 await pen.close()
@@ -416,6 +429,18 @@ class Team:
             await team.close()
         late = [warning for warning in team.bond.channel.warnings if warning not in result.warnings]
         return replace(result, warnings=(*result.warnings, *late)) if late else result
+
+
+def _checked_parent(parent: Any, method: str, *others: Any) -> Budget | None:
+    """The budget that a team spends from; None for none, or for what is meant by one of the `others`."""
+    if parent is None or any(parent is one for one in others):
+        return None
+    if not isinstance(parent, Budget):
+        named = "".join(f", {one!r}" for one in others)
+        raise ConfigurationError(
+            f"Team.{method}(parent=...) takes a Budget{named} or None, not {type(parent).__name__}"
+        )
+    return parent
 
 
 def check_coordinator(coordinator: Any) -> None:
@@ -441,15 +466,16 @@ def _members(members: Any) -> tuple[Member, ...]:
     return tuple(found)
 
 
-def _observing(plugins: Any) -> Lineup:
+def _checked_plugins(plugins: Any) -> Lineup:
     if isinstance(plugins, str | Plugin) or not isinstance(plugins, Iterable):
         raise ConfigurationError(f"Team.plugins must be a list of Plugin, not {plugins!r:.80}")
     lineup = Lineup(plugins)
     names = lineup.names()
     for hook in names.__struct_fields__:
-        if hook != "event_observer" and getattr(names, hook):
+        if hook not in ("event_observer", "before_tool_call", "tool_gate") and getattr(names, hook):
             raise ConfigurationError(
-                f"Team.plugins only observe: {getattr(names, hook)[0]!r} has {hook}; give it to the members' agents"
+                f"Team.plugins only observe the team and guard its members: {getattr(names, hook)[0]!r} has {hook}; "
+                "give it to the members' agents"
             )
     return lineup
 

@@ -25,7 +25,7 @@ from glidepath.events import (
     TurnEnded,
     TurnStarted,
 )
-from glidepath.messages import AssistantMessage, StopReason
+from glidepath.messages import AssistantMessage, Message, StopReason, ToolResultMessage
 from glidepath.outcome import ENDINGS, LoopOutcome, RunResult
 from glidepath.testing.transcript import transcript_errors
 
@@ -114,7 +114,7 @@ def _pause(leg: Leg) -> Iterator[str]:
         result = following.result if isinstance(following, RunEnded) else None
         if result is None or result.outcome is not LoopOutcome.PAUSED:
             yield "RunPaused is not directly followed by RunEnded with PAUSED"
-        elif set(event.call_ids) != _pending(leg):
+        elif set(event.call_ids) != {item.call.id for item in result.pending}:
             yield f"RunPaused names {sorted(event.call_ids)}, the result {sorted(_pending(leg))}"
     result = _result(leg)
     if result and result.outcome is LoopOutcome.PAUSED and not any(isinstance(event, RunPaused) for event in leg):
@@ -242,7 +242,7 @@ def _tools(leg: Leg) -> Iterator[str]:
 
 
 def _tool_ends(leg: Leg) -> Iterator[str]:
-    """A call ends at most once for each time a reply made it."""
+    """A call ends at most once for each time a reply made it, and a call of a program (`id.number`) once."""
     made: Counter[str] = Counter()
     ended: Counter[str] = Counter()
     for event in leg:
@@ -250,7 +250,9 @@ def _tool_ends(leg: Leg) -> Iterator[str]:
             made.update(call.id for call in event.message.tool_calls)
         elif isinstance(event, ToolEnded):
             ended[event.call_id] += 1
-            if ended[event.call_id] > made[event.call_id] + _resumed(leg):
+            program = event.call_id.rpartition(".")[0]
+            by_program = not made[event.call_id] and made[program] > 0
+            if ended[event.call_id] > made[event.call_id] + _resumed(leg) + by_program:
                 yield f"call {event.call_id} ended {ended[event.call_id]} times, was made {made[event.call_id]} times"
             if event.result.call_id != event.call_id:
                 yield f"call {event.call_id} ended with the result of {event.result.call_id}"
@@ -258,8 +260,28 @@ def _tool_ends(leg: Leg) -> Iterator[str]:
 
 def _results(leg: Leg) -> Iterator[str]:
     """Every call in the added messages has exactly one result, in source order (G6)."""
-    messages = [event.message for event in leg if isinstance(event, MessageAdded)]
+    messages = _in_order([event.message for event in leg if isinstance(event, MessageAdded)], leg)
     yield from transcript_errors(messages, _pending(leg), continued=_resumed(leg))
+
+
+def _in_order(messages: list[Message], leg: Leg) -> list[Message]:
+    """The messages, results where they belong: beside a program, calls that come after it may end before it."""
+    if not any(isinstance(event, ToolEnded) and "." in event.call_id for event in leg):
+        return messages
+    found: list[Message] = []
+    for message in messages:
+        found.append(message)
+        if isinstance(message, ToolResultMessage):
+            at = max((place for place, one in enumerate(found) if isinstance(one, AssistantMessage)), default=-1)
+            if at >= 0:
+                order = [call.id for call in found[at].tool_calls]  # type: ignore[union-attr]
+                found[at + 1 :] = sorted(found[at + 1 :], key=lambda one: _place(one, order))
+    return found
+
+
+def _place(message: Message, order: list[str]) -> int:
+    call_id = message.call_id if isinstance(message, ToolResultMessage) else ""
+    return order.index(call_id) if call_id in order else len(order)
 
 
 RULES: Mapping[str, Callable[[Leg], Iterator[str]]] = {
@@ -295,4 +317,4 @@ def _result(leg: Leg) -> RunResult | None:
 def _pending(leg: Leg) -> set[str]:
     result = _result(leg)
     paused = result is not None and result.outcome is LoopOutcome.PAUSED
-    return {item.call.id for item in result.pending} if result is not None and paused else set()
+    return {one for item in result.pending for one in (item.call.id, item.inside)} if result and paused else set()

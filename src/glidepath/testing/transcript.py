@@ -29,7 +29,7 @@ def transcript_errors(
 def _id(pending: str | ToolCall | PendingCall) -> str:
     if isinstance(pending, str):
         return pending
-    return pending.call.id if isinstance(pending, PendingCall) else pending.id
+    return pending.inside or pending.call.id if isinstance(pending, PendingCall) else pending.id
 
 
 class _Check:

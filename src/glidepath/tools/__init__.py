@@ -1,7 +1,7 @@
 """Tools: how a function becomes something a model can call, how a call is checked and run, and what it gives back."""
 
 from glidepath.tools.advice import closest, malformed_arguments_message, unknown_tool_message
-from glidepath.tools.asking import Continuation, NeedsInput
+from glidepath.tools.asking import CallsMade, Continuation, NeedsCalls, NeedsInput, ProgramSession
 from glidepath.tools.binding import ArgumentsError, Bound
 from glidepath.tools.context import RecordingContext, ToolContext, ToolHost
 from glidepath.tools.definition import Tool, tool
@@ -13,10 +13,13 @@ from glidepath.tools.text import trim
 __all__ = [
     "ArgumentsError",
     "Bound",
+    "CallsMade",
     "Continuation",
+    "NeedsCalls",
     "NeedsInput",
     "Output",
     "OutputError",
+    "ProgramSession",
     "RecordingContext",
     "Tool",
     "ToolContext",

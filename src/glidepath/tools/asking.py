@@ -1,14 +1,18 @@
-"""A tool that needs a person's answer in the middle of its call."""
+"""A tool that needs something in the middle of its call: a person's answer, or calls of other tools."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from glidepath._wire import Value
+from glidepath._wire import Record, Value
 from glidepath.errors import ToolError
+from glidepath.messages import ToolResultMessage
 
-__all__ = ["Continuation", "NeedsInput"]
+if TYPE_CHECKING:
+    from glidepath.tools.definition import Tool
+
+__all__ = ["CallsMade", "Continuation", "NeedsCalls", "NeedsInput", "ProgramSession"]
 
 
 class NeedsInput(ToolError):  # noqa: N818 - not an error: what the call waits for
@@ -30,3 +34,47 @@ class Continuation(Value, frozen=True):
 
     state: str
     answer: Mapping[str, Any]
+
+
+class NeedsCalls(ToolError):  # noqa: N818 - not an error: what the call waits for
+    """Raised by a tool that is `making_calls()`: the runtime makes these calls and invokes the tool again.
+
+    `calls` are names of tools and their arguments; each becomes an ordinary tool call of the run. `state` is what the
+    tool needs to go on, plain text; it is in the journal, so that the tool can go on in another process. `notes` is
+    what the tool has to say already, should it never come back.
+    """
+
+    def __init__(
+        self, calls: Sequence[tuple[str, Mapping[str, Any]]] = (), *, state: str = "", notes: str = ""
+    ) -> None:
+        super().__init__("the call waits for other calls")
+        self.calls = tuple((name, dict(arguments)) for name, arguments in calls)
+        self.state = state
+        self.notes = notes
+
+
+class ProgramSession(Protocol):
+    """What a tool keeps open between two steps of one call, such as a process; closed by the runtime."""
+
+    async def close(self) -> None:
+        """End it. Called once, whatever became of the call."""
+        ...
+
+
+class CallsMade(Record):
+    """What a call that had asked for calls goes on with: `ToolContext.continuation`."""
+
+    state: str
+    """Its own; empty the first time."""
+    results: tuple[ToolResultMessage, ...]
+    """One for each call it asked for, in that order."""
+    tools: Mapping[str, Tool]
+    """The tools that may be called now."""
+    landing: str = ""
+    """Why no more calls are made, when the run is coming down."""
+    clock: float = 0.0
+    """The run's time when the call began, in seconds since the epoch: the same when the run is flown again."""
+    seed: str = ""
+    """Where chance begins: the same when the run is flown again."""
+    session: ProgramSession | None = None
+    """What the tool left open at its last step; it may put something there."""

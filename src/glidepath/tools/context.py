@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 from glidepath.errors import ToolError
-from glidepath.outcome import RunResult
+from glidepath.outcome import DepsT, RunResult
 from glidepath.spi import Remaining
-from glidepath.tools.asking import Continuation
+from glidepath.tools.asking import CallsMade, Continuation
 
 __all__ = ["RecordingContext", "ToolContext", "ToolHost"]
 
@@ -34,6 +34,11 @@ class ToolHost(Protocol):
         """What the application says about the run."""
         ...
 
+    @property
+    def deps(self) -> Any:
+        """What the application passed to the run for its tools."""
+        ...
+
     def remaining(self) -> Remaining:
         """What is left of each limit of the run."""
         ...
@@ -55,10 +60,11 @@ class ToolHost(Protocol):
         ...
 
 
-class ToolContext:
+class ToolContext(Generic[DepsT]):
     """One call, as its tool sees it: who is calling, what is left, and how to report or spawn.
 
-    A tool gets it by having a parameter annotated `ToolContext`. `idempotency_key` stays the same when the call is
+    A tool gets it by having a parameter annotated `ToolContext`, or `ToolContext[Shop]` when it needs the `Shop` that
+    was passed as `run(deps=...)`. `idempotency_key` stays the same when the call is
     repeated after a crash: pass it on to services that can recognise a repetition.
     """
 
@@ -70,6 +76,7 @@ class ToolContext:
         "_untold",
         "abandoned",
         "call_id",
+        "calls_made",
         "continuation",
         "idempotency_key",
         "tool_name",
@@ -81,6 +88,9 @@ class ToolContext:
     continuation: Continuation | None
     """Set when the tool had raised `NeedsInput` in this call, and a person has answered."""
 
+    calls_made: CallsMade | None
+    """Set when the tool had raised `NeedsCalls` in this call, and they are made."""
+
     def __init__(self, host: ToolHost, call_id: str, tool_name: str, idempotency_key: str) -> None:
         self._host = host
         self._loop = _running_loop()
@@ -89,6 +99,7 @@ class ToolContext:
         self._asked = False
         self._dropped = 0
         self.continuation = None
+        self.calls_made = None
         self.call_id = call_id
         self.tool_name = tool_name
         self.idempotency_key = idempotency_key
@@ -106,13 +117,14 @@ class ToolContext:
         spawn: Callable[[Any, Any, Any], Awaitable[RunResult]] | None = None,
         user: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        deps: Any = None,
     ) -> RecordingContext:
         """A context without a run, for unit tests: `.reports` lists what was reported.
 
         `spawn(agent, prompt, limits)` answers `context.spawn`; without it, spawning is a `ToolError`.
         """
         host = _StandaloneHost(remaining or Remaining(), near_budget=near_budget, cancelled=cancelled, spawn=spawn)
-        host.user, host.metadata = user, metadata
+        host.user, host.metadata, host.deps = user, metadata, deps
         return RecordingContext(host, call_id, tool_name, idempotency_key)
 
     @property
@@ -129,6 +141,11 @@ class ToolContext:
     def metadata(self) -> Mapping[str, str]:
         """What the application says about the run, as `run(metadata=...)` says; a child has its parent's, too."""
         return self._host.metadata or {}
+
+    @property
+    def deps(self) -> DepsT:
+        """What was passed as `run(deps=...)`, or made by the agent's `deps_factory`; a child has its parent's."""
+        return self._host.deps  # type: ignore[no-any-return]
 
     def remaining(self) -> Remaining:
         """What is left of each limit of the run, the landing reserve apart."""
@@ -208,6 +225,7 @@ class _StandaloneHost:
         self.reports: list[Any] = []
         self.user: str | None = None
         self.metadata: Mapping[str, str] | None = None
+        self.deps: Any = None
         self._left = left
         self._near_budget = near_budget
         self._cancelled = cancelled

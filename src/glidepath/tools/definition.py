@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, ToolError
@@ -17,6 +17,9 @@ from glidepath.tools.options import Isolation, RunOptions, ToolOptions, check_na
 from glidepath.tools.progress import drain, drain_inline, settle
 from glidepath.tools.signature import Signature, innermost, read_signature
 from glidepath.tools.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from glidepath.sandbox.policy import Sandbox
 
 __all__ = ["Tool", "tool"]
 
@@ -72,12 +75,22 @@ class Tool:
     """What that person is told about it: a pending call's `reason`."""
     isolation: Isolation
     """Where it runs: on the loop, on a thread, or in a process of its own."""
+    sandbox: Sandbox | None
+    """What its process may reach; None: everything that you may."""
     strict: bool | None
     """The model is held to its schema, where the provider can; None follows the agent's `strict_tools`."""
     overlaps: bool
     """Its calls may run beside others under `ExecutionMode.AUTO`: it is `read_only`, `parallel_safe` or an agent."""
+    deps_type: Any = None
+    """What `run(deps=...)` must be for it, as its `ToolContext[...]` says; None: anything."""
+    origins: tuple[str, ...] = ()
+    """What its results say about where they come from: its name when it is `untrusted`, else nothing."""
     asks_back: bool = False
     """It may raise `NeedsInput`: a person is asked in the middle of its call."""
+    makes_calls: bool = False
+    """It may raise `NeedsCalls`: the runtime makes calls of other tools for it, in the middle of its call."""
+    hands: tuple[Tool, ...] = ()
+    """Tools that only such a tool may call: the model is not shown them."""
     plain: bool
     """Runs as its function's own coroutine, with nothing around it."""
     breaker: Any = None
@@ -132,8 +145,9 @@ class Tool:
             fields["description"] = signature.description
         fields["parameters"] = schema = _wire.frozen(schema)  # every run of every agent shares it
         fields["spec"] = ToolSpec(self.name, self.description, schema, given["strict"])
-        fields["wants_context"] = signature.context is not None
+        fields["wants_context"], fields["deps_type"] = signature.context is not None, signature.deps
         fields["overlaps"] = self.read_only or self.parallel_safe
+        fields["origins"] = (self.name,) if self.untrusted else ()
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
         fields["_binder"] = binder
         fields["_bind"] = binder.bind
@@ -174,7 +188,7 @@ class Tool:
         from glidepath.tools.processes import Reference, run_in_process
 
         try:
-            return partial(run_in_process, Reference(fn))
+            return partial(run_in_process, Reference(fn), sandbox=self.sandbox)
         except ConfigurationError as error:
             raise ConfigurationError(f"tool {self.name!r}: {error}") from error
 
@@ -200,7 +214,8 @@ class Tool:
         """The same tool under another name."""
         check_name(name)
         spec = ToolSpec(name, self.description, self.parameters)
-        other = self._bound_by(self._binder.named(name), name=name, spec=spec)
+        origins = (name,) if self.untrusted else ()
+        other = self._bound_by(self._binder.named(name), name=name, spec=spec, origins=origins)
         other.__dict__.pop("breaker", None)
         return other
 
@@ -221,6 +236,15 @@ class Tool:
         other.__dict__.update(self.__dict__, asks_back=True)
         return other
 
+    def making_calls(self, hands: Sequence[Tool] = ()) -> Tool:
+        """The same tool, which may have calls of other tools made in the middle of a call by raising `NeedsCalls`.
+
+        `hands` are tools that it alone may call. Each step of it runs in a task of its own.
+        """
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, makes_calls=True, hands=tuple(hands), isolation="task")
+        return other
+
     def overlapping(self) -> Tool:
         """The same tool, which may run beside others under `ExecutionMode.AUTO` and still uses a slot of the cap."""
         other = object.__new__(type(self))
@@ -231,6 +255,7 @@ class Tool:
         """The same tool with another body, such as the answers of a recorded run."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _run=run, isolation="inline", wants_context=True, plain=False)
+        other.__dict__["deps_type"] = None
         other.__dict__.pop("breaker", None)
         return other
 

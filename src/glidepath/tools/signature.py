@@ -56,6 +56,8 @@ class Signature(Value, frozen=True, kw_only=True):
     description: str
     parameters: tuple[Parameter, ...]
     context: str | None = None
+    deps: Any = None
+    """What its `ToolContext[...]` says the run's `deps` must be; None: anything."""
     takes_instance: bool = False
     streams: bool = False
     unannotated: tuple[str, ...] = ()
@@ -88,6 +90,7 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
     takes_instance = _takes_instance(fn, given)
     parameters: list[Parameter] = []
     context: str | None = None
+    deps: Any = None
     for parameter in given[1:] if takes_instance else given:
         if parameter.kind in _WRONG_KIND:
             raise ConfigurationError(f"parameter {parameter.name!r} {_WRONG_KIND[parameter.kind]}")
@@ -95,13 +98,14 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
         if not _is_context(kind):
             parameters.append(_parameter(parameter, kind, said.get(parameter.name, "")))
         elif context is None:
-            context = parameter.name
+            context, deps = parameter.name, _deps_of(kind)
         else:
             raise ConfigurationError(f"parameter {parameter.name!r}: only one parameter can be a ToolContext")
     return Signature(
         description=description,
         parameters=tuple(parameters),
         context=context,
+        deps=deps,
         takes_instance=takes_instance,
         unannotated=tuple(
             one.name
@@ -177,9 +181,18 @@ def _locals_of_caller() -> Mapping[str, Any]:
 def _is_context(kind: Any) -> bool:
     if isinstance(kind, type):
         return issubclass(kind, ToolContext)
-    if typing.get_origin(kind) in (Annotated, typing.Union, types.UnionType):
+    origin = typing.get_origin(kind)
+    if origin in (Annotated, typing.Union, types.UnionType):
         return any(_is_context(part) for part in typing.get_args(kind))
-    return False
+    return origin is not None and _is_context(origin)
+
+
+def _deps_of(kind: Any) -> Any:
+    """The type in `ToolContext[...]`, where it says one."""
+    inner = typing.get_args(kind)
+    if _is_context(typing.get_origin(kind)):
+        return None if isinstance(inner[0], typing.TypeVar) or inner[0] is Any else inner[0]
+    return next((found for part in inner if (found := _deps_of(part)) is not None), None)
 
 
 def _returns_stream(annotation: Any) -> bool:

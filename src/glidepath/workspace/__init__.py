@@ -6,11 +6,15 @@ the folder, whatever path a model asks for, and none writes files that something
 
 from glidepath.workspace.bench import TOOL_NAMES, runs_in_sandbox, workspace_tools
 from glidepath.workspace.root import Workspace
-from glidepath.workspace.sandbox import Sandbox, find_sandbox
+from glidepath.workspace.sandbox import Bubblewrap, find_sandbox
 from glidepath.workspace.shell import ShellLimits
+
+Sandbox = Bubblewrap
+"""The name it had before there were policies."""
 
 __all__ = [
     "TOOL_NAMES",
+    "Bubblewrap",
     "Sandbox",
     "ShellLimits",
     "Workspace",

@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from glidepath._wire import Meta
+from glidepath._wire import Meta, replace
 from glidepath.errors import ConfigurationError
+from glidepath.sandbox.policy import Sandbox, SandboxError
 from glidepath.tools import Tool, ToolContext, closest, tool
 from glidepath.workspace import files
 from glidepath.workspace.root import Workspace
-from glidepath.workspace.sandbox import Sandbox, look_for_sandbox
+from glidepath.workspace.sandbox import Bubblewrap, look_for_sandbox
 from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED, ShellLimits, described, run_command
 
 __all__ = ["TOOL_NAMES", "runs_in_sandbox", "workspace_tools"]
@@ -30,7 +31,7 @@ def workspace_tools(
     workspace: Workspace,
     names: Iterable[str] = ("read", "list", "grep"),
     *,
-    sandbox: SandboxChoice | Sandbox = "auto",
+    sandbox: SandboxChoice | Bubblewrap | Sandbox = "auto",
     shell_approval: bool = True,
     shell_home: str | Path | None = None,
     shell_limits: ShellLimits | None = None,
@@ -39,7 +40,8 @@ def workspace_tools(
 
     A person decides about every shell command, unless `shell_approval` is false; that needs a sandbox that works, or
     `sandbox="off"` to say that none is wanted. HOME of a command is an empty folder of its own, which is gone
-    afterwards; `shell_home` names another one, which in the sandbox can be read but not written.
+    afterwards; `shell_home` names another one, which in the sandbox can be read but not written. With a
+    `glidepath.sandbox.Sandbox` a command sees only what that names and the workspace, and reaches the hosts it lists.
     """
     wanted = list(names)
     makers = {"read": _read, "list": _list, "grep": _grep, "write": _write, "edit": _edit}
@@ -140,14 +142,17 @@ def _edit(workspace: Workspace) -> Tool:
 
 def _shell(
     workspace: Workspace,
-    choice: SandboxChoice | Sandbox,
+    choice: SandboxChoice | Bubblewrap | Sandbox,
     approval: bool,
     home: str | Path | None,
     limits: ShellLimits | None,
 ) -> Tool:
-    if choice not in ("auto", "require", "off") and not isinstance(choice, Sandbox):
+    if not isinstance(choice, Bubblewrap | Sandbox) and choice not in ("auto", "require", "off"):
         raise ConfigurationError(f"sandbox must be 'auto', 'require', 'off' or a Sandbox, not {choice!r:.80}")
-    sandbox, missing = (choice, "") if isinstance(choice, Sandbox) else (None, "it is switched off")
+    sandbox: Bubblewrap | Sandbox | None
+    sandbox, missing = (choice, "") if isinstance(choice, Bubblewrap | Sandbox) else (None, "it is switched off")
+    if isinstance(choice, Sandbox):
+        sandbox = _closed_shell(choice, workspace, home)
     if choice in ("auto", "require"):
         sandbox, missing = look_for_sandbox()
     if sandbox is None and choice != "off" and (choice == "require" or not approval):
@@ -167,6 +172,8 @@ def _shell(
 
     shell.__dict__[_SANDBOXED] = sandbox is not None
     reason = f"{NO_SANDBOX} ({missing})" if sandbox is None else SANDBOXED
+    if isinstance(sandbox, Sandbox):
+        reason = sandbox.told()
     return tool(
         shell,
         description=described(sandbox),
@@ -176,6 +183,18 @@ def _shell(
         requires_approval=approval,
         approval_reason=reason,
     )
+
+
+def _closed_shell(policy: Sandbox, workspace: Workspace, home: str | Path | None) -> Sandbox:
+    """The policy for commands in this workspace: only bubblewrap can keep protected files of it from being written."""
+    if home is not None:
+        raise ConfigurationError("shell_home: with a Sandbox HOME is an empty folder; name the folder in read= instead")
+    try:
+        policy = replace(policy, by=("bubblewrap",), write=(*policy.writable, str(workspace.root)))
+        policy.mechanism()
+    except SandboxError as error:
+        raise ConfigurationError(f"the shell's sandbox: {error}") from None
+    return policy
 
 
 def _home(home: str | Path | None) -> Path | None:

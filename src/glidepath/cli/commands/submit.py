@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_flag(parser)
     parser.add_argument("--tenant", help="who pays: the run counts against this tenant's day and month")
     parser.add_argument("--session", metavar="ID", help="the run's own id: submitted twice, it is one run")
+    parser.add_argument("--wallet", metavar="NAME", help="the run spends from this wallet in the fleet's store, too")
     parser.add_argument("--wait", action="store_true", help="wait for the answer")
 
 
@@ -46,7 +47,8 @@ async def _submit(options: argparse.Namespace, task: str, world: World) -> int:
     from glidepath.engines.dbos import Fleet
 
     async with Fleet(fleet_address(options, world)) as fleet:
-        session = await fleet.submit(options.agent, task, tenant=options.tenant, session=options.session)
+        given = {"tenant": options.tenant, "session": options.session, "wallet": options.wallet}
+        session = await fleet.submit(options.agent, task, **given)
         if not options.wait:
             world.stdout.write(f"{session}\n")
             return 0

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from glidepath.cli.board import TeamScreen
     from glidepath.cli.signals import Caught
     from glidepath.cli.world import World
-    from glidepath.run import CancelToken
     from glidepath.teams import StepOutcome, Team, TeamExecutionPlan, TeamResult
 
 __all__ = ["add_arguments", "execute"]
@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="the team: members, steps, reviewers, limits (see docs/teams.md)")
     parser.add_argument("goal", help="the goal; for resume: the id of the request")
     parser.add_argument("--store", metavar="FILE", help="keep the journals here, so that the team can be resumed")
+    parser.add_argument("--wallet", metavar="NAME", help="spend from this wallet in the store")
     parser.add_argument(
         "--plan-only", action="store_true", help="make the plan, show it and wait; resume carries it out"
     )
@@ -62,6 +63,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     file = load_team(world.folder / options.file, world, approve=options.approve, store=options.store)
     if options.action == "resume" and not options.store:
         raise ConfigurationError("resume needs --store FILE, the one that the team was run with")
+    if options.wallet and not options.store:
+        raise ConfigurationError(f"wallet {options.wallet!r:.80} is kept in a store: pass --store FILE")
     try:
         return asyncio.run(_fly(file, options, world))
     except StoreError as error:
@@ -69,6 +72,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _fly(file: Any, options: argparse.Namespace, world: World) -> int:
+    from glidepath.agent import Budget
     from glidepath.cli.assemble import make_store
     from glidepath.cli.signals import catching
     from glidepath.run import CancelToken
@@ -80,15 +84,17 @@ async def _fly(file: Any, options: argparse.Namespace, world: World) -> int:
     with catching(token, screen.say) as caught:
         try:
             team = file.team(event_sink=screen.show, store=store)
+            above = await Budget.find(options.wallet, store) if options.wallet and store is not None else None
             if options.action == "resume":
                 screen.recall(await story(store, options.goal) if store is not None else ())
-                result = await team.resume(options.goal, cancel=token)
+                result = await team.resume(options.goal, cancel=token, parent=above)
             else:
                 request = file.request(options.goal, plan_only=options.plan_only)
                 if options.store:
                     screen.say(f"resume with: {_again(options, request.id)}")
-                result = await team.run(request, cancel=token)
-            result = await _decided(result, team, screen, options, world, token, caught)
+                result = await team.run(request, cancel=token, parent=above)
+            go_on = partial(team.resume, cancel=token, parent=above)
+            result = await _decided(result, team, screen, options, world, go_on, caught)
         finally:
             screen.close()
             if store is not None:
@@ -103,7 +109,7 @@ async def _decided(
     screen: TeamScreen,
     options: argparse.Namespace,
     world: World,
-    token: CancelToken,
+    go_on: Callable[..., Awaitable[TeamResult]],
     caught: Caught,
 ) -> TeamResult:
     """Until the team has ended, or waits for a decision that nobody is there to make."""
@@ -127,7 +133,7 @@ async def _decided(
         decisions = await decisions_about(asked, options.approve, world, caught)
         if decisions is None:
             break
-        result = await team.resume(result, decisions=decisions, cancel=token)
+        result = await go_on(result, decisions=decisions)
     return result
 
 
@@ -204,7 +210,8 @@ def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: Wo
 
 def _again(options: argparse.Namespace, request_id: str) -> str:
     store = '"$GLIDEPATH_STORE"' if "://" in options.store else shlex.quote(options.store)  # it may have a password
-    return f"glidepath team resume {shlex.quote(options.file)} {shlex.quote(request_id)} --store {store}"
+    wallet = f" --wallet {shlex.quote(options.wallet)}" if options.wallet else ""
+    return f"glidepath team resume {shlex.quote(options.file)} {shlex.quote(request_id)} --store {store}{wallet}"
 
 
 def _exit(result: TeamResult, signal: int | None) -> int:

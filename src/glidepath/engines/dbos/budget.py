@@ -10,13 +10,14 @@ from glidepath._wire import replace
 from glidepath.agent.limits import Budget, Limits
 from glidepath.engines.dbos.tables import FLEET
 from glidepath.errors import StoreError
-from glidepath.ledger import Amount, dollars
+from glidepath.ledger import Amount, Meter, dollars
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
 from glidepath.run import Touchdown, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from glidepath.agent.purse import Purse
     from glidepath.engines.dbos.ledger import Drawn, FleetLedger, Look
     from glidepath.run import Run
 
@@ -37,7 +38,13 @@ class FleetBudget(Budget):
     """
 
     def __init__(
-        self, ledger: FleetLedger, session: str, worker: str, look: Look, rated: Callable[[], frozenset[str]]
+        self,
+        ledger: FleetLedger,
+        session: str,
+        worker: str,
+        look: Look,
+        rated: Callable[[], frozenset[str]],
+        purse: Purse | None = None,
     ) -> None:
         limited = look.limits_tokens or look.limits_money
         super().__init__(Limits(max_tokens=1) if limited else Limits())  # only "bounded or not": the caps are set below
@@ -50,6 +57,10 @@ class FleetBudget(Budget):
         self._rated = rated
         self._tenant = look.tenant
         self._on_disk = False
+        self.purse = purse
+        """What the run holds of a wallet, beside what it holds of the fleet."""
+        if purse is not None:
+            self.meter = Meter(self.meter.caps, purse.meter, depth=-1)
         root = self.meter
         root.tree.source = self
         root.caps = replace(root.caps, tokens=0 if look.limits_tokens else None, money=0 if look.limits_money else None)
@@ -65,12 +76,18 @@ class FleetBudget(Budget):
 
     async def draw(self, run: Run, asked: Amount, least: Amount, *, patient: bool = True) -> None:
         """Have room for `asked` more in the root; see `glidepath.ask.source`."""
+        if self.purse is not None:
+            await self.purse.draw(run, asked, least, patient=patient)
+            if self.purse.refused is not None:
+                self.refused = self.purse.refused
+                return
         try:
             if self.leg is None:
-                leg = run.journal.lease.token
+                journal: Any = run.journal  # the fleet's runs have one
+                leg = journal.lease.token
                 await self.ledger.open(self.session, leg, self.worker)
                 self.leg = leg
-                self._on_disk = run.journal.durability == "async"  # its journal may be behind: the ledger may not
+                self._on_disk = journal.durability == "async"  # its journal may be behind: the ledger may not
                 self.meter.tokens, self.meter.money = run.meter.tokens, run.meter.money
             if self._has(asked) or await self._granted(asked, least, patient=patient):
                 self.refused = None
@@ -149,8 +166,8 @@ class FleetBudget(Budget):
         return drawn
 
     def nearly_empty(self) -> str | None:
-        """It has no name of its own: the reason says that the budget is nearly used up."""
-        return None
+        """The wallet; the fleet has no name of its own: the reason says that the budget is nearly used up."""
+        return None if self.purse is None else self.purse.nearly_empty()
 
     async def pace(self, run: Run, tokens: int) -> None:
         """Wait for the next slot of the run's model, where the fleet limits how often it is called."""

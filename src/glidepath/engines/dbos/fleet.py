@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from glidepath.agent.config import check_sendable
+from glidepath.agent.limits import Budget
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, quiet
@@ -22,6 +22,7 @@ from glidepath.outcome import RunResult
 from glidepath.sessions import PostgresStore
 from glidepath.sessions.archive import prune, read_journal
 from glidepath.sessions.inbox import decide, send
+from glidepath.setting import check_sendable
 from glidepath.tools import closest
 
 if TYPE_CHECKING:
@@ -84,15 +85,18 @@ class Fleet:
         session: str | None = None,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
+        wallet: str | None = None,
     ) -> str:
         """Queue one run and return its session's id; a second submit of the same id and task is the same run.
 
-        `metadata` and `user` are the run's own, as in `Agent.run`; those of the first submit count.
+        `metadata` and `user` are the run's own, as in `Agent.run`, and `wallet` is the name of one in the fleet's store
+        that the run spends from as well; those of the first submit count.
         Raises `QuotaError` when the fleet or the tenant has used up what it may, and `ConfigurationError` for an agent
         that no worker has ever offered, an unknown tenant, or a session that is somebody else's or has another task.
         """
         named = None if session is None else [session]
-        (name,) = await self.submit_many(agent, [task], tenant=tenant, sessions=named, metadata=metadata, user=user)
+        about: Any = {"metadata": metadata, "user": user, "wallet": wallet}
+        (name,) = await self.submit_many(agent, [task], tenant=tenant, sessions=named, **about)
         return name
 
     async def submit_many(
@@ -104,10 +108,11 @@ class Fleet:
         sessions: Sequence[str] | None = None,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
+        wallet: str | None = None,
     ) -> list[str]:
         """Queue many runs at once, up to 1,000: all of them, or none when one is refused. Raises as `submit` does.
 
-        `metadata` and `user` are those of each of them.
+        `metadata`, `user` and `wallet` are those of each of them.
         """
         check_name(agent)
         tasks, names = _batch(tasks, sessions)
@@ -118,6 +123,8 @@ class Fleet:
         about: dict[str, Any] = {} if metadata is None else {"metadata": check_metadata(metadata)}
         if user is not None:
             about["user"] = check_user(user)
+        if wallet is not None:
+            about["wallet"] = (await Budget.find(wallet, self.store)).line[-1].name
         await self._in_thread(self._enqueue, agent, list(zip(names, tasks, strict=True)), tenant, about)
         await self.ledger.announce()
         return names

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from glidepath.agent.limits import Budget
+from glidepath.agent.purse import Purse
 from glidepath.engines.dbos.budget import FleetBudget
 from glidepath.engines.dbos.store import SEEN
 from glidepath.errors import ConfigurationError, StoreError, told
@@ -44,6 +46,8 @@ class Flight:
         self.task = task
         self.about = dict(about or {})
         """The run's own metadata and user; once it has begun, they are in its journal."""
+        self.wallet: str | None = self.about.pop("wallet", None)
+        """What the run spends from, beside the budgets of the fleet."""
         self.token = CancelToken()
         self.done = asyncio.Event()
         self.legs = 0
@@ -113,6 +117,8 @@ class Flight:
         agent: Any = self.worker.agents.get(self.agent)
         budget = self._budget(look)
         try:
+            if self.wallet is not None:
+                budget = self._budget(look, await self._purse(self.wallet))
             if agent is None:
                 raise ConfigurationError(f"this worker has no agent {self.agent!r}")
             if folded is None:
@@ -121,6 +127,9 @@ class Flight:
                 result = await agent.resume(self.session, cancel=token, parent=budget)
         except ConfigurationError as error:
             return await self._settled(budget, "failed", told(error), spent)
+        finally:
+            if budget.purse is not None:
+                await budget.purse.close()
         if _goes_on(result):
             kind = result.cause.metrics.get("kind")
             if kind == "newer":
@@ -143,8 +152,12 @@ class Flight:
             return _goes_on(result)
         return stop is not None or bool(await self.worker.store.notes(self.session, folded.taken))
 
-    def _budget(self, look: Look) -> FleetBudget:
-        return FleetBudget(self.worker.ledger, self.session, self.worker.id, look, lambda: self.worker.rated)
+    def _budget(self, look: Look, purse: Purse | None = None) -> FleetBudget:
+        return FleetBudget(self.worker.ledger, self.session, self.worker.id, look, lambda: self.worker.rated, purse)
+
+    async def _purse(self, name: str) -> Purse:
+        wallet = await Budget.find(name, self.worker.store)
+        return Purse(wallet.store, wallet.line, wallet.meter)
 
     async def _settled(self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount) -> str | None:
         """The outcome; None when it is another's to say, or was said."""

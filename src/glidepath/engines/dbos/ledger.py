@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from glidepath._wire import Value
-from glidepath.agent.limits import checked_int, checked_seconds
 from glidepath.engines.dbos.bell import Bell
 from glidepath.engines.dbos.contain import WORKFLOW
 from glidepath.engines.dbos.needs import needed
@@ -20,6 +19,7 @@ from glidepath.ledger import Amount, pico
 from glidepath.outcome import dollars
 from glidepath.sessions.postgres import make_tables
 from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
+from glidepath.setting import checked_int, checked_seconds
 
 T = TypeVar("T")
 __all__ = ["Account", "Drawn", "FleetLedger", "Look", "Quota"]

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from glidepath.agent.limits import checked_int, checked_seconds
 from glidepath.engines.dbos.agents import find_agents
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, quiet
 from glidepath.engines.dbos.flight import Flight
@@ -25,6 +24,7 @@ from glidepath.engines.dbos.pace import Pace
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.owner import LEASE, alive, this_owner
+from glidepath.setting import checked_int, checked_seconds
 
 __all__ = ["Worker"]
 

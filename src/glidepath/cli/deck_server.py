@@ -1,0 +1,177 @@
+"""`glidepath serve` and `glidepath deck`: agents by name, a token, a socket, and the browser."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.assemble import DEFAULT_STORE, find_object, make_store
+from glidepath.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["checked_address", "deck", "export", "named_agents", "serve"]
+
+LAST_PORT = 65_535
+DEFAULT_NAME = "agent"  # what an agent is called whose maker did not name it
+STOPPED = 130
+
+
+def named_agents(said: list[str], world: World) -> dict[str, Any]:
+    """The agents that flags name, each under its name on the server; raises `ConfigurationError`."""
+    agents: dict[str, Any] = {}
+    for one in said:
+        name, sign, path = one.partition("=")
+        name, path = (name, path) if sign else ("", one)
+        found = find_object(f"python:{path}", world)
+        if not hasattr(found, "config"):
+            raise ConfigurationError(f"--agent {one}: expected an Agent, got {type(found).__name__}")
+        own = getattr(getattr(found, "config", None), "agent_name", DEFAULT_NAME)
+        label = name or (path.rpartition(":")[2] if own == DEFAULT_NAME else own)
+        if label in agents:
+            raise ConfigurationError(f"--agent {one}: there is another agent named {label!r}; write NAME={path}")
+        agents[label] = found
+    return agents
+
+
+def serve(
+    agents: dict[str, Any], options: argparse.Namespace, world: World, store: Any = None, *, demo: bool = False
+) -> int:
+    """Serve these agents until the process is stopped."""
+    from glidepath.cli.extras import needed
+
+    needed("starlette", "serve")
+    needed("uvicorn", "serve")
+    from glidepath.serve import app
+    from glidepath.serve.listener import listen
+
+    token = checked_address(options, world)
+    if store is None and options.store and options.store != "none":
+        store = make_store(options.store, world)
+    application = app(
+        agents,
+        store=store,
+        token=_tokens(token, options.view_token),
+        max_runs=options.max_runs,
+        on_disconnect=options.on_disconnect,
+        allowed_hosts=[*options.allowed_host, *([] if options.host in ("0.0.0.0", "::") else [_shown(options.host)])],  # noqa: S104
+        prefix=options.prefix,
+        resume_lost=options.resume_lost,
+        demo=demo,
+    )
+    try:
+        bound = _bound(options.host, options.port)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {options.host}:{options.port}: {error.strerror or error}; pass another --port"
+        ) from None
+    port = bound.getsockname()[1]
+    address = f"http://{_shown(options.host)}:{port}{options.prefix}/"
+    if not token:
+        world.note(f"Flight deck: {address}#token={application.state.token}")
+    else:
+        world.note(f"Serving at {address}; Ctrl-C stops.")
+    if not options.no_browser:
+        _open_browser(f"{address}#token={application.state.token}")
+    try:
+        listen(application, bound)
+    except KeyboardInterrupt:
+        return STOPPED
+    return 0
+
+
+def checked_address(options: argparse.Namespace, world: World) -> str | None:
+    """The token that was given; raises `ConfigurationError` for an address that needs one and has none."""
+    from glidepath.serve.gatekeeper import is_loopback
+
+    if not 0 <= options.port <= LAST_PORT:
+        raise ConfigurationError(f"--port must be between 0 and {LAST_PORT}, not {options.port}")
+    token = options.token or world.environ.get("GLIDEPATH_SERVE_TOKEN")
+    if not token and not is_loopback(options.host):
+        raise ConfigurationError(
+            f"--host {options.host} can be reached from other machines: pass --token, or set GLIDEPATH_SERVE_TOKEN"
+        )
+    return token
+
+
+def _tokens(token: str | None, view: str | None) -> Any:
+    if view is None:
+        return token
+    import secrets
+
+    return {token or secrets.token_urlsafe(32): "control", view: "view"}
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _open_browser(address: str) -> None:
+    import webbrowser
+
+    try:
+        webbrowser.open(address)
+    except webbrowser.Error:
+        return  # the address was printed
+
+
+def deck(options: argparse.Namespace, world: World) -> int:
+    """The deck over a store."""
+    if options.demo:
+        from glidepath.serve.demo import demo_agents
+        from glidepath.sessions import MemoryStore
+
+        return serve({**demo_agents(), **named_agents(options.agent, world)}, options, world, MemoryStore(), demo=True)
+    agents = named_agents(options.agent, world)
+    if not options.store:
+        options.store = DEFAULT_STORE
+    return serve(agents, options, world)
+
+
+def export(options: argparse.Namespace, world: World) -> int:
+    """Write one run into a file."""
+    import asyncio
+    from pathlib import Path
+
+    from glidepath.cli.extras import needed
+
+    needed("starlette", "serve")
+    from glidepath.serve.deck_export import exported_page, exported_run
+    from glidepath.serve.event_log import log_for
+    from glidepath.serve.hub import Hub
+    from glidepath.serve.refusals import Refused
+    from glidepath.serve.store_reader import StoreReader
+
+    if not options.run or not options.file:
+        raise ConfigurationError("say which run and where to: glidepath deck export RUN out.html")
+    store = make_store(options.store or DEFAULT_STORE, world)
+
+    async def read() -> dict[str, Any]:
+        log = log_for(store)
+        try:
+            return await exported_run(StoreReader(Hub({}, store, log, measured=False)), options.run)
+        except Refused as refused:
+            raise ConfigurationError(str(refused).replace("GET /api/runs", "`glidepath runs list`")) from None
+        finally:
+            await log.close()
+            await store.close()
+
+    page = exported_page(asyncio.run(read()))
+    path = world.folder / Path(options.file).expanduser()
+    path.write_text(page, encoding="utf-8")
+    world.note(f"Written: {path} ({len(page) // 1000} kB). It holds the whole transcript: share it with care.")
+    return 0

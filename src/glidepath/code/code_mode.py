@@ -1,0 +1,310 @@
+"""The tool `run_code`: what the model is told, what a program may use, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from glidepath import _wire
+from glidepath.code.interpreter import Answer, Ended, Interpreter, Progress, packed, plain, read, written
+from glidepath.errors import ConfigurationError, ToolError
+from glidepath.messages import ToolResultMessage
+from glidepath.tools import NeedsCalls, Tool, ToolContext, ToolResult, tool, trim
+from glidepath.tools.results import NO_OUTPUT
+from glidepath.tools.threads import Worker
+
+__all__ = ["CodeMode"]
+
+MOST_SOURCE = 100_000  # characters of a program
+MOST_STATE = 4 << 20  # bytes of one snapshot, packed
+MOST_STATES = 64 << 20  # bytes of all snapshots of one program, which are in the journal
+LEAST_SECONDS = 0.05
+_PERMISSION = frozenset({"blocked", "denied", "withdrawn", "hidden_tool", "policy_failed"})
+_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict"}
+
+DESCRIPTION = """Run a Python program that calls your tools. Use it when several calls depend on each other, or when \
+only a part of what they return matters: nothing of it reaches you but what the program prints and the value of its \
+last expression.
+Every tool is a function of the same name, with the tool's parameters as keyword arguments: `page = fetch(url="...")`. \
+It returns what the tool returns (JSON as dicts and lists, anything else as text) and raises an exception when the \
+call fails. To make calls at the same time, `import asyncio` and `await asyncio.gather(...)` them; in a program that \
+uses await, await every call.
+The language is a subset of Python: functions, classes, comprehensions, f-strings, json, re, math, datetime, asyncio. \
+No files, no network, no other packages, no sleeping; only tools reach the outside."""
+
+
+class CodeMode(Tool):
+    """Gives an agent the tool `run_code`, in which the model writes a program that calls the agent's tools.
+
+    `Agent(tools=[search, fetch, CodeMode()])`. With `tools=[...]` those are for programs only: the model is not shown
+    their schemas, but a line for each in the description of `run_code`. Every call in a program is an ordinary call of
+    the run. `seconds` of computing, `memory` in bytes and `max_calls` bound one program, within what is left of the
+    run; `max_output` is how many characters of its output the model reads.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[Tool | Callable[..., Any]] = (),
+        *,
+        name: str = "run_code",
+        max_calls: int = 200,
+        seconds: float = 30.0,
+        memory: int = 64 << 20,
+        max_output: int = 20_000,
+        requires_approval: bool = False,
+    ) -> None:
+        hands = tuple(one if isinstance(one, Tool) else tool(one) for one in _listed(tools))
+        for field, value, least in (
+            ("max_calls", max_calls, 1),
+            ("memory", memory, 1 << 20),
+            ("max_output", max_output, 1),
+        ):
+            if type(value) is not int or value < least:
+                wanted = f"a whole number of at least {least}"
+                raise ConfigurationError(f"CodeMode.{field} must be {wanted}, not {value!r:.80}")
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 1e6:  # noqa: PLR2004
+            raise ConfigurationError(f"CodeMode.seconds must be a number above 0, not {seconds!r:.80}")
+        super().__init__(
+            name=name,
+            description=DESCRIPTION + _stubs(hands),
+            parameters={
+                "type": "object",
+                "properties": {"code": {"type": "string", "description": "The program."}},
+                "required": ["code"],
+            },
+            fn=_never,
+            idempotent=True,  # what its calls have done is known, and they are not made again
+            max_result_chars=max_output,
+            requires_approval=requires_approval,
+        )
+        self.__dict__.update(
+            makes_calls=True,
+            hands=hands,
+            isolation="task",
+            wants_context=True,
+            plain=False,
+            _run=self._step,
+            limits=(max_calls, float(seconds), memory, max_output),
+        )
+
+    limits: tuple[int, float, int, int]
+
+    async def _step(self, values: dict[str, Any], context: ToolContext | None) -> ToolResult:
+        """One step of a program; it begins with none, so that every step is made the same way."""
+        source = str(values["code"])
+        made = None if context is None else context.calls_made
+        if made is None or context is None:
+            if len(source) > MOST_SOURCE:
+                raise ToolError(f"the program is longer than {MOST_SOURCE} characters")
+            _ = Interpreter()  # whether it is there at all
+            raise NeedsCalls
+        max_calls, seconds, memory, max_output = self.limits
+        left = context.remaining().seconds
+        progress = read(made.state)
+        names = _names(made.tools)
+        session = made.session
+        if not isinstance(session, _Session):
+            session = made.session = _Session()
+        outcome = await session.work(
+            source,
+            progress,
+            [_answer(one, made.tools.get(one.tool_name)) for one in made.results],
+            {name: _parameters(one) for name, one in names.items()},
+            seconds=max(LEAST_SECONDS, seconds if left is None else min(seconds, left)),
+            memory=memory,
+            clock=made.clock,
+            seed=made.seed,
+        )
+        whole = progress.printed + session.printed
+        printed, lost = whole[:max_output], progress.lost + max(0, len(whole) - max_output)
+        if isinstance(outcome, Ended):
+            return _concluded(outcome, printed, lost, progress.calls)
+        count = progress.calls + len(outcome.calls)
+        snapshot = packed(outcome.snapshot)
+        kept = progress.kept + len(snapshot)
+        if count > max_calls:
+            why = f"the program made {max_calls} calls, which is the most it may"
+            return _concluded(Ended(kind="program_calls", text=why), printed, lost, progress.calls)
+        if len(snapshot) > MOST_STATE or kept > MOST_STATES:
+            why = f"the program holds too much data across its calls ({len(snapshot)} bytes packed): keep less of it"
+            return _concluded(Ended(kind="program_memory", text=why), printed, lost, progress.calls)
+        state = Progress(
+            snapshot=snapshot,
+            printed=printed,
+            lost=lost,
+            calls=count,
+            kept=kept,
+            asked=outcome.asked,
+            later=outcome.later,
+        )
+        calls = [(names[name].name, arguments) for name, arguments in outcome.calls]
+        raise NeedsCalls(calls, state=written(state), notes=printed)
+
+
+class _Session:
+    """The interpreter's process, from one step of a program to the next."""
+
+    def __init__(self) -> None:
+        self._interpreter = Interpreter()
+        self._worker: Worker | None = None
+
+    @property
+    def printed(self) -> str:
+        return self._interpreter.printed
+
+    async def work(self, *args: Any, **keywords: Any) -> Any:
+        """One step on a thread. When it is cancelled the process is killed, which ends the thread."""
+        worker = Worker(lambda: self._interpreter.step(*args, **keywords), "glidepath-program")
+        worker.start()
+        try:
+            await worker.finished()
+        except BaseException:
+            self._interpreter.kill()
+            await _finished(worker)
+            raise
+        return worker.outcome()
+
+    async def close(self) -> None:
+        """End the process."""
+        worker = Worker(self._interpreter.close, "glidepath-program-end")
+        worker.start()
+        await _finished(worker)
+
+
+async def _finished(worker: Worker) -> None:
+    """Wait for a thread that is about to end, whoever cancels; its outcome is nobody's."""
+    task = asyncio.ensure_future(worker.finished())
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task], timeout=5.0)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+async def _never(**_: object) -> None:
+    """Never called: a step is."""
+
+
+def _listed(tools: Any) -> Sequence[Any]:
+    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
+        raise ConfigurationError(f"CodeMode(tools=...) takes a list of tools, not {tools!r:.80}")
+    for one in tools:
+        if not isinstance(one, Tool) and (not callable(one) or isinstance(one, type)):
+            raise ConfigurationError(f"CodeMode(tools=...) takes tools and functions, not {one!r:.80}")
+    return tools
+
+
+# --- tools as functions -----------------------------------------------------------------------------------------
+
+
+def identifier(name: str) -> str:
+    """The name of a tool as Python can write it."""
+    found = re.sub(r"\W", "_", name)
+    return f"_{found}" if found[:1].isdigit() else found
+
+
+def _names(tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    found: dict[str, Tool] = {}
+    for name, one in tools.items():
+        found.setdefault(identifier(name), one)
+    return found
+
+
+def _parameters(one: Tool) -> list[str]:
+    return list(one.parameters.get("properties", {}))
+
+
+def _stubs(hands: Sequence[Tool]) -> str:
+    """A line of Python for each tool that only programs have."""
+    if not hands:
+        return ""
+    lines = ["", "", "Only programs have these:"]
+    for hand in hands:
+        properties: Mapping[str, Any] = hand.parameters.get("properties", {})
+        required = hand.parameters.get("required", ())
+        words = [
+            f"{key}: {_type(schema)}" + ("" if key in required else f" = {_default(schema)}")
+            for key, schema in properties.items()
+        ]
+        said = " ".join(hand.description.split())
+        lines.append(f"def {identifier(hand.name)}({', '.join(words)})  # {trim(said, 200)}")
+    return "\n".join(lines)
+
+
+def _type(schema: Any) -> str:
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    return _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
+
+
+def _default(schema: Any) -> str:
+    return repr(schema["default"]) if isinstance(schema, Mapping) and "default" in schema else "None"
+
+
+def _answer(result: ToolResultMessage, one: Tool | None) -> Answer:
+    """What the program gets for a result."""
+    text = result.text
+    if not result.is_error:
+        return Answer(value=_value(text, one))
+    kind = result.kind or "error"
+    if kind == "invalid_arguments":
+        error = "TypeError"
+    elif kind == "unknown_tool":
+        error = "NameError"
+    else:
+        error = "PermissionError" if kind in _PERMISSION else "RuntimeError"
+    return Answer(error=error, text=f"{result.tool_name}: {text}" if kind != "landing" else f"Landing: {text}")
+
+
+def _value(text: str, one: Tool | None) -> Any:
+    """The value that a tool returned: its JSON, unless it returns text."""
+    if one is not None and _returns_text(one):
+        return text
+    if text == NO_OUTPUT:
+        return None
+    if text[:1] in '{["-0123456789tfn':
+        try:
+            return _wire.loads(text.encode())
+        except Exception:
+            return text
+    return text
+
+
+def _returns_text(one: Tool) -> bool:
+    try:
+        found = inspect.signature(one.fn).return_annotation
+    except (TypeError, ValueError):
+        return False
+    return found is str or found == "str"
+
+
+# --- the end ----------------------------------------------------------------------------------------------------
+
+
+def _concluded(outcome: Ended, printed: str, lost: int, calls: int) -> ToolResult:
+    """What the model reads of a program that has ended."""
+    parts = [printed.rstrip("\n")] if printed.strip() else []
+    if lost:
+        parts.append(f"[{lost} more characters were printed and are not shown]")
+    if outcome.kind is not None:
+        parts.append(outcome.text)
+    elif outcome.value is not None:
+        parts.append(_shown(outcome.value))
+    text = "\n".join(parts) or NO_OUTPUT
+    details = {"calls": calls}
+    return ToolResult(text, is_error=outcome.kind is not None, kind=outcome.kind, details=details)
+
+
+def _shown(value: Any) -> str:
+    """The value of the last expression: text as it is, data as JSON, else as Python shows it."""
+    if isinstance(value, str):
+        return value
+    try:
+        return _wire.encode(plain(value)).decode()
+    except (TypeError, RecursionError, ValueError):
+        return repr(value)

@@ -1,0 +1,301 @@
+"""One step of a program: from the results of its calls to the next calls it asks for, or to its end.
+
+The interpreter is Monty, in a process of its own. Between two steps a program is nothing but a snapshot, so that a step
+after a crash is the same as any other. Nothing of the outside is reachable from it: no files, no environment, no
+network, no clock but the time it began, no chance but its seed.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import math
+import os
+import re
+import signal
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from glidepath import _wire
+from glidepath._wire import Record, Value
+from glidepath.errors import ConfigurationError
+
+__all__ = ["Answer", "Ended", "Interpreter", "Progress", "Suspended", "load_monty"]
+
+MOST_ROUND_TRIPS = 1000  # times a step may come back to us without a call: unknown names, sleeps, files
+MOST_PRINTED = 1 << 20  # bytes of one step
+GRACE = 1.0  # seconds past its time until the interpreter is killed
+_AWAITS = re.compile(r"\bawait\b")
+
+
+class Progress(Value, frozen=True, kw_only=True):
+    """How far a program is: what is kept of it between two steps."""
+
+    snapshot: str = ""
+    """Of the interpreter, packed; empty before the first step."""
+    printed: str = ""
+    lost: int = 0
+    """Characters it printed that were not kept."""
+    calls: int = 0
+    kept: int = 0
+    """Bytes of snapshots so far."""
+    asked: tuple[int, ...] = ()
+    """The interpreter's numbers of the calls it waits for; empty when it waits for one."""
+    later: Mapping[str, tuple[str, dict[str, Any]]] = {}
+    """Calls that it has begun and does not wait for yet, by number."""
+
+
+class Answer(Record):
+    """What a call gave: a value, or an error by the name of its class."""
+
+    value: Any = None
+    error: str | None = None
+    text: str = ""
+
+    def given(self) -> dict[str, Any]:
+        """As the interpreter takes it."""
+        if self.error is None:
+            return {"return_value": self.value}
+        return {"exc_type": self.error, "message": self.text}
+
+
+class Suspended(Record):
+    """It waits for these calls."""
+
+    calls: list[tuple[str, dict[str, Any]]]
+    snapshot: bytes
+    asked: tuple[int, ...]
+    later: dict[str, tuple[str, dict[str, Any]]]
+
+
+class Ended(Record):
+    """It has ended: with a value, or for this reason."""
+
+    value: Any = None
+    kind: str | None = None
+    text: str = ""
+
+
+def load_monty() -> Any:
+    """The interpreter's package; raises `ConfigurationError` when it is not installed."""
+    try:
+        import pydantic_monty
+    except ImportError:
+        raise ConfigurationError(
+            "code mode needs pydantic-monty: install it with pip install 'glidepath[code]'"
+        ) from None
+    return pydantic_monty
+
+
+class Interpreter:
+    """A process that runs programs, one step at a time. Used in one thread at a time; `kill` may come from another."""
+
+    def __init__(self) -> None:
+        self._monty = load_monty()
+        self._pool: Any = None
+        self._pid: int | None = None
+        self.printed = ""
+
+    def open(self) -> None:
+        """Start the process."""
+        if self._pool is None:
+            pool = self._monty.Monty(
+                min_processes=1,
+                max_processes=1,
+                feed_duration_limit_grace=GRACE,
+                turn_duration_limit_grace=GRACE,
+                checkout_timeout=30.0,
+            )
+            pool.__enter__()
+            self._pool = pool
+
+    def close(self) -> None:
+        """End the process."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            with suppress(Exception):
+                pool.__exit__(None, None, None)
+
+    def kill(self) -> None:
+        """Stop whatever it is doing, at once."""
+        pid = self._pid
+        if pid is not None:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+    def step(
+        self,
+        source: str,
+        progress: Progress,
+        answers: Sequence[Answer],
+        tools: Mapping[str, Sequence[str]],
+        *,
+        seconds: float,
+        memory: int,
+        clock: float,
+        seed: str,
+    ) -> Suspended | Ended:
+        """Go on until it asks for calls or ends. `tools` are the names it may call, with their parameters."""
+        monty = self._monty
+        self.open()
+        printed = monty.CollectString(max_bytes=MOST_PRINTED)
+        instant = dt.datetime.fromtimestamp(clock, dt.UTC)
+        try:
+            with self._pool.checkout(
+                script_name="program.py",
+                limits={
+                    "max_feed_duration_secs": seconds,
+                    "max_memory": memory,
+                    "max_recursion_depth": 400,
+                    "max_suspensions": MOST_ROUND_TRIPS,
+                },
+                os_policy={"datetime": instant, "sleep": "call_host", "random_start": {"seed": seed}},
+            ) as session:
+                self._pid = session.worker_pid() if callable(session.worker_pid) else session.worker_pid
+                if not progress.snapshot:
+                    paused = session.feed_start(source, print_callback=printed)
+                else:
+                    paused = session.load_snapshot(unpacked(progress.snapshot), print_callback=printed)
+                    paused = self._answered(paused, progress.asked, answers)
+                return self._drive(paused, _AWAITS.search(source) is not None, dict(progress.later), tools)
+        except monty.MontySyntaxError as error:
+            return Ended(kind="program_syntax", text=error.display())
+        except monty.MontyRuntimeError as error:
+            return _failed(error, "".join(printed.output))
+        except monty.MontyCrashedError as error:
+            return Ended(kind="program_crashed", text=f"the interpreter died: {error}")
+        except monty.MontyError as error:
+            return Ended(kind="program_error", text=str(error))
+        finally:
+            self._pid = None
+            self.printed = printed.output
+
+    def _answered(self, paused: Any, asked: Sequence[int], answers: Sequence[Answer]) -> Any:
+        """Give it the results of the calls it waited for."""
+        if not asked:
+            return paused.resume(answers[0].given())
+        return paused.resume({number: one.given() for number, one in zip(asked, answers, strict=True)})
+
+    def _drive(
+        self,
+        paused: Any,
+        awaits: bool,
+        later: dict[str, tuple[str, dict[str, Any]]],
+        tools: Mapping[str, Sequence[str]],
+    ) -> Suspended | Ended:
+        monty = self._monty
+        while True:
+            if isinstance(paused, monty.MontyComplete):
+                return Ended(value=paused.output)
+            if isinstance(paused, monty.FutureSnapshot):
+                numbers = tuple(sorted(paused.pending_call_ids))
+                calls = [later.pop(str(number)) for number in numbers]
+                return Suspended(calls, paused.dump(), numbers, later)
+            if isinstance(paused, monty.NameLookupSnapshot):
+                name, known = paused.variable_name, paused.object_id is None and paused.variable_name in tools
+                paused = paused.resume(value=_stand_in(name)) if known else paused.resume()
+                continue
+            name = paused.function_name
+            if paused.is_os_function:
+                paused = _outside(paused)
+            elif name not in tools:
+                what = f"name {name!r} is not defined: there is no such tool"
+                paused = paused.resume({"exc_type": "NameError", "message": what})
+            else:
+                try:
+                    arguments = named(name, paused.args, paused.kwargs, tools[name])
+                except TypeError as error:
+                    paused = paused.resume({"exc_type": "TypeError", "message": str(error)})
+                    continue
+                if paused.allow_eager_await or awaits:
+                    later[str(paused.call_id)] = (name, arguments)
+                    paused = paused.resume({"future": ...})
+                else:
+                    return Suspended([(name, arguments)], paused.dump(), (), later)
+
+
+def _stand_in(name: str) -> Any:
+    """A function by this name: calling it comes back to us."""
+
+    def stand_in() -> None:
+        """Never called here."""
+
+    stand_in.__name__ = name
+    return stand_in
+
+
+def _outside(paused: Any) -> Any:
+    """It asks for something of the system: nothing of that is there."""
+    name = str(paused.function_name)
+    if "sleep" in name:
+        return paused.resume({"exc_type": "RuntimeError", "message": "a program cannot wait: end it and say so"})
+    return paused.resume_not_handled()
+
+
+def _failed(error: Any, printed: str) -> Ended:
+    """Why a program failed, by the limit that it ran into."""
+    inner = error.exception()
+    text = str(error)
+    if isinstance(inner, TimeoutError) and "time limit exceeded" in text:
+        return Ended(kind="program_timeout", text=f"the program took too long: {text}")
+    if isinstance(inner, MemoryError):
+        if len(printed.encode()) > MOST_PRINTED // 2:
+            return Ended(kind="program_output", text=f"the program printed more than {MOST_PRINTED} bytes")
+        return Ended(kind="program_memory", text=f"the program used too much memory: {text}")
+    if isinstance(inner, RuntimeError) and "suspension limit" in text:
+        return Ended(kind="program_timeout", text="the program asked for what is not there again and again")
+    return Ended(kind="program_error", text=error.display())
+
+
+def named(name: str, args: Sequence[Any], kwargs: Mapping[Any, Any], parameters: Sequence[str]) -> dict[str, Any]:
+    """The arguments of a call by name, as plain data; raises `TypeError` as Python would."""
+    if len(args) > len(parameters):
+        raise TypeError(f"{name}() takes {len(parameters)} positional arguments but {len(args)} were given")
+    found = dict(zip(parameters, args, strict=False))
+    for key, value in kwargs.items():
+        if key in found:
+            raise TypeError(f"{name}() got multiple values for argument {key!r}")
+        found[str(key)] = value
+    try:
+        return {key: plain(value) for key, value in found.items()}
+    except RecursionError:
+        raise TypeError(f"{name}(): an argument is nested too deeply") from None
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON data; raises `TypeError`."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise TypeError(f"{value} cannot be passed to a tool")
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {one if isinstance(one, str) else str(plain(one)): plain(two) for one, two in value.items()}
+    if isinstance(value, dt.datetime | dt.date):
+        return value.isoformat()
+    raise TypeError(f"a {type(value).__name__} cannot be passed to a tool: pass text, numbers, lists or dicts")
+
+
+def packed(snapshot: bytes) -> str:
+    """A snapshot as text for the journal."""
+    return base64.b85encode(zlib.compress(snapshot, 6)).decode()
+
+
+def unpacked(text: str) -> bytes:
+    """The snapshot."""
+    return zlib.decompress(base64.b85decode(text))
+
+
+def written(progress: Progress) -> str:
+    """As the journal keeps it."""
+    return _wire.encode(progress).decode()
+
+
+def read(state: str) -> Progress:
+    """What `written` wrote; the beginning, for an empty text."""
+    return _wire.decode(state.encode(), Progress) if state else Progress()

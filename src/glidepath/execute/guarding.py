@@ -1,0 +1,89 @@
+"""What the guards of a run's calls say about a batch, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from glidepath.errors import told
+from glidepath.events import GuardTripped, HookFailed
+from glidepath.messages import ToolResultMessage
+from glidepath.outcome import AgentState, LoopOutcome, StopCause
+from glidepath.run import Touchdown, Verdict
+from glidepath.spi import GuardVerdict, Step
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["apply", "crashed", "fatal_verdict", "heeded", "heeded_by", "objection", "stuck"]
+
+
+def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVerdict] | None:
+    """What the first of these guards has against a batch, and its name; None when it may run."""
+    if step.withdrawn and all(call.name in step.withdrawn for call in step.calls):
+        tools = frozenset(call.name for call in step.calls)
+        verdict = GuardVerdict(action="land", reason="it keeps calling what was withdrawn", tools=tools)
+        return "withdrawn" if run.descent.withdrawal is None else run.descent.withdrawal.source, verdict
+    for guard in guards:
+        try:
+            found = guard.before(step)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            found = crashed(run, guard.name, error)
+        if found is not None:
+            return guard.name, found
+    return None
+
+
+def heeded(run: Run, step: Step, results: tuple[ToolResultMessage, ...], guards: Sequence[Any]) -> Touchdown | None:
+    """Show these guards what came of a batch, and do what they say; how the run comes down, when it must."""
+    landing = None
+    for guard in guards:
+        try:
+            verdict = guard.after(step, results)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            verdict = crashed(run, guard.name, error)
+        if verdict is not None:
+            touchdown = heeded_by(run, guard.name, verdict)
+            landing = landing or touchdown
+    return landing
+
+
+def heeded_by(run: Run, name: str, verdict: GuardVerdict) -> Touchdown | None:
+    """What a guard wants after a batch is done: the tools are withdrawn, the model is told, or the run lands."""
+    apply(run, name, verdict)
+    if verdict.action == "land":
+        return Touchdown(stuck(name, verdict))
+    if verdict.notice:
+        run.transcript.tell_later(verdict.notice_reason or name, name, verdict.notice)
+    return None
+
+
+def crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:
+    """A guard that fails brings the run down."""
+    reason = f"the guard failed: {told(error)}"
+    run.emit(HookFailed, name, "guard", reason, "the run lands")
+    return GuardVerdict(action="land", reason=reason)
+
+
+def apply(run: Run, name: str, verdict: GuardVerdict) -> None:
+    """Say what a guard found, and withdraw what it wants withdrawn."""
+    run.emit(GuardTripped, name, verdict.action, verdict.reason, tuple(sorted(verdict.tools)))
+    if verdict.action == "withdraw":
+        cause = StopCause(source=name, action="withdraw", reason=verdict.reason)
+        run.descent.withdraw(verdict.tools, cause)
+
+
+def stuck(name: str, verdict: GuardVerdict) -> Verdict:
+    """How a run ends that a guard brings down."""
+    cause = StopCause(source=name, action="land", reason=verdict.reason, metrics={"tools": sorted(verdict.tools)})
+    return Verdict(state=AgentState.ERROR, cause=cause)
+
+
+def fatal_verdict(reason: str) -> Verdict:
+    """How a run ends whose tool said that it cannot go on."""
+    cause = StopCause(source="tool", action="fail", reason=reason)
+    return Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED)

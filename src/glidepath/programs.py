@@ -1,0 +1,347 @@
+"""Programs: tool calls that have calls of other tools made for them, one ordinary call each.
+
+A program is a call whose tool raised `NeedsCalls`. It does not wait inside its tool: the tool has returned, and its
+state is part of the run's. Here its calls go the way of every call (arguments checked, hooks, approvals, limits,
+guards, journal, events), and then the tool is invoked again with their results, until it ends. So a pause or a death in
+the middle is nothing special: the run goes on from its state, behind the last call that has a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.execute import (
+    admitted,
+    breaker,
+    close_batch,
+    fly_jobs,
+    follow_up,
+    pend,
+    put_off,
+    waiting_job,
+)
+from glidepath.execute.calls import clear, decided, prepare
+from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep
+from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
+from glidepath.execute.job import UNKNOWN, Job
+from glidepath.judge import AFTER_TOOLS, judge, nothing_to_judge
+from glidepath.messages import ToolCall, ToolResultMessage, origins_of
+from glidepath.outcome import PendingCall, Program, ResultKind
+from glidepath.run import Touchdown, cleared
+from glidepath.run.origins import hear
+from glidepath.spi import Step
+from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool, trim_result
+
+if TYPE_CHECKING:
+    from glidepath.run import Decision, Run
+
+__all__ = ["run_programs"]
+
+MOST_KEPT = 256_000  # characters of one result that a program gets
+MOST_REFUSED = 3  # times a program may ask for calls after it was told that none are made any more
+LANDING = ResultKind.LANDING
+
+
+async def run_programs(run: Run) -> bool:
+    """Carry the programs of a batch to their ends, one after the other; True when the batch ends the run.
+
+    One that waits for a person stays where it is, and the run pauses. Raises `Touchdown` when the run must come down.
+    """
+    run.turn.start_tools()
+    if run.journal is not None and run.journal.tail is None:
+        run.journal.tail = frozenset()  # its results join the transcript before those of calls that came later
+    for call_id in tuple(run.turn.programs):
+        fatal = await _carried_on(run, call_id)
+        if fatal is not None:
+            raise Touchdown(fatal_verdict(fatal))
+        if run.watch.interrupt is not None:
+            raise run.interrupted()
+    done = not run.turn.pending and close_batch(run)
+    run.turn.end_tools(run.turn.checkpoint)
+    return done
+
+
+async def _carried_on(run: Run, call_id: str) -> str | None:
+    """Make the calls of one program and go on with it until it has its result, or waits; why the run fails, if so."""
+    one = _Program(run, call_id)
+    try:
+        while one.job.result is None:
+            if not await one.make_calls():
+                return None
+            if one.job.result is None:
+                await one.step()
+    finally:
+        await one.leave()
+    await follow_up(run, [one.job])
+    one.finish()
+    return one.fatal or one.job.fatal
+
+
+class _Program:
+    """One program while the run flies."""
+
+    def __init__(self, run: Run, call_id: str) -> None:
+        self.run = run
+        program = run.turn.programs[call_id]
+        self.job = job = job_for(run, program.call)
+        job.doubt = None  # what it has done is known: it goes on behind that
+        job.counted = True
+        hear(run, call_id, program.origins)
+        self.guards = _guards(run)
+        self.landing = ""
+        self.refused = 0
+        self.notes = ""
+        self.fatal: str | None = None
+        self.terminate = False
+        self.made = CallsMade("", (), {})
+        self.still: Mapping[str, PendingCall] = {}
+        if call_id not in run.turn.program_states:  # it may not be kept, or a stranger wrote it
+            job.doubt = run.plan.texts.fill("unknown_effect")
+            job.refuse(UNKNOWN, "")
+        elif job.tool is None or not job.tool.makes_calls:
+            job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.texts.fill("tool_gone", tool=program.call.name))
+        else:
+            job.bound = job.tool.bind(program.call.stored)
+
+    @property
+    def program(self) -> Program:
+        """How far it is."""
+        return self.run.turn.programs[self.job.call.id]
+
+    # --- its calls --------------------------------------------------------------------------------------------
+
+    async def make_calls(self) -> bool:
+        """Make the calls it waits for; False when one of them waits for a person."""
+        run, program = self.run, self.program
+        known = {result.call_id: result for result in program.results}
+        open_calls = [call for call in program.calls if call.id not in known]
+        if open_calls:
+            if not self.landing:
+                self.landing = await self._coming_down()
+            made = self._turned_down(open_calls) if self.landing else await self._made(open_calls)
+            known.update({message.call_id: message for message in made})
+            results = tuple(known[call.id] for call in program.calls if call.id in known)
+            origins = tuple(dict.fromkeys((*program.origins, *origins_of(made))))
+            self._note(replace(program, results=results, origins=origins))
+            hear(run, self.job.call.id, origins)
+            if self.fatal is not None:
+                self.job.refuse(ResultKind.ABORTED, run.plan.texts.fill("stopped", reason=self.fatal))
+            elif run.watch.interrupt is not None:
+                self.stop("the run is being stopped", ResultKind.CANCELLED)
+            elif len(known) < len(program.calls):
+                return False
+        return True
+
+    async def _coming_down(self) -> str:
+        """Ask the constraints, as before every turn; why no more calls are made, if so.
+
+        A run that must land does so as soon as the program has ended: it is told first, and keeps what it has.
+        """
+        run = self.run
+        try:
+            if run.watch.sentry is not None:
+                await cleared(run)
+            if not nothing_to_judge(run, AFTER_TOOLS):
+                await judge(run, AFTER_TOOLS)
+        except Touchdown as touchdown:
+            run.descent.condemn_first(touchdown.verdict)
+            reason = touchdown.verdict.cause.reason or "a limit of the run is reached"
+            if not touchdown.verdict.gentle:
+                self.stop(reason, ResultKind.CANCELLED)
+            return reason
+        if run.descent.wind_down is not None:
+            return run.descent.wind_down.reason
+        return "the time of the run is nearly up" if run.watch.time() >= run.descent.soft_at else ""
+
+    def _turned_down(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
+        """The run is coming down: nothing is called. The program may say what it has; it may not ask for ever."""
+        self.refused += 1
+        if self.refused > MOST_REFUSED:
+            self.stop(f"it went on calling tools after it was told that the run is landing ({self.landing})", LANDING)
+        text = self.run.plan.texts.fill("not_executed", reason=f"the run is landing: {self.landing}")
+        return [ToolResultMessage(call.id, call.name, text, is_error=True, kind=LANDING.value) for call in calls]
+
+    async def _made(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
+        """The results of these calls, but for those that wait for a person."""
+        run = self.run
+        waiting = {pending.call.id: pending for pending in run.turn.pending}
+        resumed = run.terms.resumed
+        known: Mapping[str, Decision] = {} if resumed is None else resumed.decisions
+        again = [call for call in calls if call.id in waiting or call.id in known]
+        fresh = [call for call in calls if call.id not in waiting and call.id not in known]
+        mine = {call.id for call in calls}
+        run.turn.pend(tuple([pending for pending in run.turn.pending if pending.call.id not in mine]))
+        jobs = [self._again(call, waiting.get(call.id), known) for call in again]
+        self.still = waiting
+        if jobs:
+            await decided(run, jobs, known)
+        step = Step(tuple(fresh), run.plan.tools, run.descent.withdrawn, run.descent.notice is not None)
+        fresh_jobs = self._judged(step) if fresh else []
+        if fresh_jobs:
+            await clear(run, fresh_jobs)
+        jobs = sorted([*jobs, *fresh_jobs], key=lambda job: [call.id for call in calls].index(job.call.id))
+        if run.watch.sentry is not None:
+            await cleared(run)
+        if not run.watch.halted():
+            await fly_jobs(run, admitted(run, jobs))
+        await follow_up(run, jobs)
+        return self._results(jobs, step)
+
+    def _again(self, call: ToolCall, pending: Any, known: Mapping[str, Decision]) -> Job:
+        """A call that waited for a person, or had begun when the process died."""
+        job = waiting_job(self.run, call, pending)
+        decision = known.get(call.id)
+        if job.result is None and decision is not None and decision.kind == "unknown":
+            job.refuse(UNKNOWN, "")
+        return job
+
+    def _judged(self, step: Step) -> list[Job]:
+        """Jobs for calls that nobody has seen yet; those that may not run have their results."""
+        run = self.run
+        found = objection(run, step, self.guards[0])
+        if found is None:
+            jobs = prepare(run, step.calls)
+            for job in jobs:
+                self._not_here(job)
+                job.counted = run.terms.resumed is not None and job.call.id in run.terms.resumed.counted
+            return jobs
+        name, verdict = found
+        apply(run, name, verdict)
+        if verdict.action == "land":
+            run.descent.condemn_first(stuck(name, verdict))
+            self.stop(verdict.reason, ResultKind.WITHDRAWN)
+        jobs = [Job(call, run.plan.tools.get(call.name)) for call in step.calls]
+        text = verdict.notice or run.plan.texts.fill("not_executed", reason=verdict.reason)
+        for job in jobs:
+            job.refuse(ResultKind.WITHDRAWN, text)
+        return jobs
+
+    def _not_here(self, job: Job) -> None:
+        """A program calls what does one thing: neither another program, nor what would end the run under it."""
+        tool = job.tool
+        if tool is not None and (tool.makes_calls or tool.name in self.run.plan.terminal_tools):
+            what = "ends the run" if not tool.makes_calls else "makes calls itself"
+            job.result = None
+            job.refuse(
+                ResultKind.UNKNOWN_TOOL, f"{tool.name} cannot be called by a program: it {what}. Call it directly."
+            )
+
+    def _results(self, jobs: Sequence[Job], step: Step) -> list[ToolResultMessage]:
+        """The results of those that have one, told and counted; the others wait for a person."""
+        run = self.run
+        found = []
+        for job in jobs:
+            if job.result is None:
+                if run.watch.interrupt is None:
+                    still = None if isinstance(job.asks, NeedsInput) else self.still.get(job.call.id)
+                    run.turn.pend((*run.turn.pending, still or pend(run, job, self.job.call.id)))
+                    continue
+                job.refuse(ResultKind.CANCELLED, run.plan.texts.fill("not_executed", reason="the run is being stopped"))
+            found.append(self._told(job))
+        if found and len(found) == len(step.calls):
+            touchdown = heeded(run, step, tuple(found), self.guards[1])
+            if touchdown is not None:
+                run.descent.condemn_first(touchdown.verdict)
+                self.stop(touchdown.verdict.cause.reason, ResultKind.WITHDRAWN)
+        return found
+
+    def _told(self, job: Job) -> ToolResultMessage:
+        run, tool = self.run, job.tool
+        if job.trial is not None:
+            breaker.tell(run, job)
+        if job.doubt is not None and job.kind == UNKNOWN and job.call not in run.work.unknown_effects:
+            run.work.doubt((job.call,))
+            close_accounts(run, job.call.id)
+        result: Any = job.result
+        limit = None if tool is None else tool.max_result_chars
+        job.result = result = trim_result(result, min(limit or MOST_KEPT, MOST_KEPT))
+        self.terminate = self.terminate or (result.terminate and tool is not None and tool.votes_on_termination)
+        self.fatal = self.fatal or job.fatal
+        if run.journal is not None:
+            run.journal.unfile(job.call.id)
+        return job.message(run)
+
+    # --- itself -----------------------------------------------------------------------------------------------
+
+    async def step(self) -> None:
+        """Invoke its tool with the results: it ends, or asks for more."""
+        run, job, program = self.run, self.job, self.program
+        by_id = {result.call_id: result for result in program.results}
+        self.made = CallsMade(
+            state=run.turn.program_states[job.call.id],
+            results=tuple(by_id[call.id] for call in program.calls),
+            tools=_callable(run),
+            landing=self.landing,
+            clock=program.clock,
+            seed=f"{run.run_id}:{job.call.id}",
+            session=self.made.session,
+        )
+        job.made, job.asks = self.made, None
+        await fly_jobs(run, admitted(run, [job]))
+        asks = job.asks
+        if job.result is not None or not isinstance(asks, NeedsCalls):
+            return
+        self.notes = asks.notes
+        number = program.made
+        own = job.call.id
+        calls = [
+            ToolCall(f"{own}.{place}", name, arguments)
+            for place, (name, arguments) in enumerate(asks.calls, number + 1)
+        ]
+        going_on = replace(program, calls=tuple(calls), results=(), made=number + len(calls))
+        run.turn.keep_program(going_on, asks.state)
+
+    def stop(self, reason: str, kind: ResultKind) -> None:
+        """It does not go on; what it had to say so far is kept."""
+        text = self.run.plan.texts.fill("stopped", reason=reason)
+        self.job.refuse(kind, f"{self.notes}\n{text}".strip())
+
+    def _note(self, program: Program) -> None:
+        self.run.turn.keep_program(program)
+
+    async def leave(self) -> None:
+        """Close what its tool left open: nothing of it outlives the run."""
+        session, self.made.session = self.made.session, None
+        if session is not None:
+            with suppress(Exception):
+                await session.close()
+
+    def finish(self) -> None:
+        """Its result joins the transcript, and what was kept of it is forgotten."""
+        run, job = self.run, self.job
+        job.took = max(0.0, run.voice.now() - self.program.clock)
+        if self.terminate and job.result is not None:
+            job.result = replace(job.result, terminate=True)
+        forget_program(run, job.call.id)
+        if job.started_at is None and job.doubt is None:
+            job.started_at = run.watch.time()  # it had: `keep` must not take it for a call that never began
+        keep(run, job, len(run.turn.reply.tool_calls))  # type: ignore[union-attr]
+        put_off(run, [job])
+
+
+def _guards(run: Run) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Guards of the steps of this run's programs, who look before and after: the run's own see the program as one call.
+
+    Both kinds of steps in one row would hide each other's circles.
+    """
+    home: Any = run.guards.home.get("guardrails")
+    if type(home) is not dict:
+        return (), ()
+    kept = home.get("programs")
+    if type(kept) is not dict or kept.get("run") != run.run_id:
+        kept = home["programs"] = {"run": run.run_id}
+    guards = run.plan.make_guards({"guardrails": kept}, resumed=True)
+    return [one for one in guards if one.before is not None], [one for one in guards if one.after is not None]
+
+
+def _callable(run: Run) -> dict[str, Tool]:
+    """The tools that a program may call now."""
+    plan, allowed = run.plan, run.turn.allowed
+    return {
+        name: tool
+        for name, tool in plan.tools.items()
+        if not tool.makes_calls and name not in plan.terminal_tools and (allowed is None or name in allowed)
+    }

@@ -1,0 +1,39 @@
+"""A server for agents: start, watch and steer runs over HTTP, and the flight deck in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from glidepath.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from glidepath.agent import Agent
+    from glidepath.spi.sessions import SessionStore
+
+__all__ = ["app"]
+
+
+def app(
+    agents: Mapping[str, Agent[Any]] | Sequence[Agent[Any]] | Agent[Any] = (),
+    *,
+    store: SessionStore | None = None,
+    token: str | Mapping[str, str] | None = None,
+    **options: Any,
+) -> Starlette:
+    """An ASGI application that serves these agents; mount it in one of yours, or hand it to uvicorn.
+
+    `token` is one secret that may do everything, or a mapping of secrets to what they may do (`"view"`, `"control"`,
+    or `"control:NAME"`, whose name is journalled with every action). Without one, a random token is made:
+    `application.state.token`. The options are the fields of `glidepath.serve.application.ServeOptions`.
+    """
+    try:
+        import starlette
+    except ImportError:
+        raise ConfigurationError("the server needs the extra: pip install 'glidepath[serve]'") from None
+    assert starlette  # noqa: S101 - only looked for
+    from glidepath.serve.application import make_application
+
+    return make_application(agents, store=store, token=token, **options)

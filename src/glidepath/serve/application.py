@@ -1,0 +1,485 @@
+"""The routes: a request is parsed into a typed value, the hub or the reader answers, the answer is JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from glidepath import _wire
+from glidepath._version import VERSION
+from glidepath._wire import Settings, WireError, asdict
+from glidepath.agent import Agent
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.serve.agui_door import AguiDoor
+from glidepath.serve.event_log import log_for
+from glidepath.serve.event_streams import card_stream, run_stream
+from glidepath.serve.fleet_view import FleetView
+from glidepath.serve.gatekeeper import BODY_SECONDS, MAX_BODY, Gatekeeper, Visitor, allowed_hosts, checked_tokens
+from glidepath.serve.hub import Hub, refusal_of
+from glidepath.serve.openai_door import OpenAIDoor
+from glidepath.serve.openapi import openapi_page
+from glidepath.serve.prometheus import exposition
+from glidepath.serve.refusals import Refused
+from glidepath.serve.run_actions import RunActions
+from glidepath.serve.run_feed import RunFeed
+from glidepath.serve.shapes import (
+    AgentInfo,
+    DecideBody,
+    ForkBody,
+    KillBody,
+    LimitsBody,
+    ReasonBody,
+    SettleBody,
+    StartBody,
+    SteerBody,
+)
+from glidepath.serve.static_files import static_file
+from glidepath.serve.store_reader import StoreReader
+
+__all__ = ["ServeOptions", "make_application"]
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Any]]
+MAX_PROMPT = 500_000
+MOST = 1_000_000_000
+_DISCONNECTS = ("land", "continue")
+
+
+class ServeOptions(Settings, frozen=True, kw_only=True):
+    """How a server behaves.
+
+    `max_runs` run at once, more are refused with 429. `on_disconnect` is what becomes of a run without a store whose
+    last reader has gone for `disconnect_grace` seconds: `land` or `continue`. `allowed_hosts` are host names beside
+    localhost that requests may use. `prefix` is the path under which a proxy shows the server. A body has at most
+    `max_body` bytes, and `body_seconds` to arrive. `resume_lost` resumes, at the start, the runs that a dead server has
+    left behind. Events of runs that wrote none for `keep_events` days are forgotten at the start; the journals stay.
+    Without `metrics` runs are not measured for /metrics.
+    """
+
+    max_runs: int = 100
+    on_disconnect: str = "land"
+    disconnect_grace: float = 3.0
+    allowed_hosts: Sequence[str] = ()
+    prefix: str = ""
+    max_body: int = MAX_BODY
+    body_seconds: float = BODY_SECONDS
+    resume_lost: bool = False
+    keep_events: float = 30.0
+    metrics: bool = True
+    demo: bool = False
+
+    def __post_init__(self) -> None:
+        if self.on_disconnect not in _DISCONNECTS:
+            raise ConfigurationError(f"on_disconnect must be 'land' or 'continue', not {self.on_disconnect!r:.80}")
+        for name in ("max_runs", "max_body"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ConfigurationError(f"{name} must be a whole number from 1, not {value!r:.80}")
+        if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
+            raise ConfigurationError(
+                f"prefix must begin with / and not end with it, such as /deck: {self.prefix!r:.80}"
+            )
+
+    @classmethod
+    def no_such_setting(cls, name: str) -> ConfigurationError:
+        """The error for an option that is none."""
+        return ConfigurationError(f"serve has no option {name!r}; there are {', '.join(cls.__struct_fields__)}")
+
+
+def named_agents(agents: Any) -> dict[str, Agent[Any]]:
+    """The agents by name; raises `ConfigurationError` for what is not an agent, or a name that is used twice."""
+    if isinstance(agents, Agent):
+        agents = [agents]
+    if isinstance(agents, Mapping):
+        pairs = list(agents.items())
+    elif isinstance(agents, Sequence) and not isinstance(agents, str):
+        pairs = [(getattr(getattr(one, "config", None), "agent_name", ""), one) for one in agents]
+    else:
+        raise ConfigurationError(f"agents must be agents, in a list or by name, not {agents!r:.80}")
+    found: dict[str, Agent[Any]] = {}
+    for name, agent in pairs:
+        if not isinstance(agent, Agent):
+            raise ConfigurationError(f"agents: expected an Agent, not {agent!r:.80}")
+        if not isinstance(name, str) or not name or name in found:
+            raise ConfigurationError(f"agents: the name {name!r:.80} is used twice, or empty; set agent_name")
+        found[name] = agent
+    return found
+
+
+def make_application(agents: Any, *, store: Any = None, token: Any = None, **options: Any) -> Starlette:
+    """The ASGI application; raises `ConfigurationError`."""
+    chosen = ServeOptions(**options)
+    named = named_agents(agents)
+    if store is None:
+        store = next((one.config.store for one in named.values() if one.config.store is not None), None)
+    secret = token or secrets.token_urlsafe(32)
+    tokens = checked_tokens(secret)
+    hub = Hub(
+        named,
+        store,
+        log_for(store),
+        max_runs=chosen.max_runs,
+        on_disconnect=chosen.on_disconnect,
+        disconnect_grace=chosen.disconnect_grace,
+        measured=chosen.metrics,
+    )
+    server = DeckServer(hub, chosen)
+    hosts = allowed_hosts(chosen.allowed_hosts)
+    gate = Middleware(
+        Gatekeeper,
+        tokens=tokens,
+        hosts=hosts,
+        max_body=chosen.max_body,
+        body_seconds=chosen.body_seconds,
+        prefix=chosen.prefix,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await server.open()
+        try:
+            yield
+        finally:
+            await hub.close()
+            await server.view.close()
+
+    application = Starlette(routes=server.routes(), middleware=[gate], exception_handlers=_HANDLERS, lifespan=lifespan)
+    application.state.token = secret if isinstance(secret, str) else next(iter(tokens))
+    application.state.hub = hub
+    application.state.server = server
+    return application
+
+
+class DeckServer:
+    """One handler for each path."""
+
+    def __init__(self, hub: Hub, options: ServeOptions) -> None:
+        self.hub = hub
+        self.options = options
+        self.reader = StoreReader(hub)
+        self.view = FleetView(hub, self.reader)
+        self.actions = RunActions(hub, self.reader, self.view)
+
+    async def open(self) -> None:
+        """Be ready; take up what was lost, when that is wanted."""
+        await self.hub.open()
+        self.hub.look_after(self.hub.log.prune(self.options.keep_events * 86_400))
+        if self.options.resume_lost and self.hub.store is not None:
+            await self.resume_lost()
+        if self.options.demo:
+            from glidepath.serve.demo import DemoFleet
+
+            self.hub.look_after(DemoFleet(self.hub).fly())
+
+    async def resume_lost(self) -> list[str]:
+        """Resume every run that lost its process, as far as there is room and its agent is here."""
+        resumed = []
+        cards, _ = await self.reader.cards(state="lost", limit=500)
+        for card in cards:
+            if card.agent in self.hub.agents and self.hub.room > 0:
+                try:
+                    await self.hub.resume(card.agent, card.session_id, run_id=card.run_id)
+                    resumed.append(card.run_id)
+                except Refused:
+                    continue  # it is listed as lost, and whoever resumes it is told why that fails
+        return resumed
+
+    def routes(self) -> list[Route]:
+        """Every path."""
+        reads: dict[str, Handler] = {
+            "/api/info": self.info,
+            "/api/runs": self.runs,
+            "/api/runs/{id}": self.run,
+            "/api/runs/{id}/messages": self.messages,
+            "/api/runs/{id}/journal": self.journal,
+            "/api/runs/{id}/at": self.at,
+            "/api/approvals": self.approvals,
+            "/api/budgets": self.budgets,
+            "/api/fleet": self.fleet,
+            "/openapi.json": self.openapi,
+            "/healthz": self.health,
+            "/readyz": self.ready,
+        }
+        acts: dict[str, tuple[Any, Any]] = {
+            "land": (ReasonBody, self.actions.land),
+            "stop": (ReasonBody, self.actions.stop),
+            "steer": (SteerBody, self.actions.steer),
+            "decide": (DecideBody, self.actions.decide),
+            "resume": (ReasonBody, self.actions.resume),
+            "fork": (ForkBody, self.actions.fork),
+            "limits": (LimitsBody, self.actions.limits),
+            "settle": (SettleBody, self.actions.settle),
+        }
+        routes = [
+            Route("/api/runs", _posted(StartBody, self.start, 201), methods=["POST"]),
+            Route("/api/kill", _posted(KillBody, self.kill), methods=["POST"]),
+        ]
+        routes += [
+            Route(f"/api/runs/{{id}}/{verb}", _posted(kind, _on_run(act)), methods=["POST"])
+            for verb, (kind, act) in acts.items()
+        ]
+        routes += [Route(path, _answered(handler), methods=["GET"]) for path, handler in reads.items()]
+        routes += [
+            Route("/api/runs/{id}/events", self.events, methods=["GET"]),
+            Route("/api/feed", self.feed, methods=["GET"]),
+            Route("/metrics", self.metrics, methods=["GET"]),
+            *OpenAIDoor(self.hub, self.reader).routes(),
+            *AguiDoor(self.hub, self.reader, self.actions).routes(),
+            Route("/", static_file, methods=["GET"]),
+            Route("/api/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            Route("/{path:path}", static_file, methods=["GET"]),
+        ]
+        return routes
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    async def info(self, request: Request) -> dict[str, Any]:
+        """What this server is."""
+        return {
+            "version": VERSION,
+            "role": _visitor(request).role,
+            "agents": [_agent_info(name, agent) for name, agent in self.hub.agents.items()],
+            "store": store_kind(self.hub.store),
+            "demo": self.options.demo,
+            "now": time.time(),
+            "max_runs": self.options.max_runs,
+        }
+
+    async def runs(self, request: Request) -> dict[str, Any]:
+        """A page of cards."""
+        query = request.query_params
+        cards, cursor = await self.reader.cards(
+            state=query.get("state") or None,
+            tag=query.get("tag") or None,
+            text=query.get("q", ""),
+            agent=query.get("agent") or None,
+            cursor=query.get("cursor") or None,
+            limit=_number(request, "limit", 50, 1, 500),
+        )
+        return {"runs": cards, "cursor": cursor}
+
+    async def run(self, request: Request) -> Any:
+        """All about one run."""
+        return await self.reader.detail(request.path_params["id"])
+
+    async def messages(self, request: Request) -> dict[str, Any]:
+        """A page of its transcript."""
+        after, limit = _number(request, "after", 0, 0, MOST), _number(request, "limit", 200, 1, 1000)
+        return await self.reader.messages(request.path_params["id"], after, limit)
+
+    async def journal(self, request: Request) -> dict[str, Any]:
+        """A page of its journal."""
+        after, limit = _number(request, "after", 0, 0, MOST), _number(request, "limit", 200, 1, 1000)
+        return await self.reader.records(request.path_params["id"], after, limit)
+
+    async def at(self, request: Request) -> dict[str, Any]:
+        """How it stood after a turn."""
+        return await self.reader.at(request.path_params["id"], _number(request, "turn", 0, 0, MOST))
+
+    async def approvals(self, _: Request) -> dict[str, Any]:
+        """What waits for a person."""
+        return {"approvals": await self.reader.approvals()}
+
+    async def budgets(self, _: Request) -> dict[str, Any]:
+        """Every tree of budgets."""
+        return {"roots": await self.view.budgets()}
+
+    async def fleet(self, _: Request) -> dict[str, Any]:
+        """Workers, queues, breakers, rates, the kill switch."""
+        return await self.view.fleet()
+
+    async def events(self, request: Request) -> Any:
+        """The events of a run: a stream, or a page."""
+        return await _caught(self._events, request)
+
+    async def _events(self, request: Request) -> Any:
+        feed = self.hub.feeds.get(request.path_params["id"])
+        if feed is None or not feed.live:  # what flies here is known without a look into the store
+            feed = (await self.reader.find(request.path_params["id"])).feed
+        if feed is None:
+            raise Refused(404, "no_events", "this run has not started: it has no events yet")
+        after = _number(request, "after", 0, 0, MOST)
+        if "text/event-stream" not in request.headers.get("accept", ""):
+            before = _number(request, "before", -1, 0, MOST)
+            limit = _number(request, "limit", 200, 1, 5000)
+            kind = request.query_params.get("kind") or None
+            return _json(await feed.page(after, None if before < 0 else before, limit, kind))
+        last = request.headers.get("last-event-id")
+        if last is not None:
+            if not last.isascii() or not last.isdigit() or len(last) > 12:  # noqa: PLR2004 - more than there can be
+                raise Refused(400, "bad_event_id", f"Last-Event-ID must be the number of an event, not {last!r:.40}")
+            after = int(last)
+        if feed.log is not self.hub.log and not feed.finished and not feed.readers:
+            self.hub.look_after(self._told(feed))
+        return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(feed.run_id))
+
+    async def _told(self, feed: RunFeed) -> None:
+        await asyncio.sleep(0)  # until its reader is there
+        await self.reader.keep_telling(feed)
+
+    async def feed(self, _: Request) -> Any:
+        """The cards that change."""
+        return card_stream(self.hub, self.reader)
+
+    # --- acting -----------------------------------------------------------------------------------------------
+
+    async def start(self, _: Request, body: StartBody, who: Visitor) -> dict[str, Any]:
+        """Start a run."""
+        if not body.prompt.strip() or "\0" in body.prompt:
+            raise Refused(400, "bad_prompt", "prompt must be a text that is not empty and has no NUL character")
+        if len(body.prompt) > MAX_PROMPT:
+            raise Refused(413, "long_prompt", f"prompt has {len(body.prompt)} characters; {MAX_PROMPT} is the most")
+        feed = await self.hub.start(
+            body.agent, body.prompt, session=body.session, limits=body.limits, tags=body.tags, who=who.name
+        )
+        return {"run_id": feed.run_id, "session_id": feed.head.session_id}
+
+    async def kill(self, _: Request, body: KillBody, who: Visitor) -> Any:
+        """Throw a switch."""
+        return await self.actions.kill(body, who)
+
+    # --- looking after the process ----------------------------------------------------------------------------
+
+    async def openapi(self, _: Request) -> dict[str, Any]:
+        """What there is to ask."""
+        return openapi_page(self.options.prefix)
+
+    async def metrics(self, _: Request) -> Response:
+        """Figures for Prometheus."""
+        if self.hub.measures is not None:
+            await self.hub.measures.settle()
+        hub = self.hub
+        figures = {
+            "glidepath_serve_runs_in_flight": ("gauge", "Runs that fly in this process", len(hub.flights)),
+            "glidepath_serve_runs_most": ("gauge", "Runs that may fly at once", hub.max_runs),
+            "glidepath_serve_readers": ("gauge", "Readers of event streams", hub.readers),
+            "glidepath_serve_events_total": ("counter", "Events that were logged", hub.recorded),
+        }
+        page = exposition(figures, hub.meters if hub.measures is not None else None)
+        return Response(page, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def health(self, _: Request) -> dict[str, Any]:
+        """It lives."""
+        return {"status": "ok"}
+
+    async def ready(self, _: Request) -> dict[str, Any]:
+        """It can work: the store answers."""
+        if self.hub.store is not None:
+            try:
+                await self.reader.cards(limit=1)
+            except Refused as refused:
+                raise Refused(503, "store_unavailable", str(refused), 1) from None
+        return {"status": "ready"}
+
+
+def store_kind(store: Any) -> str:
+    """The kind of a store in one word."""
+    name = type(store).__name__.removesuffix("Store").lower()
+    return {"nonetype": "memory", "segment": "segments", "redacting": "redacting"}.get(name, name)
+
+
+def _agent_info(name: str, agent: Agent[Any]) -> AgentInfo:
+    config, limits = agent.config, asdict(agent.config.limits)
+    model: Any = config.model
+    return AgentInfo(
+        name=name,
+        model=model if isinstance(model, str) else str(getattr(model, "name", type(model).__name__)),
+        tools=tuple(str(getattr(one, "name", one)) for one in config.tools),
+        limits={key: value for key, value in limits.items() if value is not None},
+    )
+
+
+def _visitor(request: Request) -> Visitor:
+    found: Any = getattr(request.state, "visitor", None)
+    return found if isinstance(found, Visitor) else Visitor("nobody", "view")
+
+
+def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
+    text = request.query_params.get(name)
+    if text is None or text == "":
+        return default
+    if not text.isascii() or not text.lstrip("-").isdigit() or not least <= int(text[:20]) <= most:
+        raise Refused(400, f"bad_{name}", f"{name} must be a whole number from {least} to {most}, not {text!r:.40}")
+    return int(text)
+
+
+def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(_wire.encode(value), status, media_type="application/json", headers=dict(headers or {}))
+
+
+async def _caught(handler: Handler, request: Request) -> Any:
+    try:
+        return await handler(request)
+    except (ConfigurationError, StoreError) as error:
+        raise refusal_of(error) from None
+
+
+def _answered(handler: Handler) -> Handler:
+    async def answer(request: Request) -> Response:
+        return _json(await _caught(handler, request))
+
+    return answer
+
+
+def _on_run(act: Callable[[str, Any, Visitor], Awaitable[Any]]) -> Callable[[Request, Any, Visitor], Awaitable[Any]]:
+    async def on_run(request: Request, body: Any, who: Visitor) -> Any:
+        return await act(request.path_params["id"], body, who)
+
+    return on_run
+
+
+def _posted(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable[Any]], status: int = 200) -> Handler:
+    read = _wire.decoder(kind)
+
+    async def posted(request: Request) -> Response:
+        try:
+            body = read(await request.body() or b"{}")
+        except (WireError, ValueError, RecursionError) as error:
+            raise Refused(400, "bad_body", f"the body is not what this path takes: {error}"[:300]) from None
+
+        async def act(request: Request) -> Any:
+            return await handler(request, body, _visitor(request))
+
+        return _json(await _caught(act, request), status)
+
+    return posted
+
+
+async def _no_such_path(_: Request) -> Response:
+    raise HTTPException(404)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    refused: Any = error
+    headers = {} if refused.retry_after is None else {"retry-after": str(refused.retry_after)}
+    return _json(refused.body, refused.status, headers)
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    known: Any = error
+    code = {404: "not_found", 405: "method_not_allowed"}.get(known.status_code, "refused")
+    message = "there is no such path: GET /openapi.json lists them" if code == "not_found" else str(known.detail)
+    return _json({"error": {"code": code, "message": message}}, known.status_code, known.headers or {})
+
+
+async def _unavailable(request: Request, error: Exception) -> Response:
+    known: Any = error
+    return await _refused(request, refusal_of(known))
+
+
+_HANDLERS: dict[Any, Any] = {
+    Refused: _refused,
+    HTTPException: _http,
+    ConfigurationError: _unavailable,
+    StoreError: _unavailable,
+}

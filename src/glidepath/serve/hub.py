@@ -1,0 +1,493 @@
+"""The hub: drives the runs of this server, whoever watches or does not, and finds the feed of any run.
+
+A run belongs to the hub, not to the request that started it: a client that goes away changes nothing. What the hub
+knows about a run is folded from its events; with a store, everything can be found again after the process has died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, ClassVar
+
+from glidepath._wire import Record, replace
+from glidepath.agent import Agent, Limits
+from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.events import BreakerChanged, Event, RunEnded, RunStarted
+from glidepath.outcome import RunResult
+from glidepath.run import CancelToken, Decision, RunStream
+from glidepath.serve.event_log import EventLog, LogHead
+from glidepath.serve.prometheus import PrometheusMeters, metrics_plugin
+from glidepath.serve.refusals import Refused
+from glidepath.serve.run_feed import RunFeed
+from glidepath.sessions.cards import checked_tags
+from glidepath.sessions.finding import annotate
+from glidepath.sessions.session import checked_id
+from glidepath.spi import Plugin
+
+__all__ = ["ChildEvents", "Flight", "Hub"]
+
+_log = logging.getLogger("glidepath.serve")
+KEPT = 500  # feeds of ended runs that are kept at hand
+FAREWELL = 5.0  # seconds that runs have when the server ends
+RETRY_AFTER = 2  # seconds
+
+
+class ChildEvents(Plugin):
+    """Shows the hub the events of children; those of a run itself come by its stream.
+
+    A run wakes its stream when it waits. What happens beside it meanwhile, in a tool that reports or has children,
+    would be read only when that tool has ended: so that every event wakes the stream.
+    """
+
+    name = "servechild_events"
+    events: ClassVar[tuple[type[Event], ...] | None] = (Event,)
+    inheritable_to_child: ClassVar[bool | None] = True
+
+    def __init__(self, hub: Hub) -> None:
+        self._tell = hub.child_event
+        self._flights = hub.flights
+        self._breakers = hub.breakers
+
+    def event_observer(self, event: Event) -> None:
+        """Pass it on when it is a child's; wake whoever reads it when it is not."""
+        if event.parent_id is not None:
+            self._tell(event)
+            return
+        flight = self._flights.get(event.run_id)
+        if flight is not None and flight.stream is not None:
+            flight.stream.ring()
+        if type(event) is BreakerChanged:
+            self._breakers[event.target, event.kind] = (event.state, event.time)
+
+
+class Flight(Record, eq=False, kw_only=True):
+    """A run in flight."""
+
+    agent: Agent[Any]
+    name: str
+    token: CancelToken
+    started: asyncio.Future[RunFeed]
+    feed: RunFeed | None = None
+    stream: RunStream[Any] | None = None
+    task: asyncio.Task[None] | None = None
+    result: RunResult[Any] | None = None
+    began: float = 0.0
+
+
+class Hub:
+    """Everything that flies in this process, and where to find what does not."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, Agent[Any]],
+        store: Any,
+        log: EventLog,
+        *,
+        max_runs: int = 100,
+        on_disconnect: str = "land",
+        disconnect_grace: float = 3.0,
+        measured: bool = True,
+    ) -> None:
+        self.store = store
+        self.log = log
+        self.max_runs = max_runs
+        self.lands_alone = on_disconnect == "land" and store is None
+        self.disconnect_grace = disconnect_grace
+        self.flights: dict[str, Flight] = {}
+        """By run id."""
+        self.breakers: dict[tuple[str, str], tuple[str, float]] = {}
+        """State and time of every breaker that has changed, by target and kind."""
+        self.meters = PrometheusMeters()
+        self.measures = metrics_plugin(self.meters) if measured else None
+        watch = [ChildEvents(self), *([] if self.measures is None else [self.measures])]
+        self.agents = {name: _prepared(name, agent, store, watch) for name, agent in agents.items()}
+        self.feeds: OrderedDict[str, RunFeed] = OrderedDict()
+        self.tags: dict[str, tuple[str, ...]] = {}
+        """Of sessions that no store keeps."""
+        self.kill: str | None = None
+        """Why nothing may start here."""
+        self.recorded = 0
+        """Events that were logged so far."""
+        self.readers = 0
+        """How many read the events of some run."""
+        self.changes = 0
+        self.stamps: dict[str, int] = {}
+        """When each run last changed, counted in changes."""
+        self._results: OrderedDict[str, RunResult[Any]] = OrderedDict()
+        self._latest: dict[str, str] = {}
+        self._starting: set[Flight] = set()
+        self._busy: set[str] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._bell = asyncio.Event()
+        self._dirty: dict[str, RunFeed] = {}
+        self._pumping: asyncio.Task[None] | None = None
+        self._chores: set[asyncio.Task[Any]] = set()
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Be ready on the running loop; the second time nothing happens."""
+        if self._loop is None:
+            self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+            self._pumping = self._loop.create_task(self._pump(), name="glidepath-serve-children")
+            for agent in {id(one): one for one in self.agents.values()}.values():
+                await agent.__aenter__()
+
+    async def close(self) -> None:
+        """Stop what flies, for a resume with a store, and wait for it a few seconds."""
+        flights = [*self.flights.values(), *self._starting]
+        for flight in flights:
+            flight.token.cancel("the server is shutting down")
+        tasks = [flight.task for flight in flights if flight.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=FAREWELL)
+        if self._loop is not None:
+            for agent in {id(one): one for one in self.agents.values()}.values():
+                await agent.__aexit__(None, None, None)
+        for task in [self._pumping, *self._chores]:
+            if task is not None:
+                task.cancel()
+        self._loop = None
+        await self.log.close()
+
+    def look_after(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something beside the requests, until it is done or the server ends."""
+        task = asyncio.get_running_loop().create_task(work, name="glidepath-serve-chore")
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    @property
+    def room(self) -> int:
+        """How many more runs may start."""
+        return self.max_runs - len(self.flights) - len(self._starting)
+
+    # --- starting ---------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        name: str,
+        prompt: Any,
+        *,
+        session: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
+        who: str | None = None,
+        instructions: str = "",
+    ) -> RunFeed:
+        """Start a run, return its feed once it has taken off; raises `Refused`. `instructions` follow the agent's."""
+        agent = self.admit(name, session)
+        tags = None if tags is None else _checked(checked_tags, tags)
+        if session is not None:
+            _checked(checked_id, session)
+        if limits is not None:
+            agent = agent.replace(limits=changed_limits(agent.config.limits, limits))
+        flight = self._flight(agent, name)
+        given: dict[str, Any] = {"session": session, "cancel": flight.token, "parent": None}
+        if instructions:
+            given["system_prompt"] = "\n\n".join(part for part in (agent.config.system_prompt, instructions) if part)
+        feed = await self._launch(flight, session, lambda: agent.stream(prompt, **given))
+        if who is not None:
+            feed.card.who = who
+        if tags:
+            await self._tag(feed.head.session_id, tags)
+        return feed
+
+    async def resume(
+        self,
+        name: str,
+        session: str,
+        *,
+        decisions: Mapping[str, Decision] | None = None,
+        limits: Limits | None = None,
+        run_id: str | None = None,
+    ) -> RunFeed:
+        """Continue the last run of a session; raises `Refused`."""
+        agent = self.admit(name, session)
+        target: Any = session
+        if self.store is None:
+            target = self._results.get(run_id or self._latest.get(session, ""))
+            if target is None:
+                raise Refused(409, "not_resumable", f"run {run_id} cannot be resumed: start the server with --store")
+        flight = self._flight(agent, name)
+        return await self._launch(
+            flight,
+            session,
+            lambda: agent.stream(resume=target, decisions=decisions, limits=limits, cancel=flight.token, parent=None),
+        )
+
+    def agent(self, name: str) -> Agent[Any]:
+        """The agent of this name; raises `Refused`."""
+        agent = self.agents.get(name)
+        if agent is None:
+            there = ", ".join(self.agents) or "none"
+            raise Refused(404, "unknown_agent", f"there is no agent {name!r:.80} on this server; there are {there}")
+        return agent
+
+    def admit(self, name: str, session: str | None) -> Agent[Any]:
+        """The agent of this name, when a run of it may start now; raises `Refused`."""
+        agent = self.agent(name)
+        if self.kill is not None:
+            raise Refused(409, "killed", f"the kill switch is thrown ({self.kill}); take it back first")
+        if self.room < 1:
+            raise Refused(
+                429, "full", f"{self.max_runs} runs are in flight, the most at once; try again later", RETRY_AFTER
+            )
+        if session is not None and (session in self._busy or self.flight_in(session) is not None):
+            raise Refused(409, "in_flight", f"session {session!r:.80} has a run in flight; wait for it, or steer it")
+        return agent
+
+    def _flight(self, agent: Agent[Any], name: str) -> Flight:
+        started: asyncio.Future[RunFeed] = asyncio.get_running_loop().create_future()
+        return Flight(agent=agent, name=name, token=CancelToken(), started=started, began=time.time())
+
+    async def _launch(self, flight: Flight, session: str | None, opened: Callable[[], RunStream[Any]]) -> RunFeed:
+        """Fly it in a task of its own, and wait until it has taken off."""
+        await self.open()
+        self._starting.add(flight)
+        if session is not None:
+            self._busy.add(session)
+        try:
+            flight.task = asyncio.get_running_loop().create_task(self._fly(flight, opened), name="glidepath-serve-run")
+            return await asyncio.shield(flight.started)
+        finally:
+            self._starting.discard(flight)
+            if session is not None:
+                self._busy.discard(session)
+
+    async def _fly(self, flight: Flight, opened: Callable[[], RunStream[Any]]) -> None:
+        try:
+            async with opened() as stream:
+                flight.stream = stream
+                async for events in stream.batches():
+                    feed = flight.feed or await self._took_off(flight, events[0])
+                    await feed.record(events)
+                    self.recorded += len(events)
+                    self.changed(feed.run_id)
+                    if not flight.started.done():
+                        flight.started.set_result(feed)
+            flight.result = stream.result
+            if not flight.started.done():
+                raise Refused(409, "already_done", "this run is done: there is nothing to resume; start a new one")
+        except BaseException as error:
+            self._failed(flight, error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._landed(flight)
+
+    async def _took_off(self, flight: Flight, event: Event) -> RunFeed:
+        """The first event tells which run this is."""
+        if not isinstance(event, RunStarted):
+            raise ConfigurationError(f"the first event of a run was {type(event).__name__}")
+        feed = self.feeds.get(event.run_id)
+        if feed is None:
+            head = LogHead(run_id=event.run_id, session_id=event.session_id, agent=flight.name)
+            feed = RunFeed(head, self.log)
+            if event.resumed:
+                await feed.recall()
+            self._keep(feed)
+        feed.live, feed.over = True, False
+        feed.meter = None if flight.stream is None or flight.stream.run is None else flight.stream.run.meter
+        flight.feed = feed
+        self.flights[feed.run_id] = flight
+        self._starting.discard(flight)
+        self._latest[event.session_id] = event.run_id
+        return feed
+
+    def _failed(self, flight: Flight, error: BaseException) -> None:
+        if flight.started.done():
+            _log.error("run %s was lost: %s", flight.feed and flight.feed.run_id, told(error))
+            return
+        if isinstance(error, Refused):
+            refusal = error
+        elif isinstance(error, ConfigurationError | StoreError):
+            refusal = refusal_of(error)
+        else:
+            _log.exception("a run could not be started", exc_info=error)
+            refusal = Refused(503, "not_started", f"the run could not be started: {told(error)}")
+        flight.started.set_exception(refusal)
+        flight.started.exception()  # whoever asked may be gone
+
+    def _landed(self, flight: Flight) -> None:
+        feed = flight.feed
+        if feed is None:
+            return
+        if self.flights.get(feed.run_id) is flight:
+            del self.flights[feed.run_id]
+        feed.live, feed.meter = False, None
+        feed.settle()
+        if flight.result is not None and self.store is None:
+            self._results[feed.run_id] = flight.result
+            while len(self._results) > KEPT:
+                self._results.popitem(last=False)
+        self.log.release(feed.run_id)
+        self.changed(feed.run_id)
+        feed.wake()
+
+    async def _tag(self, session_id: str, tags: Sequence[str]) -> None:
+        if self.store is None:
+            self.tags[session_id] = tuple(tags)
+        else:
+            await annotate(self.store, session_id, tags=tags)
+
+    # --- children ---------------------------------------------------------------------------------------------
+
+    def child_event(self, event: Event) -> None:
+        """Something happened in a child; from any thread."""
+        if threading.get_ident() != self._thread:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self.child_event, event)
+            return
+        feed = self.feeds.get(event.run_id)
+        if feed is None:
+            if not isinstance(event, RunStarted):
+                return
+            above = self.feeds.get(event.parent_id or "")
+            head = LogHead(
+                run_id=event.run_id,
+                session_id=event.session_id,
+                agent=event.agent_name,
+                parent=None if above is None else above.head.session_id,
+            )
+            feed = RunFeed(head, self.log)
+            feed.stale = event.resumed
+            self._keep(feed)
+            self._latest[event.session_id] = event.run_id
+        feed.live = type(event) is not RunEnded
+        feed.incoming.append(event)
+        self._dirty[feed.run_id] = feed
+        self._bell.set()
+
+    async def _pump(self) -> None:
+        """Record what children did, all of a moment at once."""
+        while True:
+            await self._bell.wait()
+            self._bell.clear()
+            dirty, self._dirty = self._dirty, {}
+            for feed in dirty.values():
+                events, feed.incoming = feed.incoming, []
+                try:
+                    if feed.stale:
+                        feed.stale = False
+                        await feed.recall()
+                    await feed.record(events)
+                    self.recorded += len(events)
+                except Exception as error:
+                    _log.error("events of run %s were not kept: %s", feed.run_id, told(error))
+                self.changed(feed.run_id)
+                if not feed.live:
+                    feed.settle()
+                    self.log.release(feed.run_id)
+
+    # --- finding ----------------------------------------------------------------------------------------------
+
+    def _keep(self, feed: RunFeed) -> None:
+        self.feeds[feed.run_id] = feed
+        if len(self.feeds) > KEPT:
+            for run_id, old in [*self.feeds.items()][: len(self.feeds) - KEPT]:
+                if not old.live and not old.readers:
+                    del self.feeds[run_id]
+                    self.stamps.pop(run_id, None)
+
+    def changed(self, run_id: str) -> None:
+        """A run's card is not what it was."""
+        self.changes += 1
+        self.stamps[run_id] = self.changes
+
+    def flight_in(self, session_id: str) -> Flight | None:
+        """What flies in a session, in this process."""
+        return self.flights.get(self._latest.get(session_id, ""))
+
+    def latest(self, session_id: str) -> str | None:
+        """The last run of a session, as far as this process has seen."""
+        return self._latest.get(session_id)
+
+    def result_of(self, run_id: str) -> RunResult[Any] | None:
+        """The result of a run that no store keeps, with its transcript."""
+        return self._results.get(run_id)
+
+    def below(self, run_id: str) -> list[RunFeed]:
+        """The feeds of a run's children, and of theirs, as far as they are at hand."""
+        found: list[RunFeed] = []
+        left = [run_id]
+        while left:
+            feed = self.feeds.get(left.pop(0))
+            for name in () if feed is None else feed.card.children:
+                if name in self.feeds:
+                    found.append(self.feeds[name])
+                    left.append(name)
+        return found
+
+    async def feed(self, run_id: str) -> RunFeed | None:
+        """The feed of a run: one at hand, or from the log."""
+        known = self.feeds.get(run_id)
+        if known is not None:
+            return known
+        head = await self.log.head(run_id)
+        if head is None:
+            return None
+        feed = await RunFeed(head, self.log).recall()
+        feed.settle()
+        known = self.feeds.get(run_id)  # another request was quicker
+        if known is None:
+            self._keep(feed)
+            self.changed(run_id)
+        return known or feed
+
+    # --- readers ----------------------------------------------------------------------------------------------
+
+    def reader_left(self, feed: RunFeed) -> None:
+        """The last reader of a run that no store keeps has gone: it lands, unless one comes back in time."""
+        if self.lands_alone and feed.live and not feed.readers and feed.run_id in self.flights:
+            self.look_after(self._land_unless_read(feed))
+
+    async def _land_unless_read(self, feed: RunFeed) -> None:
+        await asyncio.sleep(self.disconnect_grace)
+        flight = self.flights.get(feed.run_id)
+        if flight is not None and not feed.readers:
+            flight.token.wind_down("its reader has gone, and there is no store to keep it (on_disconnect=land)")
+
+
+def _prepared(name: str, agent: Agent[Any], store: Any, watch: Sequence[Plugin]) -> Agent[Any]:
+    """The agent as the hub flies it: watched, with the server's store, and under its name on the server."""
+    return agent.replace(plugins=(*agent.config.plugins, *watch), store=store, agent_name=name)
+
+
+def _checked(check: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return check(value)
+    except ConfigurationError as error:
+        raise Refused(400, "refused", str(error)) from None
+
+
+def changed_limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
+    """These limits with some of them changed; raises `Refused` naming the one that is wrong."""
+    for name in changes:
+        if name not in Limits.__struct_fields__:
+            raise Refused(400, "bad_limit", str(Limits.no_such_setting(name)))
+    try:
+        fixed = {
+            name: str(value) if name == "max_cost" and isinstance(value, float) else value
+            for name, value in changes.items()
+        }
+        return replace(limits, **fixed)
+    except (ConfigurationError, TypeError, ValueError) as error:
+        raise Refused(400, "bad_limit", str(error)) from None
+
+
+def refusal_of(error: Exception) -> Refused:
+    """The answer to what the runtime refuses."""
+    kind = getattr(error, "kind", "")
+    if kind == "missing":
+        return Refused(404, "unknown_run", f"{error}")
+    if kind in ("busy", "fenced", "conflict"):
+        return Refused(409, kind, f"{error}")
+    if isinstance(error, StoreError) and kind in ("unavailable", "locked", "full", "read_only"):
+        return Refused(503, f"store_{kind}", f"{error}", RETRY_AFTER)
+    return Refused(409 if isinstance(error, StoreError) else 400, kind or "refused", f"{error}")

@@ -1,0 +1,76 @@
+"""The socket: uvicorn, with connections that dawdle closed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+__all__ = ["PatientProtocol", "listen"]
+
+HEADER_SECONDS = 10.0  # in which a request's head must have arrived
+KEEP_ALIVE = 15  # seconds a connection may be idle between two requests
+MAX_HEAD = 32_768  # bytes of a request's head
+MAX_CONNECTIONS = 2_000
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP on one connection, closed when the head of a request does not arrive in time."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Somebody has connected."""
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+
+    def data_received(self, data: bytes) -> None:
+        """Something has arrived."""
+        if self._deadline is None and (self.cycle is None or self.cycle.response_complete):
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._in_time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """They have gone."""
+        self._in_time()
+        super().connection_lost(exc)
+
+    def _in_time(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
+            self.transport.close()
+
+
+def config_for(application: Any, **options: Any) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    return uvicorn.Config(
+        application,
+        http=PatientProtocol,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=5,
+        h11_max_incomplete_event_size=MAX_HEAD,
+        limit_concurrency=MAX_CONNECTIONS,
+        proxy_headers=False,
+        **options,
+    )
+
+
+def listen(application: Any, bound: socket.socket) -> None:
+    """Serve on a bound socket until the process is asked to stop."""
+    server = uvicorn.Server(config_for(application))
+    server.run(sockets=[bound])

@@ -1,0 +1,185 @@
+"""The OpenAPI page, made from the same values that requests are read into and answers are written from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glidepath import _wire
+from glidepath._version import VERSION
+from glidepath.serve.shapes import (
+    AgentInfo,
+    BudgetNode,
+    DecideBody,
+    DoneAnswer,
+    ForkBody,
+    KillBody,
+    LimitsBody,
+    PendingItem,
+    ReasonBody,
+    RunCard,
+    RunDetail,
+    SettleBody,
+    ShownMessage,
+    StartBody,
+    SteerBody,
+)
+
+__all__ = ["openapi_page"]
+
+_KINDS = (
+    AgentInfo,
+    BudgetNode,
+    DecideBody,
+    DoneAnswer,
+    ForkBody,
+    KillBody,
+    LimitsBody,
+    PendingItem,
+    ReasonBody,
+    RunCard,
+    RunDetail,
+    SettleBody,
+    ShownMessage,
+    StartBody,
+    SteerBody,
+)
+_TEXT, _WHOLE = {"type": "string"}, {"type": "integer", "minimum": 0}
+_ANY: dict[str, Any] = {}
+_ID = {
+    "name": "id",
+    "in": "path",
+    "required": True,
+    "description": "a run's id, or a session's: then its latest run",
+    "schema": {"type": "string", "minLength": 1},
+}
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "message"],
+            "properties": {"code": _TEXT, "message": _TEXT},
+        }
+    },
+}
+_READS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "/api/info": ("What this server is, and which agents it has", {}, {"agents": ["AgentInfo"]}),
+    "/api/runs": (
+        "Runs, the newest first",
+        {"state": _TEXT, "tag": _TEXT, "q": _TEXT, "agent": _TEXT, "cursor": _TEXT, "limit": _WHOLE},
+        {"runs": ["RunCard"], "cursor": _ANY},
+    ),
+    "/api/runs/{id}/messages": (
+        "A page of the transcript",
+        {"after": _WHOLE, "limit": _WHOLE},
+        {"messages": ["ShownMessage"], "total": _WHOLE},
+    ),
+    "/api/runs/{id}/journal": (
+        "A page of the journal",
+        {"after": _WHOLE, "limit": _WHOLE},
+        {"records": _ANY, "total": _WHOLE},
+    ),
+    "/api/runs/{id}/at": ("The run as it stood after a turn", {"turn": _WHOLE}, {}),
+    "/api/approvals": ("Calls that wait for a person", {}, {"approvals": ["PendingItem"]}),
+    "/api/budgets": ("Every tree of budgets", {}, {"roots": ["BudgetNode"]}),
+    "/api/fleet": ("Workers, queues, breakers, rates, the kill switch", {}, {"workers": _ANY, "kill": _ANY}),
+}
+_ACTS = {
+    "land": ("ReasonBody", "Ask the run to deliver what it has"),
+    "stop": ("ReasonBody", "Stop the run without another model call"),
+    "steer": ("SteerBody", "Tell the model something after the turn it is in"),
+    "decide": ("DecideBody", "Approve, deny, edit or answer a call that waits"),
+    "resume": ("ReasonBody", "Continue a run that was lost, paused, stopped or limited"),
+    "fork": ("ForkBody", "A new session from a turn of this one"),
+    "limits": ("LimitsBody", "Continue under other limits"),
+    "settle": ("SettleBody", "Say what became of a call whose outcome is unknown"),
+}
+
+
+def openapi_page(prefix: str = "") -> dict[str, Any]:
+    """OpenAPI 3.1 of every path under /api."""
+    paths: dict[str, Any] = {}
+    for path, (summary, query, fields) in _READS.items():
+        paths[path] = {"get": _read(summary, path, query, _object(fields))}
+    paths["/api/runs/{id}"] = {"get": _read("All about one run", "/{id}", {}, _ref("RunDetail"))}
+    paths["/api/runs"]["post"] = _act(
+        "Start a run", "StartBody", _object({"run_id": _TEXT, "session_id": _TEXT}), status="201"
+    )
+    paths["/api/runs/{id}/events"] = {"get": _events()}
+    paths["/api/feed"] = {"get": _stream("Cards that change, as server-sent events")}
+    for verb, (body, summary) in _ACTS.items():
+        paths[f"/api/runs/{{id}}/{verb}"] = {"post": _act(summary, body, _ref("DoneAnswer"), parameters=[_ID])}
+    paths["/api/kill"] = {"post": _act("Throw a kill switch, or take it back", "KillBody", _ref("DoneAnswer"))}
+    for path in ("/healthz", "/readyz"):
+        paths[path] = {
+            "get": {**_read(f"{path[1:]}: for whoever looks after the process", "", {}, _ANY), "security": []}
+        }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "glidepath server", "version": VERSION},
+        "servers": [{"url": prefix or "/"}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {**_wire.schemas_of(_KINDS, "#/components/schemas/{name}"), "Error": _ERROR},
+        },
+    }
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(fields: dict[str, Any]) -> dict[str, Any]:
+    shown = {
+        name: {"type": "array", "items": _ref(kind[0])} if isinstance(kind, list) else kind
+        for name, kind in fields.items()
+    }
+    return {"type": "object", "properties": shown, "required": sorted(shown)}
+
+
+def _responses(schema: dict[str, Any], status: str = "200", kind: str = "application/json") -> dict[str, Any]:
+    return {
+        status: {"description": "done", "content": {kind: {"schema": schema}}},
+        "4XX": {
+            "description": "refused, and nothing was changed",
+            "content": {"application/json": {"schema": _ref("Error")}},
+        },
+        "503": {
+            "description": "the store cannot be reached",
+            "content": {"application/json": {"schema": _ref("Error")}},
+        },
+    }
+
+
+def _read(summary: str, path: str, query: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    parameters: list[dict[str, Any]] = [_ID] if "{id}" in path else []
+    parameters += [{"name": name, "in": "query", "schema": kind} for name, kind in query.items()]
+    return {"summary": summary, "parameters": parameters, "responses": _responses(schema)}
+
+
+def _act(
+    summary: str, body: str, schema: dict[str, Any], *, status: str = "200", parameters: list[Any] | None = None
+) -> dict[str, Any]:
+    return {
+        "summary": summary,
+        "parameters": parameters or [],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(body)}}},
+        "responses": _responses(schema, status),
+    }
+
+
+def _stream(summary: str) -> dict[str, Any]:
+    return {"summary": summary, "parameters": [], "responses": _responses(_TEXT, kind="text/event-stream")}
+
+
+def _events() -> dict[str, Any]:
+    query = {"after": _WHOLE, "before": _WHOLE, "limit": _WHOLE, "kind": _TEXT}
+    summary = "Events: a page of JSON, or with Accept: text/event-stream all of them as they come"
+    fields = {"events": _ANY, "first": _WHOLE, "last": _WHOLE, "total": _WHOLE}
+    page = _read(summary, "/{id}", query, _object(fields))
+    page["parameters"].append({"name": "Last-Event-ID", "in": "header", "schema": _TEXT})
+    page["responses"]["200"]["content"]["text/event-stream"] = {"schema": _TEXT}
+    return page

@@ -1,0 +1,422 @@
+"""What a person does to a run: land, stop, steer, decide, resume, fork, other limits, settle, kill.
+
+Every action is journalled with its reason and who asked for it, and answers with what the run's events say came of
+it. What cannot be done is refused before anything has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from glidepath.agent.resuming import check_decisions
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.messages import UserMessage
+from glidepath.outcome import RunResult, Snapshot
+from glidepath.run import Decision, answer, approve, deny
+from glidepath.serve.fleet_view import FleetView
+from glidepath.serve.gatekeeper import Visitor
+from glidepath.serve.hub import Flight, Hub, changed_limits, refusal_of
+from glidepath.serve.refusals import Refused
+from glidepath.serve.run_feed import RunFeed
+from glidepath.serve.shapes import (
+    MAX_REASON,
+    DecideBody,
+    DoneAnswer,
+    ForkBody,
+    KillBody,
+    LimitsBody,
+    ReasonBody,
+    RunCard,
+    SettleBody,
+    SteerBody,
+)
+from glidepath.serve.store_reader import FoundRun, StoreReader
+from glidepath.sessions.forking import fork
+from glidepath.sessions.inbox import decide, note_control, posted_decisions, send
+
+__all__ = ["RunActions"]
+
+PATIENCE = 2.0  # seconds that an answer waits for what the run makes of it
+_MAX_TEXT = 100_000
+
+
+class RunActions:
+    """Does it, and says what happened."""
+
+    def __init__(self, hub: Hub, reader: StoreReader, view: FleetView) -> None:
+        self.hub = hub
+        self.reader = reader
+        self.view = view
+        self.store = hub.store
+        self._decided: dict[str, dict[str, Decision]] = {}  # of runs that no store keeps
+
+    # --- land, stop -------------------------------------------------------------------------------------------
+
+    async def land(self, name: str, body: ReasonBody, who: Visitor) -> DoneAnswer:
+        """Ask the run to deliver what it has."""
+        began, found = time.perf_counter(), await self.reader.find(name)
+        card = self._flying(found, "landed")
+        reason = _said(body.reason, who, "asked to land")
+        flight = self.hub.flights.get(found.run_id)
+        if flight is None:
+            self._reachable(found, card, "land")
+            await self._remark(found, None, "land", reason, who, obey=True)
+            return self._done(found, began, "asked to land; it runs in another process and hears of it in a second")
+        await self._remark(found, flight, "land", body.reason, who)
+        flight.token.wind_down(reason)
+        feed = _fed(flight)
+        await _until(feed, lambda: feed.finished or feed.card.phase in ("notice", "landing"))
+        took = _ms(began)
+        return self._done(found, began, f"landed in {took:.0f} ms" if feed.finished else _LANDING[feed.card.phase])
+
+    async def stop(self, name: str, body: ReasonBody, who: Visitor) -> DoneAnswer:
+        """Stop the run without another model call."""
+        began, found = time.perf_counter(), await self.reader.find(name)
+        card = self._flying(found, "stopped")
+        reason = _said(body.reason, who, "stopped")
+        flight = self.hub.flights.get(found.run_id)
+        if flight is None:
+            self._reachable(found, card, "stop")
+        await self._remark(found, flight, "stop", body.reason, who)
+        if flight is None:
+            await self._stored(self.store.flag(found.session_id, reason))
+            return self._done(found, began, "asked to stop; it runs in another process and hears of it in a second")
+        flight.token.cancel(reason)
+        feed = _fed(flight)
+        await _until(feed, lambda: feed.finished)
+        return self._done(found, began, f"stopped in {_ms(began):.0f} ms" if feed.finished else "stopping")
+
+    def _flying(self, found: FoundRun, done: str) -> RunCard:
+        card = self.reader.card(found.feed, found.entry)
+        if card.state != "running":
+            raise Refused(409, f"run_{card.state}", f"this run is {card.state}: only a running one can be {done}")
+        return card
+
+    def _reachable(self, found: FoundRun, card: RunCard, what: str) -> None:
+        if self.store is None or found.entry is None:
+            raise Refused(409, "not_here", f"run {card.run_id} is part of another run: {what} that one")
+
+    # --- steer, decide ----------------------------------------------------------------------------------------
+
+    async def steer(self, name: str, body: SteerBody, who: Visitor) -> DoneAnswer:
+        """Tell the model something after the turn it is in."""
+        began, found = time.perf_counter(), await self.reader.find(name)
+        card = self.reader.card(found.feed, found.entry)
+        if card.state == "ended":
+            raise Refused(409, "run_ended", "this run has ended: start another one in its session, or fork it")
+        text = _text("message", body.message)
+        flight = self.hub.flights.get(found.run_id)
+        if self.store is None:
+            run: Any = None if flight is None or flight.stream is None else flight.stream.run
+            if run is None:
+                raise Refused(409, "not_here", "only a run in flight can be steered without a store")
+            run.transcript.wait((UserMessage(text),))
+        else:
+            await self._stored(send(self.store, found.session_id, text))
+            await self._remark(found, flight, "steer", body.reason, who, message=text[:MAX_REASON])
+            await self._deliver(flight, found.session_id)
+        when = "after this turn" if card.state == "running" else "when the run continues"
+        return self._done(found, began, f"sent: the model reads it {when}")
+
+    async def _deliver(self, flight: Flight | None, session_id: str) -> None:
+        """Hand over at once what the run would find in its inbox within a second."""
+        journal: Any = None if flight is None or flight.stream is None else getattr(flight.stream.run, "journal", None)
+        if flight is not None and journal is not None:
+            notes = await self._stored(self.store.notes(session_id, journal.mailbox.taken))
+            journal.mailbox.take(flight.stream.run, notes)  # type: ignore[union-attr]
+
+    async def decide(self, name: str, body: DecideBody, who: Visitor) -> DoneAnswer:
+        """Decide about a call that waits; the run continues when all its calls are decided."""
+        began, found = time.perf_counter(), await self.reader.find(name)
+        card, result = await self._paused(found)
+        waiting = {one.call.id: one for one in result.pending}
+        if body.id not in waiting:
+            raise Refused(404, "unknown_call", f"no call {body.id!r:.80} waits in this run: {_names(waiting)}")
+        known = await self._decisions(found)
+        if body.id in known:
+            raise Refused(409, "decided", f"call {body.id!r:.80} was decided already ({known[body.id].kind})")
+        made = _decision(body)
+        try:
+            check_decisions({body.id: made}, Snapshot(run_id=found.run_id, pending=result.pending))
+        except ConfigurationError as error:
+            raise Refused(400, "bad_decision", str(error)) from None
+        known = {**known, body.id: made}
+        left = len(waiting) - len(known)
+        if left or card.agent not in self.hub.agents:
+            await self._note_decision(found, body.id, made)
+            await self._remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
+            what = f"noted: {left} more to decide" if left else "noted: whoever resumes the run obeys it"
+            return self._done(found, began, what)
+        self.hub.admit(card.agent, found.session_id)
+        await self._remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
+        await self.hub.resume(card.agent, found.session_id, decisions=known, run_id=found.run_id)
+        self._decided.pop(found.run_id, None)
+        return self._done(found, began, f"{_PAST[body.decision]}: the run continues")
+
+    async def _paused(self, found: FoundRun) -> tuple[RunCard, RunResult[Any]]:
+        card = self.reader.card(found.feed, found.entry)
+        if card.state != "paused":
+            raise Refused(409, f"run_{card.state}", f"this run is {card.state}: nothing in it waits for a decision")
+        result, _ = await self.reader.result(found, card)
+        if result is None:
+            raise Refused(409, "run_lost", "how this run paused cannot be read any more")
+        return card, result
+
+    async def _decisions(self, found: FoundRun) -> dict[str, Decision]:
+        if self.store is None:
+            return self._decided.get(found.run_id, {})
+        journal = await self.reader.journal(found.session_id)
+        taken = 0 if journal is None else journal.folded.taken
+        return posted_decisions(await self._stored(self.store.notes(found.session_id, taken)))
+
+    async def _note_decision(self, found: FoundRun, call_id: str, made: Decision) -> None:
+        if self.store is None:
+            self._decided.setdefault(found.run_id, {})[call_id] = made
+        else:
+            await self._stored(decide(self.store, found.session_id, {call_id: made}))
+
+    # --- resume, limits, fork, settle -------------------------------------------------------------------------
+
+    async def resume(self, name: str, body: ReasonBody, who: Visitor) -> DoneAnswer:
+        """Continue a run that was lost, paused, stopped or limited."""
+        began, found = time.perf_counter(), await self.reader.find(name)
+        card = self._resumable(found)
+        self.hub.admit(card.agent, found.session_id)
+        await self._remark(found, None, "resume", body.reason, who)
+        await self.hub.resume(card.agent, found.session_id, run_id=found.run_id)
+        return self._done(found, began, f"resumed in {_ms(began):.0f} ms")
+
+    def _resumable(self, found: FoundRun) -> RunCard:
+        card = self.reader.card(found.feed, found.entry)
+        if card.state == "running":
+            raise Refused(409, "in_flight", "this run is in flight already")
+        if not card.resumable:
+            raise Refused(409, "already_done", "this run is done: start another one in its session, or fork it")
+        return card
+
+    async def limits(self, name: str, body: LimitsBody, who: Visitor) -> DoneAnswer:
+        """Continue under other limits: a run in flight is stopped at once and taken up again."""
+        began, found = time.perf_counter(), await self.reader.find(name)
+        card = self.reader.card(found.feed, found.entry)
+        agent = self.hub.agents.get(card.agent)
+        if agent is None:
+            raise Refused(409, "unknown_agent", f"this server has no agent {card.agent!r:.80} to continue with")
+        flight = self.hub.flights.get(found.run_id)
+        now = agent.config.limits if flight is None else flight.agent.config.limits
+        limits = changed_limits(now, body.limits)
+        if not limits.bounded:
+            raise Refused(
+                400, "bad_limit", "at least one limit must be left: max_iterations, max_tokens, max_cost, ..."
+            )
+        if not body.resume:
+            raise Refused(
+                400, "not_resumed", "limits belong to a leg of a run: pass resume: true to continue under them"
+            )
+        if flight is None:
+            self._resumable(found)
+            self.hub.admit(card.agent, found.session_id)
+            await self._remark(found, None, "limits", body.reason, who, limits=body.limits)
+        else:
+            await self._remark(found, flight, "limits", body.reason, who, limits=body.limits)
+            flight.token.cancel(_said(body.reason, who, "stopped to continue under other limits"))
+            feed = _fed(flight)
+            await _until(feed, lambda: feed.finished)
+            if not feed.finished:
+                raise Refused(409, "in_flight", "the run did not stop in time: try again", 1)
+            if feed.card.result is not None and feed.card.result.outcome.value == "done":
+                raise Refused(409, "already_done", "the run was done before its limits could be changed")
+        await self.hub.resume(card.agent, found.session_id, limits=limits, run_id=found.run_id)
+        changed = ", ".join(f"{key}={value}" for key, value in body.limits.items())
+        return self._done(found, began, f"continues with {changed}")
+
+    async def fork(self, name: str, body: ForkBody, who: Visitor) -> DoneAnswer:
+        """A new session as this one was after a turn, and a run in it when there is something to ask."""
+        began, found = time.perf_counter(), await self.reader.find(name)
+        if self.store is None or found.entry is None:
+            raise Refused(409, "no_store", "a fork needs the journal: start the server with --store")
+        card = self.reader.card(found.feed, found.entry)
+        if body.prompt is not None:
+            _text("prompt", body.prompt)
+            self.hub.agent(card.agent)
+        agent = self.hub.agents.get(card.agent)
+        forked = await self._stored(
+            fork(self.store, found.session_id, at=body.at)
+            if agent is None
+            else agent.fork(found.session_id, at=body.at)
+        )
+        await self._stored(
+            note_control(self.store, forked.session_id, _control("fork", body.reason, who, origin=found.session_id))
+        )
+        what = f"forked after turn {forked.at}"
+        if body.prompt is not None:
+            feed = await self.hub.start(card.agent, body.prompt, session=forked.session_id)
+            new = FoundRun(run_id=feed.run_id, session_id=forked.session_id, feed=feed)
+            return self._done(new, began, f"{what}, and a run is in flight there")
+        return self._done(await self.reader.find(forked.session_id), began, what)
+
+    async def settle(self, name: str, body: SettleBody, who: Visitor) -> DoneAnswer:
+        """What a person found out about a call whose outcome is unknown; the model is told when the run continues."""
+        began, found = time.perf_counter(), await self.reader.find(name)
+        detail = await self.reader.detail(name)
+        call = next((one for one in detail.unknown_effects if one["call_id"] == body.call_id), None)
+        if call is None:
+            raise Refused(404, "unknown_call", f"no call {body.call_id!r:.80} with an unknown outcome is in this run")
+        if self.store is None:
+            raise Refused(409, "no_store", "there is no journal to settle it in: start the server with --store")
+        took = "took effect" if body.outcome == "done" else "did not take effect"
+        text = f"A person has checked the call {call['tool']} ({body.call_id}), whose outcome was unknown: it {took}."
+        if body.result is not None:
+            text = f"{text} Its result: {_text('result', body.result)}"
+        await self._stored(send(self.store, found.session_id, text))
+        flight = self.hub.flights.get(found.run_id)
+        await self._remark(
+            found, flight, "settle", body.reason, who, call_id=body.call_id, outcome=body.outcome, result=body.result
+        )
+        return self._done(found, began, f"settled as {body.outcome.replace('_', ' ')}")
+
+    async def kill(self, body: KillBody, who: Visitor) -> DoneAnswer:
+        """Throw a kill switch, or take it back."""
+        began = time.perf_counter()
+        if body.scope == "run":
+            if not body.id:
+                raise Refused(400, "no_id", "say which run to stop: pass its id")
+            if body.active:
+                return await self.stop(body.id, ReasonBody(reason=body.reason), who)
+            found = await self.reader.find(body.id)
+            if self.store is not None:
+                await self._stored(self.store.flag(found.session_id, None))
+            return self._done(found, began, "the stop is taken back: the run can be resumed")
+        if body.scope == "tenant" and (not body.id or await self.view.ledger() is None):
+            raise Refused(409, "no_tenant", "only a fleet has tenants: use its PostgreSQL as the store, and name one")
+        reason = _said(body.reason, who, "kill switch")
+        stopped = await self._stop_fleet(body.id if body.scope == "tenant" else None, reason, active=body.active)
+        if body.scope == "fleet":
+            self.hub.kill = reason if body.active else None
+            for flight in [*self.hub.flights.values()] if body.active else []:
+                await self._remark(_found(flight), flight, "kill", body.reason, who)
+                flight.token.cancel(reason)
+                stopped += 1
+        what = f"{stopped} runs are stopped" if body.active else f"{stopped} stops are taken back"
+        if body.scope == "fleet":
+            what = f"{what}, and none can start here" if body.active else "runs can start again"
+        state = "killed" if body.active else "open"
+        return DoneAnswer(run_id="", state=state, sequence=0, took_ms=_ms(began), message=what)
+
+    async def _stop_fleet(self, tenant: str | None, reason: str, *, active: bool) -> int:
+        """Stop what waits or flies in a fleet, or take the stops back; how many."""
+        sessions = await self.view.unfinished(tenant)
+        for session in sessions:
+            await self._stored(self.store.flag(session, reason if active else None))
+        return len(sessions)
+
+    # --- what they share --------------------------------------------------------------------------------------
+
+    async def _remark(
+        self, found: FoundRun, flight: Flight | None, action: str, reason: str, who: Visitor, **more: Any
+    ) -> None:
+        """Journal what was done, why, and who: by the run itself where it flies here, else in the session's inbox."""
+        if self.store is None or (found.entry is None and flight is None):
+            return
+        control = _control(action, reason, who, **more)
+        run: Any = None if flight is None or flight.stream is None else flight.stream.run
+        journal: Any = None if run is None else run.journal
+        if journal is not None and not journal.mailbox.closed:
+            journal.mailbox.remark(control)
+        else:
+            await self._stored(note_control(self.store, found.session_id, control))
+
+    async def _stored(self, doing: Any) -> Any:
+        try:
+            return await doing
+        except (ConfigurationError, StoreError) as error:
+            raise refusal_of(error) from None
+
+    def _done(self, found: FoundRun, began: float, message: str) -> DoneAnswer:
+        feed = self.hub.feeds.get(found.run_id)
+        card = self.reader.card(feed or found.feed, None if feed is not None else found.entry)
+        return DoneAnswer(
+            run_id=found.run_id,
+            session_id=found.session_id,
+            state=card.state,
+            sequence=card.sequence,
+            took_ms=_ms(began),
+            message=message,
+        )
+
+
+_LANDING = {
+    "cruise": "asked to land: the run lands when the call it is in returns",
+    "notice": "the model was told to finish up",
+    "landing": "landing",
+    "ground": "landed",
+}
+_PAST = {"approve": "approved", "deny": "denied", "edit": "approved with other arguments", "answer": "answered"}
+
+
+def _control(action: str, reason: str, who: Visitor, **more: Any) -> dict[str, Any]:
+    if len(reason) > MAX_REASON:
+        raise Refused(400, "long_reason", f"a reason has at most {MAX_REASON} characters, not {len(reason)}")
+    return {"action": action, "reason": reason, "who": who.name, "time": round(time.time(), 3), **more}
+
+
+def _said(reason: str, who: Visitor, default: str) -> str:
+    if len(reason) > MAX_REASON:
+        raise Refused(400, "long_reason", f"a reason has at most {MAX_REASON} characters, not {len(reason)}")
+    return f"{reason.strip() or default} (by {who.name})"
+
+
+def _decision(body: DecideBody) -> Decision:
+    try:
+        if body.decision == "approve":
+            return approve()
+        if body.decision == "edit":
+            if body.arguments is None:
+                raise Refused(400, "no_arguments", "edit needs the arguments to run with")
+            return approve(body.arguments)
+        if body.decision == "deny":
+            return deny(body.message or body.reason)
+        return answer(body.arguments if body.arguments is not None else _text("message", body.message or ""))
+    except ConfigurationError as error:
+        raise Refused(400, "bad_decision", str(error)) from None
+
+
+def _text(field: str, text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise Refused(400, f"bad_{field}", f"{field} must be a text that is not empty and has no NUL character")
+    if len(text) > _MAX_TEXT:
+        raise Refused(413, f"long_{field}", f"{field} has {len(text)} characters; {_MAX_TEXT} is the most")
+    return text
+
+
+def _names(waiting: Mapping[str, Any]) -> str:
+    return f"those that wait are {', '.join(waiting)}" if waiting else "none does"
+
+
+def _fed(flight: Flight) -> RunFeed:
+    assert flight.feed is not None  # noqa: S101 - it is in the hub's list
+    return flight.feed
+
+
+def _found(flight: Flight) -> FoundRun:
+    feed = _fed(flight)
+    return FoundRun(run_id=feed.run_id, session_id=feed.head.session_id, feed=feed)
+
+
+def _ms(began: float) -> float:
+    return round((time.perf_counter() - began) * 1000, 1)
+
+
+async def _until(feed: RunFeed, done: Callable[[], bool]) -> None:
+    """Wait for what the events say, for a moment."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + PATIENCE
+    while not done() and (left := until - loop.time()) > 0:
+        news = feed.news()
+        if done():
+            news.cancel()
+            return
+        await asyncio.wait({news}, timeout=left)
+        news.cancel()

@@ -1,0 +1,267 @@
+"""What the server answers and what it takes, as typed values: the one place that knows the names on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from glidepath._wire import Value
+
+__all__ = [
+    "AgentInfo",
+    "BudgetNode",
+    "CauseShape",
+    "DecideBody",
+    "DoneAnswer",
+    "ForkBody",
+    "Gauge",
+    "KillBody",
+    "LimitsBody",
+    "PendingItem",
+    "ReasonBody",
+    "RunCard",
+    "RunDetail",
+    "SettleBody",
+    "ShownMessage",
+    "StartBody",
+    "SteerBody",
+    "UsageShape",
+]
+
+MAX_REASON = 500
+"""Characters of a reason."""
+
+
+class Gauge(Value, frozen=True, kw_only=True):
+    """One limit: what is used, reserved for calls in flight and kept for the landing; `limit` None is unlimited."""
+
+    kind: str
+    unit: str = ""
+    used: float = 0
+    reserved: float = 0
+    reserve: float = 0
+    limit: float | None = None
+
+
+class UsageShape(Value, frozen=True, kw_only=True):
+    """Tokens."""
+
+    input: int = 0
+    output: int = 0
+    total: int = 0
+
+
+class CauseShape(Value, frozen=True, kw_only=True):
+    """Who ended the run, and why."""
+
+    source: str
+    reason: str
+
+
+class RunCard(Value, frozen=True, kw_only=True):
+    """One run at a glance. `pending` and `children` are counts here, and lists in the run's detail."""
+
+    run_id: str
+    session_id: str
+    agent: str
+    task: str = ""
+    title: str = ""
+    state: str = "running"
+    outcome: str | None = None
+    cause: CauseShape | None = None
+    phase: str = "cruise"
+    turn: int = 0
+    usage: UsageShape = UsageShape()
+    cost: str | None = None
+    started: float = 0.0
+    updated: float = 0.0
+    ended: float | None = None
+    tags: tuple[str, ...] = ()
+    pending: int = 0
+    pending_count: int = 0
+    children: int = 0
+    parent: str | None = None
+    forked_from: Mapping[str, Any] | None = None
+    owner: str | None = None
+    resumable: bool = False
+    gauges: tuple[Gauge, ...] = ()
+    guard: Mapping[str, Any] | None = None
+    last: str = ""
+    sequence: int = 0
+
+
+class PendingItem(Value, frozen=True, kw_only=True):
+    """A call that waits for a person, with its exact arguments."""
+
+    id: str
+    kind: str
+    run_id: str
+    session_id: str
+    agent: str
+    tool: str
+    arguments: Mapping[str, Any]
+    reason: str = ""
+    origin: str | None = None
+    asked: float = 0.0
+    expires: float | None = None
+    message: str = ""
+    form: Mapping[str, Any] | None = None
+
+
+class BudgetNode(Value, frozen=True, kw_only=True):
+    """One budget and those below it."""
+
+    name: str
+    kind: str
+    run_id: str | None = None
+    gauges: tuple[Gauge, ...] = ()
+    children: tuple[BudgetNode, ...] = ()
+
+
+class ShownMessage(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """One message of a transcript. `mark`: cut, discarded, landing or notice."""
+
+    index: int
+    turn: int
+    role: str
+    text: str
+    mark: str | None = None
+    reasoning: str | None = None
+    tool_calls: tuple[Mapping[str, Any], ...] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    is_error: bool | None = None
+    origin: str | None = None
+
+
+class RunDetail(Value, frozen=True, kw_only=True):
+    """All about one run but its events and messages."""
+
+    run_id: str
+    session_id: str
+    agent: str
+    task: str
+    title: str
+    state: str
+    outcome: str | None
+    cause: CauseShape | None
+    phase: str
+    turn: int
+    usage: UsageShape
+    cost: str | None
+    started: float
+    updated: float
+    ended: float | None
+    tags: tuple[str, ...]
+    pending: tuple[PendingItem, ...]
+    pending_count: int
+    children: tuple[RunCard, ...]
+    parent: str | None
+    forked_from: Mapping[str, Any] | None
+    owner: str | None
+    resumable: bool
+    gauges: tuple[Gauge, ...]
+    guard: Mapping[str, Any] | None
+    last: str
+    sequence: int
+    text: str = ""
+    text_origin: str | None = None
+    unknown_effects: tuple[Mapping[str, Any], ...] = ()
+    abandoned: tuple[str, ...] = ()
+    budget: BudgetNode | None = None
+    limits: Mapping[str, Any] = {}
+    notices: tuple[Mapping[str, Any], ...] = ()
+    guards: tuple[Mapping[str, Any], ...] = ()
+    verdicts: tuple[Mapping[str, Any], ...] = ()
+    controls: tuple[Mapping[str, Any], ...] = ()
+
+
+class AgentInfo(Value, frozen=True, kw_only=True):
+    """One agent that can be given a task."""
+
+    name: str
+    model: str
+    tools: tuple[str, ...]
+    limits: Mapping[str, Any]
+
+
+# --- what is sent to the server ---------------------------------------------------------------------------------
+
+
+class StartBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Start a run."""
+
+    agent: str
+    prompt: str
+    session: str | None = None
+    limits: dict[str, Any] | None = None
+    tags: list[str] | None = None
+    reason: str = ""
+
+
+class ReasonBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Land, stop or resume, and why."""
+
+    reason: str = ""
+
+
+class SteerBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tell the model something after the turn it is in."""
+
+    message: str
+    reason: str = ""
+
+
+class DecideBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Decide about a call that waits; `edit` approves it with other `arguments`."""
+
+    id: str
+    decision: Literal["approve", "deny", "edit", "answer"]
+    arguments: dict[str, Any] | None = None
+    message: str | None = None
+    reason: str = ""
+
+
+class ForkBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new session as this one was after turn `at`, and what to ask there."""
+
+    at: int
+    prompt: str | None = None
+    reason: str = ""
+
+
+class LimitsBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Other limits; with `resume` the run continues under them at once."""
+
+    limits: dict[str, Any]
+    resume: bool = True
+    reason: str = ""
+
+
+class SettleBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a person found out about a call whose outcome is unknown."""
+
+    call_id: str
+    outcome: Literal["done", "not_done"]
+    result: str | None = None
+    reason: str = ""
+
+
+class KillBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Throw a kill switch, or take it back."""
+
+    scope: Literal["run", "tenant", "fleet"]
+    active: bool
+    reason: str = ""
+    id: str | None = None
+
+
+class DoneAnswer(Value, frozen=True, kw_only=True):
+    """What happened, as the run's events tell it."""
+
+    run_id: str
+    state: str
+    sequence: int
+    took_ms: float
+    message: str
+    session_id: str = ""

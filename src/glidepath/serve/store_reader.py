@@ -1,0 +1,419 @@
+"""Reading runs: cards, details, transcripts and journals, folded from events, journal and lease, never stored."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from glidepath import _wire
+from glidepath._wire import Record, asdict, replace
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.outcome import RunResult
+from glidepath.serve.event_log import LogHead
+from glidepath.serve.flight_card import origin_of, pending_items, state_of
+from glidepath.serve.hub import Hub, refusal_of
+from glidepath.serve.refusals import Refused
+from glidepath.serve.retold import retold_feed
+from glidepath.serve.run_feed import RunFeed
+from glidepath.serve.shapes import PendingItem, RunCard, RunDetail
+from glidepath.serve.stored_card import (
+    accounted_fields,
+    bare_card,
+    budget_node,
+    entry_state,
+    newer_fields,
+    shown_limits,
+    spent_until,
+    unknown_effects,
+)
+from glidepath.serve.transcript_page import shown_messages
+from glidepath.sessions.archive import Journal, read_journal
+from glidepath.sessions.cards import UNFINISHED, cursor_after
+from glidepath.sessions.chain import read
+from glidepath.sessions.families import family_of
+from glidepath.sessions.finding import each_session, find_sessions
+from glidepath.sessions.fold import Folded, fold
+from glidepath.sessions.inbox import control_in
+from glidepath.spi.sessions import Entry, SessionQuery
+
+__all__ = ["FoundRun", "StoreReader"]
+
+_FOLDED = 64  # journals that are kept at hand, folded
+_SCANNED = 20_000  # sessions that are looked through for a run's id
+LOOK = 1.0  # seconds between two looks at a journal that another process writes
+_ONLY_ENTRY = 1 << 62  # a number that no commit has
+_STATES = ("queued", "running", "paused", "ended", "lost")
+
+
+class FoundRun(Record, kw_only=True):
+    """A run that was asked for: its feed, where events are known, and its entry, where a store keeps it."""
+
+    run_id: str
+    session_id: str
+    feed: RunFeed | None = None
+    entry: Entry | None = None
+
+
+class StoreReader:
+    """Answers questions about runs."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.store = hub.store
+        self._journals: OrderedDict[str, Journal] = OrderedDict()
+        self._sessions: dict[str, str] = {}
+        self._told: OrderedDict[str, RunFeed] = OrderedDict()
+
+    # --- finding one ------------------------------------------------------------------------------------------
+
+    async def find(self, name: str) -> FoundRun:
+        """The run with this id, or the last one of the session with this id; raises `Refused`."""
+        if not name or len(name) > 300 or "\0" in name:  # noqa: PLR2004 - longer than any id
+            raise Refused(404, "unknown_run", "there is no such run: the id is not one")
+        feed = await self.hub.feed(name)
+        if feed is None and (run_id := self.hub.latest(name)) is not None:
+            feed = await self.hub.feed(run_id)
+        if feed is not None:
+            entry = await self._entry(feed.head.session_id)
+            return FoundRun(run_id=feed.run_id, session_id=feed.head.session_id, feed=feed, entry=entry)
+        entry = await self._entry(name) or await self._entry_of_run(name)
+        if entry is None:
+            raise Refused(404, "unknown_run", f"there is no run or session {name!r:.80}; GET /api/runs lists them")
+        run_id = str(entry.summary.get("run_id") or entry.session_id)
+        feed = await self.hub.feed(run_id) or await self._retold(run_id, entry)
+        return FoundRun(run_id=run_id, session_id=entry.session_id, feed=feed, entry=entry)
+
+    async def _retold(self, run_id: str, entry: Entry) -> RunFeed | None:
+        """The feed of a run whose events nobody kept, from its journal."""
+        if not entry.head:
+            return None
+        feed = self._told.get(run_id)
+        if feed is None:
+            above = entry.session_id.rpartition("/")[0] if entry.summary.get("parent") else None
+            agent = str(entry.summary.get("agent") or "")
+            head = LogHead(run_id=run_id, session_id=entry.session_id, agent=agent, parent=above)
+            feed = self._told[run_id] = await retold_feed(head, lambda: self.journal(entry.session_id))
+            while len(self._told) > _FOLDED:
+                self._told.popitem(last=False)
+        elif not feed.finished or entry.head:
+            await feed.recall()
+        return feed
+
+    async def keep_telling(self, feed: RunFeed) -> None:
+        """While somebody reads a run of another program: look for what its journal has more."""
+        while feed.readers:
+            await asyncio.sleep(LOOK)
+            before = feed.last
+            await feed.recall()
+            if feed.last != before:
+                feed.wake()
+
+    async def _entry(self, session_id: str) -> Entry | None:
+        """The session's entry; None when no store keeps it."""
+        if self.store is None:
+            return None
+        try:
+            try:
+                entry, _ = await self.store.load(session_id, since=_ONLY_ENTRY)
+            except TypeError:  # a store that has no part to offer
+                entry, _ = await self.store.load(session_id)
+        except StoreError as error:
+            if error.kind in ("missing", "damaged"):
+                return None
+            raise refusal_of(error) from None
+        return entry  # type: ignore[no-any-return]
+
+    async def _entry_of_run(self, run_id: str) -> Entry | None:
+        """The session whose last run has this id: looked for among the newest ones."""
+        if self.store is None:
+            return None
+        if run_id in self._sessions:
+            return await self._entry(self._sessions[run_id])
+        seen = 0
+        try:
+            async for entry in each_session(self.store, roots=False, limit=1000):
+                seen += 1
+                known = entry.summary.get("run_id")
+                if isinstance(known, str):
+                    self._sessions[known] = entry.session_id
+                if known == run_id or seen >= _SCANNED:
+                    break
+        except StoreError as error:
+            if error.kind != "missing":  # a store to which nothing was written yet
+                raise refusal_of(error) from None
+        found = self._sessions.get(run_id)
+        return None if found is None else await self._entry(found)
+
+    async def _labelled(self, entry: Entry) -> Entry:
+        """The entry with its title and tags."""
+        page = await find_sessions(self.store, SessionQuery(prefix=entry.session_id, roots=False, limit=100))
+        return next((one for one in page.sessions if one.session_id == entry.session_id), entry)
+
+    # --- cards ------------------------------------------------------------------------------------------------
+
+    def card(self, feed: RunFeed | None, entry: Entry | None) -> RunCard:
+        """The card of a run, from what is known: events, and what the store says about its session."""
+        now = time.time()
+        if feed is None:
+            return bare_card(entry, now)  # type: ignore[arg-type] # one of the two is known
+        known: dict[str, Any] = {"tags": self.hub.tags.get(feed.head.session_id, ())}
+        if entry is not None:
+            known = {"title": entry.title, "tags": entry.tags, "owner": entry.owner}
+        if feed.live:
+            known["state"] = "running"
+        elif entry is not None and entry.summary.get("run_id") == feed.run_id:
+            known["state"] = state = entry_state(entry, now)
+            card = feed.card.card(now, None, **known)
+            return replace(card, resumable=card.resumable or state == "lost", **newer_fields(card, entry))
+        return feed.card.card(now, feed.meter, **known)
+
+    async def cards(
+        self,
+        *,
+        state: str | None = None,
+        tag: str | None = None,
+        text: str = "",
+        agent: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> tuple[list[RunCard], str | None]:
+        """A page of cards, the newest first; raises `Refused` for a question that makes no sense."""
+        if state is not None and state not in _STATES:
+            raise Refused(400, "bad_state", f"state must be one of {', '.join(_STATES)}, not {state!r:.80}")
+        if self.store is None:
+            return self._cards_in_memory(state, tag, text, agent, cursor, limit)
+        outcome = "paused" if state == "paused" else UNFINISHED if state in ("running", "lost", "queued") else None
+        found: list[RunCard] = []
+        try:
+            query = SessionQuery(
+                tag=tag, text=text, agent=agent, outcome=outcome, cursor=cursor, limit=min(500, limit + 1)
+            )
+            while True:
+                page = await find_sessions(self.store, query)
+                for place, entry in enumerate(page.sessions):
+                    card = await self._card_of(entry)
+                    if state is None or card.state == state:
+                        found.append(card)
+                    if len(found) == limit:
+                        more = place + 1 < len(page.sessions) or page.cursor is not None
+                        return found, cursor_after(entry.updated, entry.session_id) if more else None
+                if page.cursor is None:
+                    return found, None
+                query = replace(query, cursor=page.cursor)
+        except ConfigurationError as error:
+            raise Refused(400, "bad_query", str(error)) from None
+        except StoreError as error:
+            if error.kind == "missing":  # nobody has written into it yet
+                return [], None
+            raise refusal_of(error) from None
+
+    def cards_since(self, change: int, shown: Mapping[str, RunCard]) -> list[RunCard]:
+        """The cards of runs at hand that have changed after a change; what only the store knows is as it was shown."""
+        found = []
+        for run_id, stamp in self.hub.stamps.items():
+            feed = self.hub.feeds.get(run_id)
+            if stamp > change and feed is not None and feed.head.parent is None:
+                card, before = self.card(feed, None), shown.get(run_id)
+                if before is not None:
+                    card = replace(card, title=before.title, tags=before.tags or card.tags, owner=before.owner)
+                found.append(card)
+        return found
+
+    async def _card_of(self, entry: Entry) -> RunCard:
+        run_id = entry.summary.get("run_id")
+        return self.card(await self.hub.feed(run_id) if isinstance(run_id, str) else None, entry)
+
+    def _cards_in_memory(
+        self, state: str | None, tag: str | None, text: str, agent: str | None, cursor: str | None, limit: int
+    ) -> tuple[list[RunCard], str | None]:
+        cards = [self.card(feed, None) for feed in self.hub.feeds.values() if feed.head.parent is None]
+        cards = [
+            card
+            for card in cards
+            if state in (None, card.state)
+            and (tag is None or tag in card.tags)
+            and agent in (None, card.agent)
+            and text.casefold() in f"{card.task}\n{card.session_id}\n{card.run_id}".casefold()
+        ]
+        cards.sort(key=lambda card: (-card.started, card.run_id))
+        try:
+            start = int(cursor or 0)
+        except ValueError:
+            raise Refused(400, "bad_cursor", f"cursor {cursor!r:.80} is not one that a page gave") from None
+        page = cards[max(0, start) : max(0, start) + limit]
+        return page, str(start + limit) if start + limit < len(cards) else None
+
+    # --- one run ----------------------------------------------------------------------------------------------
+
+    async def journal(self, session_id: str) -> Journal | None:
+        """The journal of a session, folded; None without a store. The last ones are kept while they do not change."""
+        if self.store is None:
+            return None
+        try:
+            entry = await self._entry(session_id)
+            known = self._journals.get(session_id)
+            if known is not None and entry is not None and known.entry.head == entry.head:
+                self._journals.move_to_end(session_id)
+                return known
+            journal = await read_journal(self.store, session_id)
+        except StoreError as error:
+            raise refusal_of(error) from None
+        self._journals[session_id] = journal
+        while len(self._journals) > _FOLDED:
+            self._journals.popitem(last=False)
+        return journal
+
+    async def detail(self, name: str) -> RunDetail:
+        """All about a run."""
+        found = await self.find(name)
+        entry = found.entry if found.entry is None else await self._labelled(found.entry)
+        card = self.card(found.feed, entry)
+        result, folded = await self.result(found, card)
+        feed = found.feed
+        children = await self._children(found)
+        asked: Mapping[str, float] = {} if feed is None else feed.card.asked
+        pending = () if result is None else pending_items(result, card.agent, asked)
+        fields = {**asdict(card), "pending": pending, "pending_count": len(pending), "children": tuple(children)}
+        text = "" if feed is None else feed.card.text
+        if result is not None:
+            text = result.text
+        controls = await self.controls(found)
+        settled = {one.get("call_id") for one in controls if one.get("action") == "settle"}
+        return RunDetail(
+            **{**fields, **accounted_fields(card, result, folded)},
+            text=text,
+            text_origin=None if result is None else origin_of(result),
+            unknown_effects=tuple(one for one in unknown_effects(result, folded) if one["call_id"] not in settled),
+            controls=tuple(controls),
+            abandoned=() if result is None else tuple(f"{one.tool_name}: {one.reason}" for one in result.abandoned),
+            budget=budget_node(card, children),
+            limits={} if feed is None else shown_limits(feed.card.limits),
+            notices=() if feed is None else tuple(feed.card.notices),
+            guards=() if feed is None else tuple(feed.card.guards),
+            verdicts=() if feed is None else tuple(feed.card.verdicts),
+        )
+
+    async def result(self, found: FoundRun, card: RunCard) -> tuple[RunResult[Any] | None, Folded | None]:
+        """How the run ended, by its events or by its journal."""
+        feed = found.feed
+        if feed is not None and (feed.live or feed.card.result is not None or self.store is None):
+            return feed.card.result, None
+        if found.entry is None or card.state == "running":
+            return None, None
+        journal = await self.journal(found.session_id)
+        folded = None if journal is None else journal.folded
+        return (None, None) if folded is None else (folded.result, folded)
+
+    async def controls(self, found: FoundRun) -> list[dict[str, Any]]:
+        """What people did to the runs of a session: by its journal, and what waits in its inbox."""
+        if self.store is None or found.entry is None:
+            return []
+        journal = await self.journal(found.session_id)
+        if journal is None:
+            return []
+        try:
+            notes = await self.store.notes(found.session_id, journal.folded.taken)
+        except (AttributeError, StoreError):  # a store without an inbox
+            notes = ()
+        waiting = [control_in(note) for note in notes]
+        return [*journal.folded.controls, *[one for one in waiting if one is not None]]
+
+    async def _children(self, found: FoundRun) -> list[RunCard]:
+        cards = {feed.run_id: self.card(feed, None) for feed in self.hub.below(found.run_id)}
+        if found.feed is None or not found.feed.live:
+            for entry in [] if self.store is None else await family_of(self.store, found.session_id):
+                card = await self._card_of(entry)
+                if card.run_id not in cards:
+                    cards[card.run_id] = replace(card, parent=entry.session_id.rpartition("/")[0])
+        return list(cards.values())
+
+    async def approvals(self) -> list[PendingItem]:
+        """Every call that waits for a person."""
+        if self.store is None:
+            return [one for feed in self.hub.feeds.values() if not feed.live for one in feed.card.pending()]
+        found: list[PendingItem] = []
+        for entry in await self._paused():
+            feed = await self.hub.feed(str(entry.summary.get("run_id") or ""))
+            if feed is not None and (feed.live or feed.card.result is not None):
+                found += [] if feed.live else feed.card.pending()
+                continue
+            journal = await self.journal(entry.session_id)
+            if journal is not None and journal.folded.result is not None:
+                found += pending_items(journal.folded.result, str(entry.summary.get("agent") or ""), {})
+        return found
+
+    async def _paused(self) -> list[Entry]:
+        try:
+            return [entry async for entry in each_session(self.store, outcome="paused", limit=500)]
+        except StoreError as error:
+            if error.kind == "missing":
+                return []
+            raise refusal_of(error) from None
+
+    # --- transcripts ------------------------------------------------------------------------------------------
+
+    async def messages(self, name: str, after: int, limit: int) -> dict[str, Any]:
+        """A page of the transcript."""
+        found = await self.find(name)
+        messages: list[Any]
+        flight = self.hub.flights.get(found.run_id)
+        if flight is not None and flight.stream is not None and flight.stream.run is not None:
+            messages = flight.stream.run.transcript.messages
+        else:
+            journal = await self.journal(found.session_id)
+            result = self.hub.result_of(found.run_id)
+            messages = [] if result is None else list(result.messages)
+            if journal is not None:
+                messages = journal.folded.messages
+        shown = shown_messages(messages, after, limit)
+        return {"messages": shown, "total": len(messages)}
+
+    async def records(self, name: str, after: int, limit: int) -> dict[str, Any]:
+        """A page of the journal's records."""
+        found = await self.find(name)
+        journal = await self.journal(found.session_id)
+        if journal is None:
+            return {"records": [], "total": 0}
+        page: list[dict[str, Any]] = []
+        total = 0
+        for record in journal.records():
+            total = record.sequence
+            if record.sequence > after and len(page) < limit:
+                payload = _wire.Raw(record.payload)
+                page.append({"sequence": record.sequence, "time": record.time, "kind": record.kind, "payload": payload})
+        return {"records": page, "total": total}
+
+    async def at(self, name: str, turn: int) -> dict[str, Any]:
+        """How a run stood after a turn, by its journal."""
+        found = await self.find(name)
+        journal = await self.journal(found.session_id)
+        if journal is None:
+            raise Refused(409, "no_journal", "there is no journal to look back in: start the server with --store")
+        kept, replies = 0, 0
+        for commit in journal.commits:
+            for record in read(commit):
+                replies += record.kind == "message" and b'"role":"assistant"' in bytes(record.payload)[:200]
+            if replies > turn:
+                break
+            kept += 1
+        if turn < 0 or replies < turn:
+            raise Refused(404, "unknown_turn", f"the run has {replies} turns, not {turn}")
+        then = fold(journal.commits[:kept], found.session_id)
+        card = self.card(found.feed, found.entry)
+        snapshot = then.snapshot
+        usage, cost = spent_until(snapshot)
+        return {
+            **asdict(card),
+            "turn": turn,
+            "at": then.time,
+            "usage": usage,
+            "cost": cost,
+            "state": "running" if then.result is None else state_of(then.result.outcome.value),
+            "outcome": None if then.result is None else then.result.outcome.value,
+            "text": "" if snapshot is None else snapshot.text,
+            "messages": len(then.messages),
+            "turns": replies if kept == len(journal.commits) else None,
+        }

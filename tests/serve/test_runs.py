@@ -1,0 +1,182 @@
+"""Starting, reading and steering runs over HTTP."""
+
+import asyncio
+
+from glidepath.sessions import SegmentStore
+from glidepath.testing import call, say
+
+from .deck import Doors, agent, code, controls, events, pay, serving, start
+
+
+def test_a_run_is_started_and_read_to_its_end():
+    async def main():
+        async with serving(agent()) as client:
+            run_id = await start(client)
+            seen = await events(client, run_id)
+            assert [number for number, _, _ in seen] == list(range(1, len(seen) + 1))
+            assert (seen[0][1], seen[-1][1]) == ("RunStarted", "RunEnded")
+            assert all(data["event"] == kind and data["sequence"] == number for number, kind, data in seen)
+            detail = (await client.get(f"/api/runs/{run_id}")).json()
+            assert (detail["state"], detail["outcome"], detail["text"]) == ("ended", "done", "done")
+            assert detail["usage"]["total"] > 0
+            assert detail["cost"] is not None
+            assert detail["pending"] == []
+
+    asyncio.run(main())
+
+
+def test_a_session_id_is_the_id_of_its_latest_run(tmp_path):
+    async def main():
+        async with serving(agent(), store=SegmentStore(tmp_path / "store")) as client:
+            first = await start(client, session="talk")
+            await events(client, first)
+            second = await start(client, session="talk")
+            await events(client, second)
+            assert (await client.get("/api/runs/talk")).json()["run_id"] == second
+            assert (await client.get(f"/api/runs/{first}/events")).json()["total"] > 0
+
+    asyncio.run(main())
+
+
+def test_a_reader_comes_back_without_gap_or_duplicate():
+    async def main():
+        async with serving(agent()) as client:
+            run_id = await start(client)
+            whole = await events(client, run_id)
+            assert await events(client, run_id, after=4) == whole[4:]
+
+    asyncio.run(main())
+
+
+def test_an_approval_continues_the_run_and_the_journal_says_who(tmp_path):
+    async def main():
+        store = SegmentStore(tmp_path / "store")
+        async with serving(agent(call("pay", amount=3), say("paid")), store=store) as client:
+            run_id = await start(client)
+            assert (await events(client, run_id))[-1][2]["result"]["outcome"] == "paused"
+            (waiting,) = (await client.get("/api/approvals")).json()["approvals"]
+            assert (waiting["tool"], waiting["arguments"]) == ("pay", {"amount": 3})
+            body = {"id": waiting["id"], "decision": "edit", "arguments": {"amount": 2}, "reason": "cheaper"}
+            answer = await client.post(f"/api/runs/{run_id}/decide", json=body)
+            assert answer.status_code == 200
+            seen = await events(client, run_id)
+            assert [number for number, _, _ in seen] == list(range(1, len(seen) + 1))
+            assert seen[-1][2]["result"]["outcome"] == "done"
+            (control,) = await controls(client, run_id)
+            assert (control["action"], control["reason"], control["who"]) == ("decide", "cheaper", "ada")
+            results = (await client.get(f"/api/runs/{run_id}/messages")).json()["messages"]
+            assert [one["text"] for one in results if one["role"] == "tool"] == ["paid 2"]
+            again = await client.post(f"/api/runs/{run_id}/decide", json=body)
+            assert code(again) == (409, "run_ended")
+
+    asyncio.run(main())
+
+
+def test_a_stop_is_answered_with_what_happened(tmp_path):
+    async def main():
+        doors = Doors()
+        flying = agent(call("wait"), say("never"), tools=doors.tools())
+        async with serving(flying, store=SegmentStore(tmp_path / "store")) as client:
+            run_id = await start(client)
+            await doors.entered.wait()
+            answer = (await client.post(f"/api/runs/{run_id}/stop", json={"reason": "enough"})).json()
+            assert answer["state"] == "ended"
+            assert answer["message"].startswith("stopped in ")
+            ending = (await events(client, run_id))[-1][2]["result"]
+            assert (ending["outcome"], ending["cause"]["reason"]) == ("cancelled", "enough (by ada)")
+            assert [(one["action"], one["who"]) for one in await controls(client, run_id)] == [("stop", "ada")]
+            again = await client.post(f"/api/runs/{run_id}/stop", json={"reason": "enough"})
+            assert code(again) == (409, "run_ended")
+
+    asyncio.run(main())
+
+
+def test_a_landing_delivers_what_there_is(tmp_path):
+    async def main():
+        doors = Doors()
+        flying = agent(call("wait"), say("so far"), tools=doors.tools())
+        async with serving(flying, store=SegmentStore(tmp_path / "store")) as client:
+            run_id = await start(client)
+            await doors.entered.wait()
+            asked = asyncio.ensure_future(client.post(f"/api/runs/{run_id}/land", json={"reason": "time"}))
+            while not client.hub.flights[run_id].token.winding_down:  # noqa: ASYNC110 - it is the request's doing
+                await asyncio.sleep(0)
+            doors.open.set()
+            assert (await asked).status_code == 200
+            ending = (await events(client, run_id))[-1][2]["result"]
+            assert (ending["outcome"], ending["text"]) == ("wrapped_up", "so far")
+            assert [one["action"] for one in await controls(client, run_id)] == ["land"]
+
+    asyncio.run(main())
+
+
+def test_steering_reaches_the_model_after_the_turn_with_and_without_a_store(tmp_path):
+    async def main(store):
+        doors = Doors()
+        async with serving(agent(call("wait"), say("ok"), tools=doors.tools()), store=store) as client:
+            run_id = await start(client)
+            await doors.entered.wait()
+            answer = await client.post(f"/api/runs/{run_id}/steer", json={"message": "be brief"})
+            assert answer.status_code == 200
+            doors.open.set()
+            await events(client, run_id)
+            texts = [one["text"] for one in (await client.get(f"/api/runs/{run_id}/messages")).json()["messages"]]
+            assert texts == ["hi", "", "the door is open", "be brief", "ok"]
+            late = await client.post(f"/api/runs/{run_id}/steer", json={"message": "late"})
+            assert code(late) == (409, "run_ended")
+
+    asyncio.run(main(None))
+    asyncio.run(main(SegmentStore(tmp_path / "store")))
+
+
+def test_more_runs_than_allowed_are_refused_with_retry_after():
+    async def main():
+        doors = Doors()
+        async with serving(agent(call("wait"), say("ok"), tools=doors.tools()), max_runs=1) as client:
+            run_id = await start(client)
+            full = await client.post("/api/runs", json={"agent": "helper", "prompt": "hi"})
+            assert code(full) == (429, "full")
+            assert int(full.headers["retry-after"]) > 0
+            doors.open.set()
+            await events(client, run_id)
+            await start(client)
+
+    asyncio.run(main())
+
+
+def test_a_fork_has_the_turns_before_it_and_runs_on_its_own(tmp_path):
+    async def main():
+        async with serving(agent(), store=SegmentStore(tmp_path / "store")) as client:
+            run_id = await start(client)
+            await events(client, run_id)
+            body = {"at": 1, "prompt": "otherwise", "reason": "try"}
+            answer = (await client.post(f"/api/runs/{run_id}/fork", json=body)).json()
+            await events(client, answer["run_id"])
+            texts = [
+                one["text"] for one in (await client.get(f"/api/runs/{answer['run_id']}/messages")).json()["messages"]
+            ]
+            assert texts[:4] == ["hi", "", "found a", "otherwise"]
+            assert [one["action"] for one in await controls(client, answer["run_id"])] == ["fork"]
+            missing = await client.post(f"/api/runs/{run_id}/fork", json={"at": 99})
+            assert missing.status_code == 400
+
+    asyncio.run(main())
+
+
+def test_a_run_is_stopped_and_continues_under_other_limits(tmp_path):
+    async def main():
+        doors = Doors()
+        flying = agent(call("wait"), say("ok"), tools=[*doors.tools(), pay])
+        async with serving(flying, store=SegmentStore(tmp_path / "store")) as client:
+            run_id = await start(client)
+            await doors.entered.wait()
+            asked = client.post(f"/api/runs/{run_id}/limits", json={"limits": {"max_iterations": 7}, "reason": "more"})
+            answer = await asked
+            assert answer.status_code == 200, answer.text
+            seen = await events(client, run_id)
+            assert [number for number, _, _ in seen] == list(range(1, len(seen) + 1))
+            starts = [data for _, kind, data in seen if kind == "RunStarted"]
+            assert [(one["resumed"], one["limits"]["turns"]) for one in starts] == [(False, 20), (True, 7)]
+            assert seen[-1][2]["result"]["outcome"] in ("done", "wrapped_up")
+
+    asyncio.run(main())
