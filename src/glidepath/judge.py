@@ -29,7 +29,7 @@ from glidepath.outcome import (
 from glidepath.run import Place, Stopped, Touchdown, Verdict, Why, interruptible_within
 from glidepath.run.inside import recall
 from glidepath.spi import ResourceConstraint, ResourceContext
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, 
 from glidepath.run.inside import recall
 from glidepath.run.origins import heard_in
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools import ArgumentsError, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.density import ORDINARY_ID, result_tokens
 from glidepath.tools.text import clean

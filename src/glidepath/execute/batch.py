@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.execute.job import Job
 from glidepath.outcome import ResultKind
 from glidepath.run import Place, Stopped, Touchdown, Why, cleared, closable
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
     from glidepath.run import Run

@@ -19,7 +19,7 @@ from glidepath.messages import (
 from glidepath.outcome import TRANSITIONS, AgentState, PendingCall, Program
 from glidepath.run.unseen import NEVER_SENT, hidden, is_notice, sendable
 from glidepath.spi.models import ModelRequest
-from glidepath.tools.pictures import LEAST_PICTURE_TOKENS, picture_bytes
+from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
 
 __all__ = ["AFTER_MODEL", "AFTER_TOOLS", "IN_FLIGHT", "PRE_FLIGHT", "AnswerSoFar", "CurrentTurn", "Transcript"]
 

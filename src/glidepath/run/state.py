@@ -36,7 +36,7 @@ from glidepath.run.voice import Voice
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.models import provider_of
-from glidepath.tools.pictures import LEAST_PICTURE_TOKENS
+from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS
 
 __all__ = ["Run"]
 
