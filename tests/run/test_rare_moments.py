@@ -111,7 +111,7 @@ async def test_an_error_of_a_provider_after_the_turn_keeps_why_the_model_stopped
 
     async def late(run, prompt):
         await real(run, prompt)
-        from glidepath.land import failed
+        from glidepath.endings import failed
 
         return failed(run, RejectedError("too late"))
 

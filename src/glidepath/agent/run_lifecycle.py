@@ -14,14 +14,14 @@ from glidepath.agent.config import LoopConfig
 from glidepath.agent.durable import Opening
 from glidepath.agent.equipment import Fitted
 from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
-from glidepath.agent.route import landing_money, priced
-from glidepath.ask.booking import LEAST_LANDING
+from glidepath.agent.route import priced
 from glidepath.ask.summary import recall
+from glidepath.endings import salvaged
 from glidepath.errors import ConfigurationError
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
 from glidepath.judge import last_validations
-from glidepath.land import salvaged
-from glidepath.ledger import Amount, Meter, Refusal
+from glidepath.landing import enough_to_land, landing_reserve, what_is_left
+from glidepath.ledger import Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
@@ -106,14 +106,14 @@ def _opened(
         repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
         if repaired is not home.messages:
             home.messages[:] = repaired
-        reserve = _landing_reserve(plan, messages, meter)
+        reserve = landing_reserve(plan, messages, meter)
         if meter.tokens or meter.money:  # earlier runs of the session have used some of it
-            reserve = _what_is_left(reserve, meter)
-            paid = _enough_to_land(plan, reserve, meter)
+            reserve = what_is_left(reserve, meter)
+            paid = enough_to_land(plan, reserve, meter)
     else:
         task = [home.messages[place] for place in resumed.snapshot.pinned]
-        reserve = _what_is_left(_landing_reserve(plan, task, meter), meter)
-        resumed.landing_paid = _enough_to_land(plan, reserve, meter)
+        reserve = what_is_left(landing_reserve(plan, task, meter), meter)
+        resumed.landing_paid = enough_to_land(plan, reserve, meter)
     meter.near_tokens, meter.near_money = plan.near_tokens, plan.near_money
     meter.hold_landing(reserve)
     run = open_state(
@@ -145,46 +145,6 @@ def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
     """An id nobody else has; a loop of the simulator has its own, so that the same flight can be flown again."""
     seeded = getattr(loop, "new_id", None)
     return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
-
-
-def _landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Amount:
-    """What the landing call will need: held back at this run's node, set aside with its ancestors."""
-    if not meter.limited or plan.landing == "off":
-        return Amount()
-    task = sum(plan.size_of(message) for message in messages)
-    notice = plan.landing_notice_tokens
-    least = int(plan.min_output_tokens * 1.1) + 1
-    tokens = max(plan.landing_tokens, plan.fixed_tokens + task + notice + least)
-    if plan.caps.tokens is not None:
-        tokens = min(tokens, plan.caps.tokens // 4)
-        if plan.fixed_tokens + task + least + tokens > plan.caps.tokens:  # it would leave nothing to fly on
-            tokens = max(plan.landing_tokens, plan.landing_fixed_tokens + task + notice + least)
-            tokens = min(tokens, plan.caps.tokens // 4)
-    money = 0
-    if plan.price is not None:
-        output = min(tokens, max(least, tokens // 2))
-        money = landing_money(plan, tokens - output, output, meter.room_money())
-        if plan.caps.money is not None:
-            money = min(money, plan.caps.money // 4)
-    return Amount(tokens, money)
-
-
-def _what_is_left(reserve: Amount, meter: Meter) -> Amount:
-    """The landing reserve of a run that goes on: no more than its own limits leave."""
-    caps = meter.caps
-    tokens = reserve.tokens if caps.tokens is None else min(reserve.tokens, caps.tokens - meter.tokens)
-    money = reserve.money if caps.money is None else min(reserve.money, caps.money - meter.money)
-    return Amount(max(0, tokens), max(0, money))
-
-
-def _enough_to_land(plan: Plan, reserve: Amount, meter: Meter) -> bool:
-    """Whether a landing call from this reserve could say anything."""
-    least = plan.landing_fixed_tokens + LEAST_LANDING
-    price = plan.price
-    poor = meter.caps.tokens is not None and reserve.tokens < least
-    if meter.caps.money is not None and price is not None:
-        poor = poor or reserve.money < least * max(price.worst_input, price.output)
-    return not poor
 
 
 async def finish_run(

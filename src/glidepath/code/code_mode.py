@@ -9,7 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
-from glidepath.code.interpreter import Answer, Ended, Interpreter, Progress, packed, plain, read, written
+from glidepath.code.interpreter import (
+    Answer,
+    Ended,
+    Interpreter,
+    Progress,
+    check_installed,
+    packed,
+    plain,
+    read,
+    written,
+)
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ToolResultMessage
 from glidepath.tools import NeedsCalls, Tool, ToolContext, ToolResult, tool, trim
@@ -56,6 +66,7 @@ class CodeMode(Tool):
         max_output: int = 20_000,
         requires_approval: bool = False,
     ) -> None:
+        check_installed()
         hands = tuple(one if isinstance(one, Tool) else tool(one) for one in _listed(tools))
         for field, value, least in (
             ("max_calls", max_calls, 1),
@@ -99,7 +110,6 @@ class CodeMode(Tool):
         if made is None or context is None:
             if len(source) > MOST_SOURCE:
                 raise ToolError(f"the program is longer than {MOST_SOURCE} characters")
-            _ = Interpreter()  # whether it is there at all
             raise NeedsCalls
         max_calls, seconds, memory, max_output = self.limits
         left = context.remaining().seconds

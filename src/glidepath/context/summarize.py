@@ -12,9 +12,9 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.context.groups import has_calls, is_marker, select
-from glidepath.context.landing import trim_text
 from glidepath.context.measure import Estimate, char_estimate, message_size
 from glidepath.context.strategies import Compact
+from glidepath.context.trimming import trim_text
 from glidepath.messages import (
     AssistantMessage,
     Message,

@@ -62,6 +62,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     turn = run.turn
     turn.start_tools()
     step = Step(calls, plan.tools, run.descent.withdrawn, run.descent.notice is not None)
+    # Guards first: what they keep back must not run, be counted or be asked about.
     if _kept_back(run, step):
         turn.end_tools(turn.checkpoint)
         return False

@@ -69,6 +69,7 @@ class _Batch:
         if run.watch.halted() and not self.stopping:
             self._stop_all(ResultKind.CANCELLED, None)
         room = self.width - len(self.flying) - len(self.leaving)
+        # Only as many as may run at once: a call that waits here can still be called off before it has begun.
         chosen = [] if self.stopping else [self.queue.pop() for _ in range(min(room, len(self.queue)))]
         if run.journal is not None and (chosen or self.landed):
             chosen = await self._note(chosen)

@@ -26,6 +26,7 @@ from glidepath.spi.sessions import Commit
 
 __all__ = [
     "HOOK",
+    "KINDS",
     "Began",
     "Child",
     "Effect",
@@ -474,6 +475,8 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "redacted": Folded.on_redact,
     "base": Folded.on_base,
 }
+KINDS = tuple(_READERS)
+"""The records that this release writes and understands; it leaves others as they are."""
 
 
 def _where(messages: list[Message], result: ToolResultMessage) -> int:

@@ -6,7 +6,7 @@ import asyncio
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from glidepath.land import NO_ANSWER
+from glidepath.landing import NO_ANSWER
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome, PendingCall, RunResult
 from glidepath.teams.journal import StepPast, add_cost

@@ -244,7 +244,7 @@ class ChatApp(App[int]):
         tail = "" if code == 0 else f"\n(exit code {code})"
         await self._note("\n".join(shown) + tail or "(no output)", "tool")
 
-    async def action_interrupt(self) -> None:
+    async def action_interrupt(self, why: str = "Esc") -> None:
         """Esc: stop the turn, keep what was said; what waits to be sent goes back into the line."""
         if self.query_one(Prompt).searching:
             self.query_one(Prompt).leave_search()
@@ -256,13 +256,13 @@ class ChatApp(App[int]):
             line.put_back(self._waiting)
             self._waiting.clear()
             await self._note("(not sent: it is in the line again)")
-        if self.talk.interrupt("Esc") and self._asked is not None and not self._asked.done():
+        if self.talk.interrupt(why) and self._asked is not None and not self._asked.done():
             self._asked.cancel()
 
     async def action_stop(self) -> None:
         """Ctrl-C: as Esc; twice with nothing in flight, leave."""
         if self.talk.busy:
-            await self.action_interrupt()
+            await self.action_interrupt("Ctrl-C")
         elif self._leaving:
             await self.talk.close()
             self.exit(0)

@@ -53,7 +53,7 @@ _KEYS = {
     "Up, Ctrl-R": "what you sent before; search it",
     "Tab": "complete a /command or an @file",
     "@file": "send a file, or a picture, with the message",
-    "!command": "run a command yourself; the model sees its output with your next message",
+    "!command": "run a command yourself; the model sees it with your next message",
     "Esc": "interrupt the turn, keep its text",
     "Ctrl-D": "leave",
 }

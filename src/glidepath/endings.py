@@ -1,37 +1,33 @@
-"""Every way down: a delivery, a rescue, a forced landing, a failure. Each says how the run ended, and why."""
+"""Endings that are no landings: a delivery, a rescue, a pause, a failure. Each says how the run ended, and why."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from glidepath._wire import replace
 from glidepath.admit import poll
-from glidepath.ask import Reply, ask
+from glidepath.ask import Reply
 from glidepath.ask.booking import SLICE
 from glidepath.errors import ModelError, RefusedError, told
-from glidepath.events import GuardTripped, HookFailed, LandingStarted, RunPaused
+from glidepath.events import GuardTripped, HookFailed, RunPaused
 from glidepath.execute import answer_open_calls
-from glidepath.judge import witness
-from glidepath.messages import StopReason, ToolResultMessage, visible
+from glidepath.landing import fitted, land, not_executed, summary
+from glidepath.messages import StopReason, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
 from glidepath.plaintext import NAME as FALLBACK
 from glidepath.plaintext import nudge, speak, take_as_call
-from glidepath.run import Ending, Signal, Touchdown, Verdict
+from glidepath.run import Ending, Touchdown, Verdict
 from glidepath.spi import Recovery, Stop
 from glidepath.tools import OutputError
 
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["close_out", "delivered", "failed", "land", "paused", "refuse_cut_calls", "salvaged", "take"]
+__all__ = ["close_out", "delivered", "failed", "paused", "refuse_cut_calls", "salvaged", "take"]
 
 _log = logging.getLogger("glidepath")
-NO_ANSWER = "No answer was written."
 NOT_DECIDED = "The run waits for a decision."
-_SHOWN = 300
 
 
 def take(run: Run, reply: Reply) -> None:
@@ -86,7 +82,7 @@ def delivered(run: Run) -> Ending:
     output = None
     if run.plan.output is not None:
         try:
-            output = _fitted(run)
+            output = fitted(run)
         except OutputError as error:
             return failure(run, "output_type", f"the answer does not fit output_type: {error}")
     return Ending(state=AgentState.COMPLETED, outcome=outcome, cause=cause, text=text, output=output)
@@ -97,22 +93,13 @@ def _last_result(run: Run) -> str:
     return run.turn.results[-1].text if run.turn.results else ""
 
 
-def _fitted(run: Run) -> Any:
-    """The answer as the type that was asked for: the result of the tool that ended the run, or the text."""
-    output: Any = run.plan.output
-    if run.turn.results:
-        with suppress(OutputError):
-            return output.read(run.turn.results[-1].text)
-    return output.read(run.answer.text)
-
-
 def _ask_again(run: Run) -> bool:
     """Ask once more for an answer that does not fit its type; False when it fits, or was asked for already."""
     output = run.plan.output
     if output is None:
         return False
     try:
-        _fitted(run)
+        fitted(run)
     except OutputError as error:
         if run.answer.output_repaired:
             return False
@@ -162,7 +149,7 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
     """A refusal, a text that stands for a delivery, or one silent stop too many."""
     budget = run.plan.empty_outcome_budget
     if reply.refused:
-        answer_open_calls(run, ResultKind.SKIPPED, _not_executed(run, "the reply was a refusal"))
+        answer_open_calls(run, ResultKind.SKIPPED, not_executed(run, "the reply was a refusal"))
         return delivered(run)
     if run.plan.fallback is not None and (spoken := run.turn.open_calls()):
         speak(run, spoken[0])
@@ -218,10 +205,6 @@ def refuse_cut_calls(run: Run) -> Ending | None:
     run.answer.refuse_cut_calls()
     run.turn.mark_error(True)
     return None
-
-
-def _not_executed(run: Run, reason: str) -> str:
-    return run.plan.texts.fill("not_executed", reason=reason)
 
 
 def _cut_off(run: Run, reason: str) -> Ending:
@@ -280,115 +263,3 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
     except BaseException as another:  # then at least there is a result
         _log.error("%s: %s, while it was brought down after %s", run.run_id, told(another), told(defect))
     return failure(run, "internal", told(defect))
-
-
-# --- the landing ------------------------------------------------------------------------------------------------
-
-
-async def land(run: Run, verdict: Verdict) -> Ending:
-    """Bring the run down: answer what is open, make the landing call if one may be made, else keep the best text."""
-    if run.watch.interrupt is not None:
-        verdict = await _give_way(run, verdict)
-    witness(run, verdict)
-    answer_open_calls(run, ResultKind.CANCELLED, _not_executed(run, verdict.cause.reason))
-    run.close_turn()
-    if run.terms.resumed is not None and _nothing_changed(run, verdict):
-        return _as_before(run)
-    if verdict.gentle and run.plan.landing != "off" and _may_call(run):
-        run.turn.enter(AgentState.RUNNING)  # the batch it may have been in is over
-        run.emit(LandingStarted, verdict.cause.source, verdict.cause.reason)
-        try:
-            answered = await _landing_call(run, verdict)
-        except Touchdown as touchdown:  # cancelled, or out of time, while landing
-            answered = False
-            if _overrules(run, touchdown.verdict):
-                verdict = touchdown.verdict
-            if verdict is touchdown.verdict or run.past_deadline():  # not only out of the time for the landing
-                witness(run, touchdown.verdict)
-        if answered:
-            with suppress(OutputError):  # an answer in another format is no answer; its text is kept
-                output = None if run.plan.output is None else _fitted(run)
-                wrapped = LoopOutcome.WRAPPED_UP
-                return Ending(
-                    state=verdict.state, outcome=wrapped, cause=verdict.cause, text=run.answer.text, output=output
-                )
-    text = run.answer.text or summary(run)
-    return Ending(state=verdict.state, outcome=verdict.cut, cause=verdict.cause, text=text, partial=True)
-
-
-async def _give_way(run: Run, verdict: Verdict) -> Verdict:
-    """Let others hear what the run has heard. A cancel or the deadline may reach it meanwhile: no landing call then."""
-    await run.watch.let_others_hear()
-    interrupt: Any = run.watch.interrupt
-    if not verdict.gentle or interrupt.signal is Signal.WINDOW:
-        return verdict
-    now = run.interrupted().verdict
-    return now if _overrules(run, now) else replace(verdict, gentle=False)
-
-
-def _overrules(run: Run, verdict: Verdict) -> bool:
-    """Whether what stops the landing is what ends the run: a cancel or an emergency, but not the end of its time."""
-    interrupt = run.watch.interrupt
-    emergency = interrupt is not None and interrupt.signal is Signal.EMERGENCY
-    return emergency or verdict.cut is LoopOutcome.CANCELLED
-
-
-def _may_call(run: Run) -> bool:
-    """Whether there is time for the landing call, and it is paid for.
-
-    On a budget above it is from the first turn on; resumed, if enough is left.
-    """
-    if run.watch.time() >= run.watch.deadline_at:
-        return False
-    paid = run.spend.landing_paid if run.terms.resumed is None else run.terms.resumed.landing_paid
-    return paid and (run.meter.parent is None or (run.turn.iterations > 0 and run.spend.admitted))
-
-
-def _nothing_changed(run: Run, verdict: Verdict) -> bool:
-    """True for a run that had ended at a limit, was resumed, and may not begin a turn because the limit still holds."""
-    before: Any = run.terms.resumed.snapshot  # type: ignore[union-attr]
-    return before.state in (verdict.state, AgentState.COMPLETED) and run.turn.iterations == before.iterations
-
-
-def _as_before(run: Run) -> Ending:
-    """It has ended as it had: its answer, if it had landed, is the one it wrote then."""
-    then: Any = run.terms.resumed.snapshot  # type: ignore[union-attr]
-    text = run.answer.text or summary(run)
-    return Ending(state=then.state, outcome=then.outcome, cause=then.cause, text=text, partial=then.partial)
-
-
-async def _landing_call(run: Run, verdict: Verdict) -> bool:
-    """One call without tools, from the reserve, within the landing time. True when it answered."""
-    watch = run.watch
-    if watch.interrupt is not None and watch.interrupt.signal is Signal.WINDOW:
-        watch.interrupt, watch.wanted = None, False
-    watch.land_by(run.watch.time() + run.plan.times.landing)
-    if run.descent.notice is None:
-        run.descent.give_notice(verdict.cause)
-    run.admit()
-    run.tell("wind_down", verdict.cause.source, run.plan.landing_notice)
-    run.descent.call_landing()
-    try:
-        reply = await ask(run, landing=True)
-    except ModelError:
-        return False
-    run.turn.take_landing(reply.message)
-    run.add(reply.message)
-    answer_open_calls(run, ResultKind.WITHDRAWN, _not_executed(run, "no more tools can be called"))
-    answered = visible(reply.text) and not reply.truncated and not reply.calls  # a call instead is no answer
-    if not reply.truncated or len(reply.text) > len(run.answer.text):
-        run.answer.keep_text(reply.text)
-    return answered
-
-
-def summary(run: Run) -> str:
-    """What ran and what it last returned, told without a model."""
-    turns = "1 model turn" if run.turn.iterations == 1 else f"{run.turn.iterations} model turns"
-    calls = "1 tool call" if run.turn.tool_calls == 1 else f"{run.turn.tool_calls} tool calls"
-    lines = [f"{NO_ANSWER} The run made {turns} and {calls}."]
-    last = [message for message in run.transcript.messages[-8:] if type(message) is ToolResultMessage][-3:]
-    for message in last:
-        text = " ".join(message.text.split())
-        shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
-        lines.append(f"- {message.tool_name} {'failed' if message.is_error else 'returned'}: {shown}")
-    return "\n".join(lines)

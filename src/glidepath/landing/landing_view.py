@@ -7,20 +7,16 @@ from collections.abc import Sequence
 from glidepath._wire import replace
 from glidepath.context.groups import Selection, has_calls, marker, marker_size, select, view
 from glidepath.context.measure import Estimate, char_estimate, guarded, message_size
+from glidepath.context.trimming import told_by, trim_message, trim_text, with_text
 from glidepath.messages import (
-    AssistantMessage,
-    FileBlock,
-    ImageBlock,
     Message,
-    SystemMessage,
-    TextBlock,
     ToolResultMessage,
     UserMessage,
     origins_of,
 )
 from glidepath.spi import Shaped
 
-__all__ = ["landing_view", "trim_message", "trim_text"]
+__all__ = ["landing_view"]
 
 _LEAST_TEXT = 32  # tokens of text below which a trimmed message says nothing
 _TASK_LEAVES = 3  # a task too long for the budget leaves a third of it to the newest work
@@ -125,7 +121,7 @@ class _Squeeze:
 
     def _least(self, index: int) -> int:
         """The smallest size to which this message is trimmed."""
-        bare = message_size(_with_text(self._messages[index], ""), self._estimate)
+        bare = message_size(with_text(self._messages[index], ""), self._estimate)
         return min(self._sizes[index], bare + _LEAST_TEXT)
 
     def _in_batch(self, index: int) -> bool:
@@ -143,55 +139,6 @@ def _digest(call: Message, results: Sequence[Message], room: int, estimate: Esti
     lines = ["[The last tool calls, shortened to fit.]", trim_text(call.text, share, estimate)]
     for result in [message for message in results if isinstance(message, ToolResultMessage)]:
         verb = "failed" if result.is_error else "returned"
-        lines.append(f"{result.tool_name} {verb}: {trim_text(_told(result), share, estimate)}")
+        lines.append(f"{result.tool_name} {verb}: {trim_text(told_by(result), share, estimate)}")
     text = trim_text("\n".join([line for line in lines if line]), room, estimate)
     return replace(bare, content=text, origins=origins_of(results))
-
-
-# --- trimming -------------------------------------------------------------------------------------------------
-
-
-def trim_message(message: Message, tokens: int, estimate: Estimate) -> Message:
-    """The message with its text trimmed to fit, images named instead of shown; one with tool calls is not touched."""
-    bare = _with_text(message, "")
-    if bare is message:
-        return message
-    return _with_text(message, trim_text(_told(message), tokens - message_size(bare, estimate), estimate))
-
-
-def _with_text(message: Message, text: str) -> Message:
-    if type(message) is AssistantMessage and not has_calls(message):
-        return replace(message, blocks=(TextBlock(text),))
-    if isinstance(message, UserMessage | SystemMessage | ToolResultMessage):
-        return replace(message, content=text)
-    return message
-
-
-def _told(message: Message) -> str:
-    content = getattr(message, "content", None)
-    if not isinstance(content, tuple):
-        return message.text
-    return "".join([block.text if type(block) is TextBlock else _LEFT_OUT[type(block)] for block in content])
-
-
-_LEFT_OUT: dict[type, str] = {ImageBlock: "[an image, left out]", FileBlock: "[a file, left out]"}
-
-
-def trim_text(text: str, tokens: int, estimate: Estimate) -> str:
-    """The text when it fits `tokens`, else its beginning and end (3:1) around a note of what is missing."""
-    if tokens <= 0:
-        return ""
-    size = estimate(text)
-    if size <= tokens:
-        return text
-    for noted in (True, False):  # without the note when that alone is too long
-        keep = len(text) * tokens // size
-        while keep > 0:
-            tail = keep // 4
-            note = f"\n[... {len(text) - keep} characters left out ...]\n" if noted else ""
-            trimmed = text[: keep - tail] + note + text[len(text) - tail :]
-            over = estimate(trimmed)
-            if over <= tokens:
-                return trimmed
-            keep = min(keep - 1, keep * tokens // over)
-    return ""
