@@ -40,7 +40,7 @@ from glidepath.messages import (
 from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.run import CancelToken, Plan, Run, restore_meter
 from glidepath.sessions import Session
-from glidepath.sessions.archive import Journal, read_journal
+from glidepath.sessions.archive import StoredJournal, read_journal
 from glidepath.sessions.capture import TICK, tick
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Child
@@ -318,7 +318,7 @@ async def _replayed(
 async def _compared(
     agent: Agent,
     store: SessionStore,
-    journal: Journal,
+    journal: StoredJournal,
     legs: Sequence[Leg],
     agents: dict[str, Agent],
     above: tuple[Plan, Any] | None,
@@ -348,7 +348,7 @@ async def _compared(
     return Replayed(
         same=not difference,
         commits=commits,
-        result=result,  # type: ignore[arg-type]
+        result=result,
         difference=difference,
         whole=not until and not difference and all(child.whole for child in children.values()),
         until=until or next((f"{name}: {child.until}" for name, child in children.items() if child.until), ""),
