@@ -348,7 +348,7 @@ async def _compared(
     return Replayed(
         same=not difference,
         commits=commits,
-        result=result,  # type: ignore[arg-type]
+        result=result,
         difference=difference,
         whole=not until and not difference and all(child.whole for child in children.values()),
         until=until or next((f"{name}: {child.until}" for name, child in children.items() if child.until), ""),
