@@ -4,12 +4,13 @@ PEERS ?= build/peers
 JOBS ?= 3 # tests wait about a third of their time: one more than the cores of the smallest machine
 VENV ?= .venv
 BIN := $(VENV)/bin
+DECK := deck/index.html deck/package-lock.json deck/vite.config.ts $(shell find deck/src deck/public -type f)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all lint format bench bench-peers probes campaign docs constraints clean
+.PHONY: help venv demo deck deck-build test test-all lint format bench bench-peers probes campaign docs constraints clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -26,8 +27,19 @@ demo: venv ## a limit that lands, a budget that holds, a loop that is noticed: n
 	@$(BIN)/glidepath demo
 	@echo "Here glidepath is $(BIN)/glidepath."
 
+deck: venv deck-build ## the flight deck with a small demo fleet: no key, no account (needs Node 20.19 or later)
+	@$(BIN)/glidepath deck --demo
+
+deck-build: src/glidepath/serve/static/index.html ## build the flight deck's page into src/glidepath/serve/static
+
+src/glidepath/serve/static/index.html: $(DECK)
+	@command -v npm >/dev/null || { echo "npm is missing: install Node.js 20.19 or later, then run make deck again" >&2; exit 1; }
+	npm --prefix deck ci --no-audit --no-fund --loglevel=error
+	npm --prefix deck run build --silent
+
 test: venv lint ## lint, then the whole suite under coverage, then the coverage bars
 	@sh scripts/install_test_programs.sh
+	@if command -v npm >/dev/null 2>&1; then $(MAKE) --no-print-directory deck-build || echo "the flight deck could not be built: its tests are skipped"; fi
 	@mkdir -p build
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" --cov --cov-report=json:build/coverage.json
 	$(BIN)/python scripts/check_coverage.py build/coverage.json
@@ -38,6 +50,9 @@ test-all: ## the same on every CPython from 3.11 to 3.14 that is installed
 		echo "== $$($$python --version)"; \
 		$(MAKE) test PYTHON=$$python VENV=build/venv-$$python || exit 1; \
 	done
+
+quick: venv ## the kernel's tests, in under a minute
+	$(BIN)/python -m pytest -n 2 -q -m "not slow and not process" $(KERNEL)
 
 lint: venv ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check .
@@ -81,5 +96,5 @@ constraints: ## pin everything anew (needs uv)
 	$(COMPILE) --group docs -o requirements/docs.txt
 
 clean: ## remove everything that is made
-	rm -rf .venv .venv-docs build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-docs build dist deck/node_modules src/glidepath/serve/static .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

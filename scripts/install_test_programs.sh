@@ -1,10 +1,14 @@
 #!/bin/sh
-# Programs that tests start and pip cannot bring: tmux for what a terminal shows, bubblewrap for the shell tool's sandbox.
+# Programs that tests start and pip cannot bring: tmux for what a terminal shows, bubblewrap for the shell tool's sandbox,
+# Chromium for the flight deck (only where Node can build its page).
 set -eu
 missing=""
 command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
 if [ "$(uname)" = Linux ]; then
     command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
+    if command -v npm >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
+        command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
+    fi
 fi
 [ -n "$missing" ] || exit 0
 echo "installing$missing"

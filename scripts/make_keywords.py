@@ -1,31 +1,33 @@
-"""Write agent/keywords.py: the keywords of `Agent(...)` as a type, made from the fields of `LoopConfig`.
+"""Write what must be static text about settings, from their declarations in LoopConfig, Limits and GuardrailsConfig.
 
-An editor completes `Agent(` from it and a type checker knows each value. A test compares the file with this script.
+- agent/keywords.py: the keywords of `Agent(...)` as a type, so that an editor completes it and a checker knows it
+- agent/setters.py: the methods of `AgentBuilder`
+- cli/setting_rows.py: the rows of files, variables, flags and schema, for a command line that starts quickly
+- the tables of docs/configuration.md
+
+A test compares the files with this script.
 
 python scripts/make_keywords.py
 """
 
 import ast
+import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent / "src" / "glidepath"
-TARGET = PACKAGE / "agent" / "keywords.py"
-APART = (
-    "model",
-    "output_type",
-    "deps_type",
-)  # one is required, the others decide the types of the result and of `deps`
-WIDER = {  # what may be written, where that is more than what is kept
-    "tools": "Iterable[Tool | ToolSource | Callable[..., Any]]",
-    "tool_sources": "Iterable[ToolSource]",
-    "constraints": "Iterable[ResourceConstraint | str]",
-    "plugins": "Iterable[Plugin | str]",
-    "fallback_models": "Iterable[Model | str]",
-    "stop_sequences": "Iterable[str]",
-    "store": "SessionStore | None",
-    "default_execution_mode": "ExecutionMode",
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "glidepath"
+PAGE = ROOT / "docs" / "configuration.md"
+APART = ("model", "output_type", "deps_type")  # one is required, the others are type parameters of `Agent`
+OWNERS = {
+    "LoopConfig": "agent/config.py",
+    "Limits": "agent/limits.py",
+    "GuardrailsConfig": "guards/guardrails_config.py",
 }
-HEAD = '''"""The keywords of `Agent(...)`, as a type for editors and type checkers. Made by scripts/make_keywords.py."""
+PARTS = {"Limits": "limits", "GuardrailsConfig": "guardrails"}
+KEYWORDS = '''"""The keywords of `Agent(...)`, as a type for editors and checkers. Made by scripts/make_keywords.py."""
 
 from __future__ import annotations
 
@@ -38,7 +40,19 @@ from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.run import CancelToken, Decision, Inherit
 from glidepath.sessions import Session
-from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, RunInfo, SessionStore, TokenEstimator
+from glidepath.spi import (
+    CallGuard,
+    ContextStrategy,
+    Model,
+    Plugin,
+    ProtocolPolicy,
+    ResourceConstraint,
+    ResourceContext,
+    RunInfo,
+    SessionStore,
+    StopGuard,
+    TokenEstimator,
+)
 from glidepath.texts import Texts
 from glidepath.tools import Tool, ToolContext
 from glidepath.tools.sources import ToolSource
@@ -50,33 +64,85 @@ class _Rest(TypedDict, total=False):
     """Every setting but the model and the types of the output and of `deps`."""
 
 '''
+SETTERS = '''"""Every setting as a method of a builder. Made by scripts/make_keywords.py from the declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Self
+
+from glidepath.agent.config import ExecutionMode
+from glidepath.agent.limits import Limits
+from glidepath.agent.said import Said
+from glidepath.events import Event
+from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
+from glidepath.spi import (
+    CallGuard,
+    ContextStrategy,
+    Model,
+    Plugin,
+    ProtocolPolicy,
+    ResourceConstraint,
+    ResourceContext,
+    RunInfo,
+    SessionStore,
+    StopGuard,
+    TokenEstimator,
+)
+from glidepath.texts import Texts
+from glidepath.tools import Tool
+from glidepath.tools.sources import ToolSource
+
+__all__ = ["Setters"]
 
 
-def fields() -> dict[str, str]:
-    """Every setting with the type it is annotated with."""
-    tree = ast.parse((PACKAGE / "agent" / "config.py").read_text(encoding="utf-8"))
-    (config,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "LoopConfig"]
-    return {
-        node.target.id: ast.unparse(node.annotation)
-        for node in config.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    }
+class Setters(Said):
+    """One method for every setting. Each takes effect on this object and returns it."""
+'''
+ROWS = '''"""The agent's settings as a file, a variable or a flag has them. Made by scripts/make_keywords.py."""
+
+from __future__ import annotations
+
+from glidepath.setting import Setting
+
+__all__ = ["PYTHON_ONLY", "ROWS"]
+
+# fmt: off
+ROWS = (
+'''
 
 
-def _keywords(name: str, method: str, sync: str) -> list[str]:
+def declarations(owner):
+    """Every field of a class with its type as it is written, and its setting."""
+    from glidepath import GuardrailsConfig, Limits, LoopConfig
+    from glidepath.setting import declared
+
+    kinds = {"LoopConfig": LoopConfig, "Limits": Limits, "GuardrailsConfig": GuardrailsConfig}
+    tree = ast.parse((PACKAGE / OWNERS[owner]).read_text(encoding="utf-8"))
+    (found,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner]
+    settings = declared(kinds[owner])
+    for node in found.body:
+        if isinstance(node, ast.AnnAssign):
+            setting = settings[node.target.id]
+            default = None if node.value is None else ast.unparse(node.value)
+            yield node.target.id, ast.unparse(node.annotation.slice.elts[0]), setting, default
+
+
+def _keywords_of(name, method, sync):
     """The keywords of a method of `Agent`, for its twin without an event loop."""
     tree = ast.parse((PACKAGE / "agent" / "agent.py").read_text(encoding="utf-8"))
     (agent,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Agent"]
     (found,) = [node for node in agent.body if isinstance(node, ast.AsyncFunctionDef) and node.name == method]
     head = ["", "", f"class {name}(TypedDict, total=False):", f'    """What `{sync}` takes, as `{method}` does."""', ""]
-    return head + [
-        f"    {one.arg}: {ast.unparse(one.annotation).replace('DepsT | None', 'Any')}" for one in found.args.kwonlyargs
+    kinds = {one.arg: ast.unparse(one.annotation) for one in found.args.kwonlyargs}
+    return head + [f"    {word}: {kind.replace('DepsT | None', 'Any')}" for word, kind in kinds.items()]
+
+
+def keywords():
+    lines = [
+        f"    {name}: {one.wider or kind}" for name, kind, one, _ in declarations("LoopConfig") if name not in APART
     ]
-
-
-def text() -> str:
-    """The whole file."""
-    lines = [f"    {name}: {WIDER.get(name, kind)}" for name, kind in fields().items() if name not in APART]
     tail = [
         "",
         "",
@@ -90,11 +156,103 @@ def text() -> str:
         '    """What `Agent(...)` takes: the settings, of which only the model is needed."""',
         "",
         "    model: Required[Model | str]",
-        *_keywords("RunKeywords", "run", "run_sync"),
-        *_keywords("ResumeKeywords", "resume", "resume_sync"),
+        *_keywords_of("RunKeywords", "run", "run_sync"),
+        *_keywords_of("ResumeKeywords", "resume", "resume_sync"),
     ]
-    return HEAD + "\n".join([*lines, *tail]) + "\n"
+    return KEYWORDS + "\n".join([*lines, *tail]) + "\n"
+
+
+def setters():
+    lines = []
+    for owner in OWNERS:
+        for name, kind, one, default in declarations(owner):
+            kind = "Decimal | str | float" if kind == "Fraction" else kind  # noqa: PLW2901
+            value = f"value: {one.wider or kind}" + (" = True" if default == "False" else "")
+            if owner in PARTS:
+                body = f'self._part("{PARTS[owner]}", "{name}", value)'
+            elif one.kind == "part":
+                body = f'self._set_all("{name}", value)'
+            elif one.kind == "names":
+                body = f'self.{"_add" if one.adds_up else "_list"}("{name}", value)'
+            else:
+                body = f'self._set("{name}", value)'
+            said = (
+                sentence(one)
+                + (" They add up." if one.adds_up else "")
+                + (f" Needs `{one.needs}`." if one.needs else "")
+            )
+            lines += ["", f"    def {name}(self, {value}) -> Self:", f'        """{said}"""', f"        return {body}"]
+    return SETTERS + "\n".join(lines) + "\n"
+
+
+def sentence(one):
+    text = (one.in_python or one.help).rstrip(".")
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def rows():
+    from glidepath.setting import Setting
+
+    lines, only = [], []
+    shown = ("kind", "help", "flag", "seed", "choices", "metavar", "default", "zero_is_off", "in_file", "found")
+    for owner in ("Limits", "GuardrailsConfig", "LoopConfig"):
+        for _, _, one, _ in declarations(owner):
+            if one.python_only:
+                only.append(f'    "{one.python}": "{one.python_only}",')
+                continue
+            known = Setting._field_defaults
+            given = [
+                f"{name}={literal(getattr(one, name))}" for name in shown if getattr(one, name) != known.get(name, "")
+            ]
+            lines.append(f"    Setting({', '.join(given)}, key={literal(one.key)}, python={literal(one.python)}),")
+    tail = [")", "PYTHON_ONLY: dict[str, str] = {", *only, "}", '"""What a file cannot have, and why."""', "# fmt: on"]
+    return ROWS + "\n".join([*lines, *tail]) + "\n"
+
+
+def literal(value):
+    if isinstance(value, tuple):
+        return f"({', '.join([literal(one) for one in value])}{',' if len(value) == 1 else ''})"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def table(owner):
+    lines = ["| field | default | meaning |", "|---|---|---|"]
+    for name, _, one, default in declarations(owner):
+        text = (one.in_python or one.help).replace("|", "\\|")
+        value = "required" if default is None else f"`{default.replace('_', '') if default[0].isdigit() else default}`"
+        lines.append(f"| `{name}` | {value} | {text}{f'; see {one.see}' if one.see else ''} |")
+    return "\n".join(lines)
+
+
+def page():
+    text = PAGE.read_text(encoding="utf-8")
+    for owner in OWNERS:
+        pattern = rf"(## {owner}\n(?:(?!\| field).*\n)*)(?:\|.*\n)+"
+        text = re.sub(pattern, lambda found, owner=owner: found[1] + table(owner) + "\n", text, count=1)
+    return text
+
+
+FILES = {
+    PACKAGE / "agent" / "keywords.py": keywords,
+    PACKAGE / "agent" / "setters.py": setters,
+    PACKAGE / "cli" / "setting_rows.py": rows,
+    PAGE: page,
+}
+
+
+def texts():
+    """What belongs into each file; Python as ruff leaves it, without the imports that nothing needs."""
+    made = {path: make() for path, make in FILES.items()}
+    return {path: tidy(path, text) if path.suffix == ".py" else text for path, text in made.items()}
+
+
+def tidy(path, text):
+    for command in (["check", "--fix", "--quiet", "--exit-zero", "--select", "F401,I"], ["format", "--quiet"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
+        text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    return text
 
 
 if __name__ == "__main__":
-    TARGET.write_text(text(), encoding="utf-8")
+    for path, text in texts().items():
+        path.write_text(text, encoding="utf-8")

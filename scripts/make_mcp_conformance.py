@@ -137,7 +137,7 @@ def installed() -> tuple[Path, Path]:
 
 def _run(command: list[str]) -> None:
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)  # noqa: S603 - ours
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Missing(f"{command[-1]}: {error}") from None
     if ran.returncode:
@@ -151,9 +151,7 @@ def client_result(scenario: str) -> tuple[bool, str]:
     command = [str(node), str(program), "client", "--command", ours, "--scenario", scenario, "--timeout", "60000"]
     with tempfile.TemporaryDirectory() as data:  # a login of its own, and no login of this user's
         env = {**os.environ, "XDG_DATA_HOME": data}
-        ran = subprocess.run(  # noqa: S603 - ours
-            command, capture_output=True, text=True, timeout=120, cwd=HOME, env=env, check=False
-        )
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=HOME, env=env, check=False)
     said = f"{ran.stdout}\n{ran.stderr}"
     found = re.search(r"Passed: (\d+)/(\d+), (\d+) failed", said)
     return "OVERALL: PASSED" in said, f"{found[1]} of {found[2]} checks" if found else said[-300:]
@@ -166,7 +164,7 @@ def our_server() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     code = SERVER.format(port=port)
-    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(300):
             with socket.socket() as tried:
@@ -184,7 +182,7 @@ def server_results() -> dict[str, bool]:
     node, program = installed()
     with our_server() as url:
         command = [str(node), str(program), "server", "--url", url, "--suite", "all"]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=HOME, check=False)  # noqa: S603
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=HOME, check=False)
     return {name: mark == "\u2713" for mark, name in re.findall(r"([\u2713\u2717]) ([\w-]+): \d+ passed", ran.stdout)}
 
 

@@ -94,6 +94,67 @@ def run_fields() -> int:
     return len({name for base in Run.__mro__ for name in vars(base).get("__annotations__", {})})
 
 
+MUTATORS = frozenset({"add", "append", "clear", "extend", "insert", "pop", "remove", "setdefault", "update"})
+OWNER = "run"
+"""The package whose classes hold a run's state."""
+
+
+def _last(node: ast.AST) -> str:
+    """The last name of an expression: `turn` of `self.run.turn`."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def parts_of_a_run() -> dict[str, frozenset[str]]:
+    """The fields of `Run` itself, under its own name, and of each part of its state, under the part's."""
+    import typing
+
+    from glidepath._wire import Record
+    from glidepath.run import Run
+
+    kinds = typing.get_type_hints(Run)
+    parts = {"run": frozenset(Run.__struct_fields__)}
+    for name, kind in kinds.items():
+        if isinstance(kind, type) and issubclass(kind, Record):
+            parts[name] = frozenset(kind.__struct_fields__)
+    return parts
+
+
+def foreign_writes(texts: dict[str, str] | None = None) -> list[str]:
+    """Where code outside `run` assigns to a field of a run or of a part of it, or changes a container in one.
+
+    By syntax: `run.turn.reply = ...`, `turn.reply = ...`, a local name for a part, `run.turn.results.append(...)`.
+    `texts` are modules to look at instead of the package's own.
+    """
+    parts = parts_of_a_run()
+    if texts is None:
+        paths = [path for second in (False, True) for path in sources(second=second)]
+        texts = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+    found = []
+    for label, text in sorted(texts.items()):
+        if label.partition("/")[0] != OWNER:
+            found += [f"{label}:{line}: {what}" for line, what in _writes(ast.parse(text), parts)]
+    return found
+
+
+def _writes(tree: ast.Module, parts: dict[str, frozenset[str]]) -> Iterator[tuple[int, str]]:
+    known = {**parts, "_run": parts["run"]}
+    for node in ast.walk(tree):  # a part under another name
+        value = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(value, ast.Attribute) and value.attr in parts and _last(value.value) in ("run", "_run"):
+            known.update({one.id: parts[value.attr] for one in node.targets if isinstance(one, ast.Name)})
+    for node in ast.walk(tree):
+        stored = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+        target: ast.AST | None = None
+        if isinstance(node, ast.Attribute) and stored:
+            target = node
+        elif isinstance(node, ast.Subscript) and stored:
+            target = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
+            target = node.func.value
+        if isinstance(target, ast.Attribute) and target.attr in known.get(_last(target.value), ()):
+            yield node.lineno, ast.unparse(target)
+
+
 def public_names() -> int:
     total = 0
     for dump in sorted((ROOT / "api").glob("*.txt")):
@@ -104,16 +165,24 @@ def public_names() -> int:
 
 
 def modules_of_a_turn() -> list[str]:
-    """The modules of ours in which a steady tool turn runs code: traced between two calls of the model."""
+    """The modules of ours in which a steady tool turn runs a line of code: traced between two calls of the model.
+
+    Lines, not calls: a coroutine that only waits for another is entered whenever that goes on, and runs nothing.
+    """
     from glidepath import Agent, Limits, tool
     from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
 
     found: set[str] = set()
     prefix = str(PACKAGE)
 
-    def trace(frame: Any, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(prefix):
+    on = False
+
+    def trace(frame: Any, event: str, _: object) -> Any:
+        if not frame.f_code.co_filename.startswith(prefix):
+            return None
+        if on and event == "line":
             found.add(str(Path(frame.f_code.co_filename).relative_to(PACKAGE)))
+        return trace
 
     class Steady:
         name = "steady"
@@ -121,11 +190,9 @@ def modules_of_a_turn() -> list[str]:
         turn = 0
 
         async def stream(self, request: Any) -> Any:
+            nonlocal on
             self.turn += 1
-            if self.turn == 4:
-                sys.setprofile(trace)
-            elif self.turn == 5:
-                sys.setprofile(None)
+            on = self.turn == 4
             await asyncio.sleep(0)
             yield TextDelta("Let me look. ")
             if self.turn < 6:
@@ -138,7 +205,13 @@ def modules_of_a_turn() -> list[str]:
         return f"saw {n}"
 
     limits = Limits(max_iterations=50, max_tokens=1_000_000, timeout=60)
-    result = Agent(model=Steady(), tools=[look], limits=limits).run_sync("go")
+    agent = Agent(model=Steady(), tools=[look], limits=limits)
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        result = agent.run_sync("go")
+    finally:
+        sys.settrace(before)
     assert result.iterations == 6, result
     return sorted(found)
 
@@ -157,6 +230,7 @@ def measure() -> dict[str, Any]:
         "bare Any parameters, percent": round(100 * bare / every, 2),
         "public parameters of bare Any": len(public),
         "fields of Run": run_fields(),
+        "writes to a run's state by others": foreign_writes(),
         "public class names used twice": classes,
         "module names used twice": modules,
         "modules of a tool turn": len(turn),

@@ -4,7 +4,7 @@ import pytest
 
 CAMPAIGN_SECONDS = 4 * 3600
 FAR_FROM_THE_KERNEL = (
-    "bench", "cli", "contracts", "docs", "local", "serve", "typing", "values", "wire", "workspace",
+    "bench", "cli", "contracts", "deck", "docs", "local", "serve", "typing", "values", "wire", "workspace",
 )  # fmt: skip
 """Folders whose tests are not measured: what they try is not the kernel, and they would take half as long again."""
 

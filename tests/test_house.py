@@ -3,12 +3,16 @@
 import ast
 import json
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from glidepath.outcome import Snapshot
+from glidepath.run.snapshot import KEPT, PARTS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "glidepath"
@@ -182,14 +186,59 @@ def test_nesting_is_counted_as_documented(body, depth):
     assert nesting(node) == depth
 
 
-def test_the_keywords_of_an_agent_are_the_fields_of_its_configuration():
-    script = ROOT / "scripts" / "make_keywords.py"
-    made = subprocess.run(
-        [sys.executable, "-c", f"import runpy; print(runpy.run_path({str(script)!r})['text'](), end='')"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert (PACKAGE / "agent" / "keywords.py").read_text(encoding="utf-8") == made.stdout, (
-        "run scripts/make_keywords.py"
-    )
+MOST_FIELDS_OF_RUN = 20
+MOST_MODULES_OF_A_TURN = 12
+house = runpy.run_path(str(ROOT / "scripts" / "measure_house.py"))
+
+
+def test_a_run_is_a_few_parts():
+    assert house["run_fields"]() <= MOST_FIELDS_OF_RUN
+
+
+def test_an_ordinary_tool_turn_reads_in_a_few_modules():
+    assert len(house["modules_of_a_turn"]()) <= MOST_MODULES_OF_A_TURN
+
+
+def test_every_part_of_a_run_is_written_by_its_owner_only():
+    assert house["foreign_writes"]() == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run.plan = plan",
+        "run.turn.reply = None",
+        "self._run.turn.iterations += 1",
+        "turn = run.turn\nturn.reply = None",
+        "state = run.turn\nstate.reply = None",
+        "before, run.spend.account = 1, 2",
+        "run.transcript.messages.append(1)",
+        "run.turn.denials['look'] = 'no'",
+        "del run.transcript.view[-1]",
+    ],
+)
+def test_a_write_from_elsewhere_is_noticed(line):
+    assert len(house["foreign_writes"]({"ask/here.py": line})) == 1
+    assert house["foreign_writes"]({"run/here.py": line}) == []
+
+
+@pytest.mark.parametrize("line", ["reply = run.turn.reply", "self.turn = 3", "run.turn.begin()", "job.turn = run.turn"])
+def test_reading_a_part_and_asking_its_owner_are_fine(line):
+    assert house["foreign_writes"]({"ask/here.py": line}) == []
+
+
+def test_every_field_of_a_snapshot_is_a_part_of_the_run_or_a_figure_of_its_own():
+    kept = [name for names in KEPT.values() for name in names]
+    figures = {"run_id", "elapsed", "next_event", "spent", "fallbacks_spent", "children_spent", "turns"}
+    figures |= {"metered_tool_calls", "descendants", "tokens", "picodollars", "behind", "on_budget", "guards"}
+    ended = {"state", "outcome", "cause", "partial"}
+    assert len(kept) == len(set(kept))
+    assert {*kept, *figures, *ended} == set(Snapshot.__struct_fields__)
+    for part, names in KEPT.items():
+        assert set(names) <= set(PARTS[part].__struct_fields__)
+
+
+def test_what_is_written_from_the_declarations_of_settings_is_up_to_date():
+    made = runpy.run_path(str(ROOT / "scripts" / "make_keywords.py"))["texts"]()
+    stale = [path.name for path, text in made.items() if path.read_text(encoding="utf-8") != text]
+    assert stale == [], "run scripts/make_keywords.py"

@@ -32,12 +32,12 @@ def without_its_models():
     sys.modules[google.__name__] = google
 
 
-def tools_of(suite, environment):
+def tools_of(suite, environment, marks=lambda name: {}):
     """The suite's functions as they are, but for the parameters that AgentDojo itself fills in."""
-    return [made(function, environment) for function in suite.tools]
+    return [made(function, environment, marks(function.name)) for function in suite.tools]
 
 
-def made(function, environment):
+def made(function, environment, marks):
     given = {name: dependency.extract_dep_from_env(environment) for name, dependency in function.dependencies.items()}
     signature = inspect.signature(function.run)
     shown = [parameter for name, parameter in signature.parameters.items() if name not in given]
@@ -51,7 +51,7 @@ def made(function, environment):
         name: kind for name, kind in inspect.get_annotations(function.run).items() if name not in given
     }
     del run.__wrapped__
-    return tool(run, name=function.name)
+    return tool(run, name=function.name, **marks)
 
 
 class Flight:

@@ -10,27 +10,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+from dojo_packages import PACKAGES  # noqa: E402
 from environment import ROOT, NotInstalledError, figures, python_with  # noqa: E402
-
-# Only what its suites import: no more has to be fetched before the first task.
-PACKAGES = (
-    "agentdojo==0.1.35",
-    "annotated-types",
-    "deepdiff==8.6.1",
-    "docstring-parser",
-    "email-validator",
-    "idna",
-    "msgspec",
-    "orderly-set",
-    "pydantic==2.12.5",
-    "pydantic-core==2.41.5",
-    "pyyaml",
-    "rich",
-    "typing-extensions",
-    "typing-inspection",
-)
 
 
 def fly(every=1):

@@ -23,10 +23,10 @@ async def poll(run: Run, hook: str) -> bool:
     pairs = getattr(run.hooks, hook)
     if not pairs:
         return False
-    before = len(run.waiting)
+    before = len(run.transcript.waiting)
     context = PollContext(
         **about(run),
-        messages=to_read(run, run.messages),
+        messages=to_read(run, run.transcript.messages),
     )
     voices = iter(pairs)
     said = await opinion(run, hook, voices, context)
@@ -36,7 +36,7 @@ async def poll(run: Run, hook: str) -> bool:
         else:
             _keep(run, hook, said.name, said.answer)
         said = await opinion(run, hook, voices, context)
-    return len(run.waiting) > before
+    return len(run.transcript.waiting) > before
 
 
 def _keep(run: Run, hook: str, name: str, answer: Any) -> None:
@@ -51,6 +51,6 @@ def _keep(run: Run, hook: str, name: str, answer: Any) -> None:
             report(run, hook, name, error, "skipped")
         else:
             kept.append(message)
-    run.waiting += tuple(kept)
+    run.transcript.wait(kept)
     if fault is not None:
         report(run, hook, name, fault, f"{len(kept)} messages are used" if kept else "skipped")

@@ -20,6 +20,7 @@ from glidepath.spi import ResourceConstraint, ResourceContext
 __all__ = [
     "CostLimitConstraint",
     "DefaultResourceConstraint",
+    "FunctionConstraint",
     "KillSwitchConstraint",
     "MaxIterationConstraint",
     "TimeoutConstraint",
@@ -41,6 +42,24 @@ class _BuiltIn(ResourceConstraint):
         return self.check(context)
 
     validate.calls_check = True  # type: ignore[attr-defined]  # an override of `validate` is asked, not bypassed
+
+
+class FunctionConstraint(ResourceConstraint):
+    """A plain or async function of a `ResourceContext` as a constraint, under its own name; None: its limit holds."""
+
+    def __init__(self, function: Callable[[ResourceContext], Any]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    def validate(self, context: ResourceContext) -> Any:
+        """What the function answers."""
+        answer = self.function(context)
+        return _awaited(answer) if hasattr(answer, "__await__") else _OK if answer is None else answer
+
+
+async def _awaited(answer: Any) -> Any:
+    said = await answer
+    return _OK if said is None else said
 
 
 def _positive(value: Any, field: str) -> None:

@@ -1,7 +1,7 @@
 """Ordinary turns, flown in a straight line: one model call, one tool call, no limit near, and nobody else with a say.
 
 Nearly all turns of nearly all runs are like that, and what a turn costs is the number of steps it takes. So this is a
-second form of what `judge.smooth`, `ask`, `land.take` and `execute` do in general, written without a detour. Whatever
+second form of what `judge.nothing_to_judge`, `ask`, `land.take` and `execute` do in general, without a detour. Whatever
 is not ordinary is theirs: `cruise` returns before a turn that may not be ordinary, with a reply that is not, and calls
 them itself where something unusual comes up in between. The architecture page lists the pairs; random flights with
 `Run.cruises` on and off must have the same events, results and journals (`tests/properties/test_straight_line.py`).
@@ -26,12 +26,11 @@ from glidepath.events import (
     TurnStarted,
 )
 from glidepath.execute import alone
-from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge
+from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, judge
 from glidepath.ledger import Reservation
 from glidepath.messages import visible
-from glidepath.outcome import AgentState
 from glidepath.resilience import MARK_EVERY
-from glidepath.run import HIGH_WATER, tether
+from glidepath.run import HIGH_WATER, interruptible
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -48,64 +47,64 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     Returns None before a turn that may not be, a `Reply` that is not, or `DELIVERED` when a tool has ended the run.
     """
     plan, watch, meter = run.plan, run.watch, run.meter
-    health, specs, tools, terminal = plan.health, plan.specs, plan.tools, plan.terminal_tools | plan.hands
+    health, specs, tools, window = plan.health, plan.specs, plan.ordinary_tools, plan.context_window
     cap, fixed, price = plan.max_output_tokens, plan.fixed_tokens, plan.price
     want = plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
-    run_id, parent_id, now, time = run.run_id, run.parent_id, run.now, run.time
-    tell: Any = run.tell_all
-    outbox = run.outbox
+    transcript, turn, answer, spend = run.transcript, run.turn, run.answer, run.spend
+    descent, voice = run.descent, run.voice
+    run_id, parent_id, now, time = run.run_id, voice.parent_id, voice.now, watch.time
+    tell: Any = voice.tell_all
+    outbox = voice.outbox
+    request: Any = None
+    sent: Any = None  # the view that the request shows
     while run.cruises:
-        # --- may it be ordinary? (judge.smooth; what ask looks at first)
-        run.checkpoint = PRE_FLIGHT
+        # --- may it be ordinary? (judge.nothing_to_judge; what ask looks at first)
         if (
             meter.attention
             or watch.interrupt is not None
-            or run.verdict is not None
-            or run.notice is not None
-            or run.wind_down is not None
-            or meter.turns >= run.soft_turns
-            or time() >= run.soft_at
-            or run.waiting
-            or run.later
-            or run.withdrawn
-            or run.allowed is not None
-            or run.first_call is not None
-            or run.picture_bytes
+            or descent.begun
+            or meter.turns >= descent.soft_turns
+            or time() >= descent.soft_at
+            or transcript.waiting
+            or transcript.later
+            or turn.allowed is not None
+            or spend.first_call is not None
+            or transcript.picture_bytes
             or health.alert
             or (outbox is not None and len(outbox) >= HIGH_WATER)
-            or (plan.context_window is not None and overfull(run, plan.context_window) is not None)
+            or (window is not None and overfull(run, window) is not None)
             or (meter.parent is not None and meter.near_budget())
         ):
             return None
         # --- reserve: `book` in ask.booking
-        view, count = run.view, run.anchor + run.view_tokens
+        view, count = transcript.view, transcript.anchor + transcript.view_tokens
         held = meter.reserve(count + want, 0 if price is None else count * price.worst_input + want * price.output)
         if held.__class__ is not Reservation:
             return None
-        booking = Booking(held, count, want, cap, price, fixed + run.view_tokens, size)
+        booking = Booking(held, count, want, cap, price, fixed + transcript.view_tokens, size)
         # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
-        run.reply = None
-        run.results = ()
-        run.turn_open = True
-        number = run.next_number
+        turn.begin()
+        number = voice.next_number
         if tell is not None:
             at = now()
-            tell(TurnStarted(run_id, parent_id, number(), at, run.iterations + 1))
+            tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
         if run.journal is not None:
             await noted(run, booking)
             at = now()
         health.calls = count = health.calls + 1
         if not count % MARK_EVERY:
             health.mark(time())
-        request = run.request
-        if (
-            request is None
-            or request.messages is not view
-            or request.tools is not specs
-            or request.max_output_tokens != cap
-        ):
-            run.request = request = request_for(run, specs, view, cap)
+        # Nothing else about the request can change in here: the plan, the tools and the cap are those of the plan.
+        if view is not sent:
+            request, sent = turn.request, view
+            if (
+                request is None
+                or request.messages is not view
+                or request.tools is not specs
+                or request.max_output_tokens != cap
+            ):
+                request = turn.send(request_for(run, specs, view, cap))
         if tell is not None:
             money = held.money if price is not None else None
             tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))
@@ -117,14 +116,11 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         watch.scope_hit = False
         failed = None
         try:
-            await tether(pump(run, plan.model, request, attempt, booking), watch)
+            await interruptible(pump(run, plan.model, request, attempt, booking), watch)
         except BaseException as error:
             failed = gave_up(run, attempt, booking, view, error)
-            tell, outbox, number = (
-                run.tell_all,
-                run.outbox,
-                run.next_number,
-            )  # a stream that was let go has the old ones
+            # a stream that was let go has the old ones
+            tell, outbox, number = voice.tell_all, voice.outbox, voice.next_number
         if failed is not None:
             return await ask(run, begun=failed)
         # --- settle: `_Call.settle` in ask
@@ -142,14 +138,13 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             paid = price.cost(usage)
             if price.web_search:
                 paid += fees(price, attempt)
-            run.money += paid
         held.settle(spent, paid)
-        run.account.add(usage, paid)
+        spend.pay(usage, paid)
         if not usage.estimated:
-            run.anchor = given - booking.estimate + fixed
+            transcript.learn(given - booking.estimate + fixed)
         if tell is not None:
             at = now()
-            if run.chunks:
+            if voice.chunks:
                 tell(StreamChunk(run_id, parent_id, number(), at, "", True))
             refunded = held.tokens - spent if held.tokens > spent else 0
             tell(BudgetSettled(run_id, parent_id, number(), at, usage, paid if price is not None else None, refunded))
@@ -163,43 +158,35 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         if failed is not None:
             return await ask(run, begun=failed)
         calls = reply.calls
-        if len(calls) != 1 or reply.truncated or reply.refused or reply.cut or run.parts:
+        if len(calls) != 1 or reply.truncated or reply.refused or reply.cut or answer.parts:
             return reply
         call = calls[0]
         tool = tools.get(call.name)
-        if tool is None or tool.isolation != "inline" or call.malformed is not None or tool.breaker is not None:
-            return reply
-        if tool.name in terminal:
+        if tool is None or call.malformed is not None or tool.breaker is not None:
             return reply
         # --- it joins the transcript (land.take, Run.add)
         text, message = reply.text, reply.message
         tokens: Any = reply.size  # known: our own estimate measures
-        run.iterations += 1
-        run.reply = message
-        run.stop_reason = message.stop_reason
+        turn.take_call(message)
         if text[:1].isalnum() or visible(text):
-            run.text = text
-        run.messages.append(message)
-        run.sizes.append(tokens)
-        if view is not run.messages:
-            view.append(message)
-        run.view_tokens += tokens
+            answer.replace_text(text)
+        transcript.join(message, tokens)
         if tell is not None:
             tell(MessageAdded(run_id, parent_id, number(), at, message))
-        # --- the tool runs, and the turn ends (judge.smooth, execute, Run.close_turn)
-        run.checkpoint = AFTER_MODEL
+        # --- the tool runs, and the turn ends (judge.nothing_to_judge, execute, Run.close_turn)
         if meter.attention or watch.interrupt is not None:
+            # Constraints see the run as it is: after the reply, before its tools.
+            turn.end_tools(AFTER_MODEL)  # they have not begun
             await judge(run, AFTER_MODEL)
-        run.state = AgentState.WAITING_FOR_TOOL
+            turn.start_tools()
         if await alone(run, calls, tool):
-            run.state = AgentState.RUNNING
+            turn.end_tools(AFTER_MODEL)
             run.close_turn()
             return DELIVERED
-        run.state = AgentState.RUNNING
-        run.checkpoint = AFTER_TOOLS
-        if meter.attention or watch.interrupt is not None or run.verdict is not None:
+        if meter.attention or watch.interrupt is not None or descent.verdict is not None:
+            turn.end_tools(AFTER_TOOLS)
             await judge(run, AFTER_TOOLS)
+        turn.close(AFTER_TOOLS)
         if tell is not None:
-            tell(TurnEnded(run_id, parent_id, number(), now(), run.iterations, message, run.results))
-        run.turn_open = False
+            tell(TurnEnded(run_id, parent_id, number(), now(), turn.iterations, message, turn.results))
     return None

@@ -17,6 +17,8 @@ GlidepathError
 +-- StoreError                 a session store could not read or write
 +-- QuotaError                 a fleet refused a run: its tenant or the fleet has used up what it may
 +-- RunNotCompleted            raised by `RunResult.unwrap()`; carries the result
+
+RunInterrupted                 a KeyboardInterrupt: Ctrl-C ended `run_sync`; carries the result
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ __all__ = [
     "RateLimitedError",
     "RefusedError",
     "RejectedError",
+    "RunInterrupted",
     "RunNotCompleted",
     "StoreError",
     "ToolError",
@@ -148,6 +151,17 @@ class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by th
         self.result = result
 
 
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended `run_sync`. The run has landed: `result` says how it ended, and its text is this error's text.
+
+    It is a KeyboardInterrupt, so that a program that does not expect it ends as it always did.
+    """
+
+    def __init__(self, result: Any) -> None:  # a RunResult; that layer lies above this one
+        super().__init__(getattr(result, "text", ""))
+        self.result = result
+
+
 @contextmanager
 def readable() -> Iterator[None]:
     """Other people's objects are read before take-off: whatever they raise is a `ConfigurationError`, Ctrl-C apart."""
@@ -186,3 +200,24 @@ def shown(value: object, limit: int = 200) -> str:
         raise
     except BaseException:
         return f"a {type(value).__name__} that cannot be shown"
+
+
+def install_line(extra: str, *more: str) -> str:
+    """The command that installs an extra where glidepath came from: a checkout, a wheel, or a package index."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    tail = "".join(f" {name}" for name in more)
+    try:
+        known = json.loads(distribution("glidepath").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, OSError, ValueError):
+        known = {}
+    url = known.get("url", "") if isinstance(known, dict) else ""
+    if isinstance(url, str) and url.startswith("file://"):
+        if "dir_info" in known:
+            from urllib.parse import unquote
+
+            editable = "-e " if known["dir_info"].get("editable") else ""
+            return f"pip install {editable}'{unquote(url.removeprefix('file://'))}[{extra}]'{tail}"
+        return f"pip install 'glidepath[{extra}] @ {url}'{tail}"
+    return f"pip install 'glidepath[{extra}]'{tail}"

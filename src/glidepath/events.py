@@ -178,6 +178,8 @@ class ApprovalRequested(Event, frozen=True, gc=False, tag=True):
     reason: str = ""
     form: Mapping[str, Any] | None = None
     """The JSON Schema of the answer, where the call asks for one."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that a plugin asks about."""
 
 
 class ConstraintViolated(Event, frozen=True, gc=False, tag=True):

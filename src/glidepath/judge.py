@@ -1,6 +1,6 @@
 """May the run go on? The constraint chain, asked at three checkpoints of every turn, and the soft limits before it.
 
-While a run is cruising this costs a few comparisons (`smooth`): the ledger keeps one flag for all limits. The chain is
+Nearly always this costs a few comparisons (`nothing_to_judge`): the ledger keeps one flag for all limits. The chain is
 walked only when something may be the matter, or when there are custom constraints to ask.
 """
 
@@ -26,10 +26,10 @@ from glidepath.outcome import (
     StopCause,
     ValidationRecord,
 )
-from glidepath.run import Place, Stopped, Touchdown, Verdict, tethered
+from glidepath.run import Place, Stopped, Touchdown, Verdict, Why, interruptible_within
 from glidepath.run.inside import recall
 from glidepath.spi import ResourceConstraint, ResourceContext
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ __all__ = [
     "judge",
     "last_validations",
     "note",
+    "nothing_to_judge",
     "record_of",
-    "smooth",
     "verdict_of",
     "weighed",
     "witness",
@@ -59,73 +59,70 @@ _OK = ResourceValidation.ok()
 MOST_WARNINGS = 1_000  # warnings of one run that are noted: a constraint may change its words at every checkpoint
 _FIGURES = re.compile(r"\d+(?:[.,]\d+)*")
 MOST_FIGURES = 1_000  # metrics of one validation that are kept
-_SPENT = {
-    "GracefulTurnLimit": "turn budget",
-    "TokenBudgetConstraint": "token budget",
-    "CostLimitConstraint": "cost budget",
-    "TimeoutConstraint": "time",
-}
-"""What a model is told it has used up; whoever else winds a run down asks it to finish."""
 _SCALARS = (int, float, bool, type(None), Decimal)
 Weighed: TypeAlias = tuple[ResourceValidation, ResourceAction, AgentState]
 _LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutcome.WRAPPED_UP) - {AgentState.COMPLETED}
 
 
-def smooth(run: Run, checkpoint: str) -> bool:
+def nothing_to_judge(run: Run, checkpoint: str) -> bool:
     """True when nothing can be the matter at this checkpoint, so that nobody has to be asked. Nearly always."""
-    run.checkpoint = checkpoint
+    run.turn.reach(checkpoint)
     meter = run.meter
-    if meter.attention or run.watch.interrupt is not None or run.verdict is not None or run.plan.custom:
+    if meter.attention or run.watch.interrupt is not None or run.descent.verdict is not None or run.plan.custom:
         return False
     if checkpoint is not PRE_FLIGHT:
         return True
     return (  # no limit on turns or time is near, and nothing has begun to bring the run down
-        meter.turns < run.soft_turns
-        and run.time() < run.soft_at
-        and run.notice is None
-        and run.wind_down is None
+        meter.turns < run.descent.soft_turns
+        and run.watch.time() < run.descent.soft_at
+        and run.descent.notice is None
+        and run.descent.wind_down is None
         and (meter.parent is None or not meter.near_budget())
     )
 
 
 async def judge(run: Run, checkpoint: str) -> None:
-    """Ask the constraints, then the soft limits. Return when the run may go on; raise `Touchdown` when it must land.
+    """Ask the constraints. Return when the run may go on; raise `Touchdown` when it must land.
 
     A graceful verdict after the model spoke is kept until this turn's tools are done.
     """
     if run.watch.interrupt is not None:
         raise run.interrupted()
     verdict = await (_walk(run) if not run.plan.custom else _walk_inside(run))
-    if verdict is not None and (run.verdict is None or not verdict.gentle):
-        run.verdict = verdict
-    if run.verdict is not None and (checkpoint is not AFTER_MODEL or not run.verdict.gentle):
-        raise Touchdown(run.verdict)
+    if verdict is not None and (run.descent.verdict is None or not verdict.gentle):
+        run.descent.condemn(verdict)
+    if run.descent.verdict is not None and (checkpoint is not AFTER_MODEL or not run.descent.verdict.gentle):
+        raise Touchdown(run.descent.verdict)
     if run.watch.overdue():  # a deadline from above, which no constraint of this run knows
         raise run.interrupted()
-    if checkpoint is PRE_FLIGHT:
-        _wind_down(run)
 
 
 def _completed(run: Run) -> int:
     """Turns that are over."""
-    return run.iterations - (run.turn_open and run.reply is not None)
+    return run.turn.iterations - (run.turn.is_open and run.turn.reply is not None)
 
 
 def context_of(run: Run, checkpoint: str | None = None) -> ResourceContext:
     """What constraints see."""
     meter = run.meter
     return ResourceContext(
-        checkpoint=checkpoint or run.checkpoint,
+        checkpoint=checkpoint or run.turn.checkpoint,
         iteration=_completed(run),
         tokens_used=meter.tokens,
         cost=dollars(meter.money),
-        elapsed=run.time() - run.started_at,
+        elapsed=run.watch.time() - run.terms.started_at,
         tool_calls=meter.tool_calls,
         depth=meter.depth,
         agent_name=run.plan.agent_name,
         agent_state=run.state,
-        last_stop_reason=run.stop_reason,
-        meters=run,
+        last_stop_reason=run.turn.stop_reason,
+        run_id=run.run_id,
+        session_id=run.session_id,
+        conversation_id=run.plan.conversation_id,
+        user=run.user,
+        metadata=run.metadata,
+        left=run.remaining(),
+        nearly_used_up=run.near_budget(),
     )
 
 
@@ -137,19 +134,21 @@ async def _walk(run: Run) -> Verdict | None:
     context = context_of(run)
     worst: tuple[ResourceAction, AgentState, str, ResourceValidation] | None = None
     passing: list[tuple[str, ResourceValidation]] = []
-    quiet = not run.meter.attention and run.time() < run.watch.window_at and run.meter.turns < run.meter.turns_wire
+    quiet = (
+        not run.meter.attention and run.watch.time() < run.watch.window_at and run.meter.turns < run.meter.turns_wire
+    )
     chain = run.plan.constraints[run.plan.built_in :] if quiet else run.plan.constraints
     for position, constraint in enumerate(chain):
         answer = _begin(constraint, context)
         if answer.__class__ is ResourceValidation and answer.violated is False:
             passing.append((constraint.name, answer))
-            if run.warned:
+            if run.audit.warned:
                 _calm(run, constraint.name)
             continue
         validation, action, state = await _conclude(run, constraint, answer)
         if not validation.violated:
             passing.append((constraint.name, validation))
-            if run.warned:
+            if run.audit.warned:
                 _calm(run, constraint.name)
             continue
         record = record_of(constraint.name, context, action, validation)
@@ -161,7 +160,7 @@ async def _walk(run: Run) -> Verdict | None:
             for skipped in chain[position + 1 :]:
                 note(run, _skipped(skipped.name, record))
             break
-    run.passing = (context, quiet, passing)
+    run.audit.asked((context, quiet, passing))
     if worst is None or worst[0].severity < ResourceAction.GRACEFUL_EXIT.severity:
         return None
     return verdict_of(*worst)
@@ -176,7 +175,7 @@ async def _walk_inside(run: Run) -> Verdict | None:
     finally:
         place.close()
         INSIDE.set(None)
-        if run.spawned and not run.watch.gone:
+        if run.work.spawned and not run.watch.gone:
             await recall(run, "validate")
 
 
@@ -233,13 +232,13 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: Any) -> We
         if answer.__class__ is _Begun:
             if answer.error is not None:
                 raise answer.error
-            validation = await tethered(answer.work, run.watch, run.plan.times.constraint, answer.waiting)
+            validation = await interruptible_within(answer.work, run.watch, run.plan.times.constraint, answer.waiting)
         return weighed(constraint, validation)
     except Stopped as stopped:
-        if stopped.why == "interrupt":
+        if stopped.why is Why.INTERRUPT:
             raise run.interrupted() from None
         hung = f"did not answer within {run.plan.times.constraint} s"
-        reason = f"{constraint.name} {hung if stopped.why == 'timeout' else 'was cancelled from inside'}"
+        reason = f"{constraint.name} {hung if stopped.why is Why.TIMEOUT else 'was cancelled from inside'}"
     except KeyboardInterrupt:
         raise run.interrupted_by_hand() from None
     except BaseException as error:  # SystemExit, too: a constraint must not end the process
@@ -327,28 +326,24 @@ def _skipped(name: str, by: ValidationRecord) -> ValidationRecord:
 def _is_news(run: Run, record: ValidationRecord) -> bool:
     """Whether a warning says something new: it begins, or its words change. Other figures in them are no news."""
     said = (_FIGURES.sub("#", record.validation.reason), record.validation.notice)
-    if run.warned.get(record.constraint) == said or run.warnings >= MOST_WARNINGS:
+    if run.audit.warned.get(record.constraint) == said or run.audit.warnings >= MOST_WARNINGS:
         return False
-    run.warned = {**run.warned, record.constraint: said}
-    run.warnings += 1
-    if run.warnings == MOST_WARNINGS:
+    run.audit.warn(record.constraint, said)
+    if run.audit.warnings == MOST_WARNINGS:
         _log.warning("%s: %d warnings of constraints are noted; more are not", run.run_id, MOST_WARNINGS)
     return True
 
 
 def _calm(run: Run, name: str) -> None:
     """A constraint holds again whose warning had lasted."""
-    if name in run.warned:
-        run.warned = {other: said for other, said in run.warned.items() if other != name}
+    if name in run.audit.warned:
+        run.audit.calm(name)
         _log.info("%s: %s: holds again", run.run_id, name)
 
 
 def note(run: Run, record: ValidationRecord) -> None:
     """Keep a violation or a skipped constraint for the result; tell observers, and the model what it should know."""
-    if run.violations:
-        run.violations.append(record)
-    else:
-        run.violations = [record]  # a list only when there is something to keep
+    run.audit.note(record)
     validation = record.validation
     if not record.skipped:
         level = logging.WARNING if record.action is ResourceAction.WARN_CONTINUE else logging.INFO
@@ -362,9 +357,8 @@ def note(run: Run, record: ValidationRecord) -> None:
         validation.metrics,
         record.skipped,
     )
-    if validation.notice and (record.constraint, validation.notice) not in run.notices_told:
-        run.notices_told |= {(record.constraint, validation.notice)}
-        run.later += (("constraint", record.constraint, validation.notice),)
+    if validation.notice and run.descent.tell_once(record.constraint, validation.notice):
+        run.transcript.tell_later("constraint", record.constraint, validation.notice)
 
 
 def witness(run: Run, verdict: Verdict) -> None:
@@ -373,7 +367,7 @@ def witness(run: Run, verdict: Verdict) -> None:
     action = ResourceAction.GRACEFUL_EXIT if verdict.gentle else ResourceAction.EMERGENCY_STOP
     if cause.action == "wind_down" or not any(constraint.name == cause.source for constraint in run.plan.constraints):
         return
-    if any(known.constraint == cause.source and known.action is action for known in run.violations):
+    if any(known.constraint == cause.source and known.action is action for known in run.audit.violations):
         return
     validation = ResourceValidation(violated=True, reason=cause.reason, metrics=cause.metrics)
     iteration = context_of(run).iteration
@@ -381,7 +375,7 @@ def witness(run: Run, verdict: Verdict) -> None:
         run,
         ValidationRecord(
             constraint=cause.source,
-            checkpoint=run.checkpoint,
+            checkpoint=run.turn.checkpoint,
             iteration=iteration,
             action=action,
             validation=validation,
@@ -400,7 +394,7 @@ def verdict_of(action: ResourceAction, state: AgentState, name: str, validation:
 def _passed(name: str, run: Run) -> ValidationRecord:
     return ValidationRecord(
         constraint=name,
-        checkpoint=run.checkpoint,
+        checkpoint=run.turn.checkpoint,
         iteration=_completed(run),
         action=ResourceAction.ALLOW,
         validation=ResourceValidation.ok(),
@@ -410,10 +404,10 @@ def _passed(name: str, run: Run) -> ValidationRecord:
 def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
     """The constraints that passed at the last checkpoint. Built-ins that were not asked then are asked now."""
     plan = run.plan
-    fine = not run.meter.attention and not run.violations  # the ledger knows without asking
-    if run.passing is None and fine:  # nearly always
+    fine = not run.meter.attention and not run.audit.violations  # the ledger knows without asking
+    if run.audit.passing is None and fine:  # nearly always
         return tuple([_passed(constraint.name, run) for constraint in plan.constraints[: plan.built_in]])
-    context, quiet, passing = run.passing or (context_of(run), True, [])
+    context, quiet, passing = run.audit.passing or (context_of(run), True, [])
     passing = [(name, validation if validation is _OK else plain(validation)) for name, validation in passing]
     if not quiet:
         return tuple([record_of(name, context, ResourceAction.ALLOW, validation) for name, validation in passing])
@@ -426,72 +420,3 @@ def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
     return tuple(
         [record_of(name, context, ResourceAction.ALLOW, validation) for name, validation in (*answers, *passing)]
     )
-
-
-# --- soft limits ------------------------------------------------------------------------------------------------
-
-
-def _wind_down(run: Run) -> None:
-    """At a soft limit: one notice, once per run. The turn after the last grace turn is the landing."""
-    if run.final_turn is not None:
-        raise Touchdown(run.final_turn)
-    plan = run.plan
-    try:
-        soft = _soft_limit(run)
-    except KeyboardInterrupt:  # in the function that gives the grace
-        raise run.interrupted_by_hand() from None
-    if soft is not None:
-        verdict, single = soft
-        if plan.landing == "force":
-            raise Touchdown(verdict)
-        if run.notice is None:
-            run.notice = verdict.cause
-            run.later += (("wind_down", verdict.cause.source, _words(run, verdict.cause.source)),)
-        if single:
-            run.final_turn = verdict
-    if run.notice is not None and plan.landing == "withdraw":
-        turns = run.meter.room_turns()
-        run.work_withdrawn = run.final_turn is not None or turns == 1
-
-
-def _soft_limit(run: Run) -> tuple[Verdict, bool] | None:
-    """The soft limit that is reached, and whether it leaves a single turn."""
-    plan, meter = run.plan, run.meter
-    if run.wind_down is not None:
-        return Verdict(state=AgentState.CANCELLED, cause=run.wind_down), True
-    if run.time() >= run.soft_at:
-        return _soft(
-            AgentState.TIMED_OUT, "TimeoutConstraint", "time is nearly up", elapsed=round(run.elapsed(), 3)
-        ), True
-    if meter.near_budget():
-        left = run.remaining()
-        short = left.tokens if left.tokens is not None else left.cost
-        source = "TokenBudgetConstraint" if left.tokens is not None and _near_tokens(run) else "CostLimitConstraint"
-        elsewhere = meter.tree.source
-        name = None if elsewhere is None else elsewhere.nearly_empty()
-        what = "the budget" if name is None else name
-        return _soft(AgentState.BUDGET_EXCEEDED, name or source, f"{what} is nearly used up", left=str(short)), True
-    if plan.soft_limit is not None and run.notice is None and meter.turns >= plan.soft_limit.soft_limit():
-        return _soft(AgentState.MAX_STEPS, "GracefulTurnLimit", "the turn limit is near", turns=meter.turns), False
-    return None
-
-
-def _near_tokens(run: Run) -> bool:
-    room = run.meter.room_tokens()
-    return room is not None and room <= max(node.near_tokens for node in run.meter.lineage)
-
-
-def _soft(state: AgentState, source: str, reason: str, **metrics: Any) -> Verdict:
-    return Verdict(state=state, cause=StopCause(source=source, action="wind_down", reason=reason, metrics=metrics))
-
-
-def _words(run: Run, source: str) -> str:
-    texts = run.plan.texts
-    limit = "budget" if source.startswith("wallet ") else _SPENT.get(source)
-    default = texts.fill("finish_up") if limit is None else texts.fill("wind_down", limit=limit)
-    text, error = run.plan.notice(default)
-    if isinstance(error, KeyboardInterrupt):
-        raise run.interrupted_by_hand()
-    if error is not None:
-        run.emit(HookFailed, "graceful_turn_limit", "message_provider", told(error), "default text")
-    return text

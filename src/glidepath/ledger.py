@@ -4,7 +4,7 @@ Every charge goes to a node and all its ancestors. At each node, for each thing 
 
     used + reserved + aside + held + asked <= limit
 
-`reserved` is in flight and comes back, but for the part that is `pledged`: the first calls of runs that have boarded
+`reserved` is in flight and comes back, but for the part that is `pledged`: the first calls of runs that were admitted
 and not yet asked, which may stand behind the asker in the queue. `aside` are the landing reserves of live descendants;
 `held` is the node's own. A call that would fit if nothing were in flight waits in one queue per tree, in order.
 Money is counted in whole pico-dollars inside and is a `Decimal` at the edge.
@@ -250,7 +250,7 @@ class Meter:
             or self.tool_calls >= self.calls_wire
         )
 
-    def board(self, landing: Amount, first: Amount, *, queued: bool) -> Reservation | Refusal:
+    def reserve_start(self, landing: Amount, first: Amount, *, queued: bool) -> Reservation | Refusal:
         """Start a run on the parent's budget: set aside its landing and reserve its first call, or say why not."""
         parent = self.parent
         assert parent is not None  # noqa: S101 - for the type checker
@@ -260,6 +260,7 @@ class Meter:
             for node in parent.lineage:
                 if node.caps.turns is not None and node.turns >= node.caps.turns:
                     return Refusal(resource="turns", limit=node.caps.turns, used=node.turns, asked=1)
+            # The landing and the first call together, or the child could start and then find no way down.
             refusal = parent.lack(landing.tokens + first.tokens, landing.money + first.money)
             refusal = refusal or self.lack(first.tokens, first.money)  # its own limits are there from the start
             if refusal is not None:
@@ -271,6 +272,7 @@ class Meter:
             for node in self.lineage:
                 node.reserved_tokens += first.tokens
                 node.reserved_money += first.money
+                # Nobody counts on it: two runs that wait for each other's first call would wait for ever.
                 node.pledged_tokens += first.tokens
                 node.pledged_money += first.money
         return Reservation(self, first.tokens, first.money, pledged=True)
@@ -292,15 +294,16 @@ class Meter:
                 node.descendants += 1
         return None
 
-    def open_landing(self, reserve: Amount, *, boarded: bool) -> Reservation:
+    def open_landing(self, reserve: Amount, *, admitted: bool) -> Reservation:
         """The landing begins: what was held back and set aside for it becomes the reservation of its call."""
         with self.tree.lock:
+            # What was held back becomes a reservation in the same step, under the lock: nobody may take it in between.
             self.held_tokens = self.held_money = 0
             self.set_wires()
             self.reserved_tokens += reserve.tokens
             self.reserved_money += reserve.money
             for node in self.lineage[1:]:
-                if boarded:
+                if admitted:
                     node.aside_tokens -= reserve.tokens
                     node.aside_money -= reserve.money
                 node.reserved_tokens += reserve.tokens
@@ -315,6 +318,7 @@ class Meter:
         `trading` is a reservation to be given up for the new one. `queued` is true for the head of the queue.
         """
         tree = self.tree
+        # A root without a queue is the ordinary case: one look, no loop over a lineage of one.
         if self.parent is None and trading is None and not tree.queue:
             with tree.lock:
                 promised, owed = self.reserved_tokens + tokens, self.reserved_money + money
@@ -332,6 +336,7 @@ class Meter:
             more_tokens -= trading.tokens
             more_money -= trading.money
         with tree.lock:
+            # Whoever waits was here first: a small call that would fit must not starve a large one in front of it.
             if tree.queue and not queued and trading is None:
                 return Refusal(resource="queue", limit=0, used=0, room=1)
             node = self
@@ -368,6 +373,7 @@ class Meter:
         for node in self.lineage:
             caps = node.caps
             if caps.tokens is not None:
+                # `room` is what there is with nothing in flight: when that is too little, waiting cannot help.
                 room = (
                     caps.tokens - node.tokens - node.aside_tokens - node.held_tokens - node.pledged_tokens + mine_tokens
                 )
@@ -445,6 +451,7 @@ class Meter:
             for node in self.lineage[1:]:
                 node.aside_tokens -= amount.tokens
                 node.aside_money -= amount.money
+                # A limit that was near may be far again.
                 node.look()
             self._wake_head()
 

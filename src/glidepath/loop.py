@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from glidepath.admit import poll
-from glidepath.ask import Reply, ask, board
+from glidepath.ask import Reply, admit_to_budget, ask
 from glidepath.cruise import DELIVERED, cruise
+from glidepath.endings import close_out, delivered, failed, paused, refuse_cut_calls, take
 from glidepath.errors import ModelError
 from glidepath.execute import execute, finish_batch, settle
-from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, smooth
-from glidepath.land import close_out, delivered, failed, land, paused, refuse_cut_calls, take
+from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, nothing_to_judge
+from glidepath.landing import land, wind_down
+from glidepath.messages import Message
 from glidepath.programs import run_programs
-from glidepath.run import Touchdown
-
-if TYPE_CHECKING:
-    from glidepath.messages import Message
-    from glidepath.run import Ending, Run
+from glidepath.run import Ending, Run, Touchdown
 
 __all__ = ["fly"]
 
@@ -27,8 +24,8 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
     try:
         run.add_prompt(prompt)
         settle(run)
-        await board(run)
-        ending = await _unfinished(run) if run.turn_open else None
+        await admit_to_budget(run)
+        ending = await _unfinished(run) if run.turn.is_open else None
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
             if run.hooks.steering:
                 await poll(run, "steering")
@@ -36,17 +33,17 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
             if reply is DELIVERED:
                 return delivered(run)
             take(run, reply)
-            if not smooth(run, AFTER_MODEL):
+            if not nothing_to_judge(run, AFTER_MODEL):
                 await judge(run, AFTER_MODEL)
             if not reply.calls or reply.refused:
                 ending = await close_out(run, reply)
             elif reply.truncated:
                 ending = refuse_cut_calls(run)
-            elif await execute(run, reply.calls) or (run.programs and await run_programs(run)):
+            elif await execute(run, reply.calls) or (run.turn.programs and await run_programs(run)):
                 ending = delivered(run)
-            elif run.pending:
+            elif run.turn.pending:
                 ending = paused(run)
-            if ending is None and not smooth(run, AFTER_TOOLS):
+            if ending is None and not nothing_to_judge(run, AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
             run.close_turn()
         return ending
@@ -58,22 +55,23 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
 
 async def _asked(run: Run) -> Reply:
     """The reply of a turn that may not be ordinary."""
-    if not smooth(run, PRE_FLIGHT):
+    if not nothing_to_judge(run, PRE_FLIGHT):
         await judge(run, PRE_FLIGHT)
+        wind_down(run)
     run.open_turn()
     return await ask(run)
 
 
 async def _unfinished(run: Run) -> Ending | None:
     """The turn that a resumed run had stopped in: its calls are finished first."""
-    if not smooth(run, AFTER_MODEL):
+    if not nothing_to_judge(run, AFTER_MODEL):
         await judge(run, AFTER_MODEL)
-    if await finish_batch(run) or (run.programs and await run_programs(run)):
+    if await finish_batch(run) or (run.turn.programs and await run_programs(run)):
         run.close_turn()
         return delivered(run)
-    if run.pending:
+    if run.turn.pending:
         return paused(run)
-    if not smooth(run, AFTER_TOOLS):
+    if not nothing_to_judge(run, AFTER_TOOLS):
         await judge(run, AFTER_TOOLS)
     run.close_turn()
     return None

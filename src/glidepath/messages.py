@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from os import PathLike
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
 
 __all__ = [
+    "IMPORTED",
+    "REDACTED",
     "AssistantMessage",
     "Citation",
     "CustomMessage",
@@ -36,6 +38,7 @@ __all__ = [
     "UnknownMessage",
     "Usage",
     "UserMessage",
+    "origins_of",
 ]
 
 
@@ -262,6 +265,8 @@ class UserMessage(Value, frozen=True, gc=False, tag_field="role", tag="user"):
     content: str | tuple[UserBlock, ...]
     internal: bool = False
     reason: str | None = None
+    origins: tuple[str, ...] = ()
+    """The untrusted sources its text may come from; empty when the person, or the application, wrote it."""
     role: ClassVar[Literal["user"]] = "user"
 
     @property
@@ -407,6 +412,8 @@ class ToolResultMessage(Value, frozen=True, gc=False, tag_field="role", tag="too
     kind: str | None = None
     details: Any = None
     narration: str | None = None
+    origins: tuple[str, ...] = ()
+    """The untrusted sources its text comes from: the tool, and what the children of the call have read."""
     role: ClassVar[Literal["tool_result"]] = "tool_result"
 
     @property
@@ -450,6 +457,30 @@ def placed(
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolResultMessage | CustomMessage | UnknownMessage
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+REDACTED = "redacted"
+"""The origin of a message that was read from a journal and is not what was said: a redaction hook has changed it."""
+IMPORTED = "imported session"
+"""The origin of every message of a session that was imported, the user's included: anybody may have written them."""
+
+
+def origins_of(messages: Iterable[Message]) -> tuple[str, ...]:
+    """The untrusted sources of all these messages, each once, in the order in which they were first read."""
+    found: dict[str, None] = {}
+    for message in messages:
+        if isinstance(message, ToolResultMessage | UserMessage) and message.origins:
+            found.update(dict.fromkeys(message.origins))
+    return tuple(found)
+
+
+def coming_from(message: MessageT, origins: Iterable[str]) -> MessageT:
+    """The message with these sources added to its own; a kind that has none stays as it is."""
+    if not isinstance(message, ToolResultMessage | UserMessage):
+        return message
+    return _wire.replace(message, origins=tuple(dict.fromkeys((*message.origins, *origins))))
+
 
 codec: _wire.Codec[Any, UnknownMessage] = _wire.Codec(
     Message,

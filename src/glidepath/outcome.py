@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath._wire import Value, field
 from glidepath.errors import RunNotCompleted
-from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage
+from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
 __all__ = [
     "ENDINGS",
@@ -133,31 +133,33 @@ ENDINGS: frozenset[tuple[AgentState, LoopOutcome]] = frozenset(
 
 
 def _protocol_stops() -> dict[tuple[AgentState, LoopOutcome], dict[str, str]]:
-    acp = {
-        _S.COMPLETED: "end_turn",
-        _S.MAX_STEPS: "max_turn_requests",
-        _S.BUDGET_EXCEEDED: "max_tokens",
-        _S.TIMED_OUT: "max_turn_requests",
-        _S.CANCELLED: "cancelled",
-        _S.ERROR: "refusal",
-        _S.WAITING_FOR_INPUT: "end_turn",
-    }
+    limited = (_S.MAX_STEPS, _S.BUDGET_EXCEEDED, _S.TIMED_OUT)
     stops = {}
     for state, outcome in ENDINGS:
         delivered = outcome in (_O.DONE, _O.WRAPPED_UP)
-        a2a = "completed" if delivered else "failed"
-        agui = "RUN_FINISHED" if delivered or outcome is _O.PAUSED else "RUN_ERROR"
+        acp, a2a, agui = "end_turn", "completed" if delivered else "failed", "RUN_FINISHED/success"
         if outcome is _O.PAUSED:
-            a2a = "input-required"
+            a2a, agui = "input-required", "RUN_FINISHED/interrupt"
+        elif outcome is _O.FAILED:
+            agui = "RUN_ERROR"
         elif outcome is _O.CANCELLED:
             a2a = "canceled"
-        stop = "max_tokens" if (state, outcome) == (_S.COMPLETED, _O.CUT_OFF) else acp[state]
-        stops[state, outcome] = {"acp": stop, "a2a": a2a, "ag_ui": agui}
+        if state is _S.CANCELLED:
+            acp = "cancelled"
+            agui = agui if delivered else "RUN_FINISHED/cancelled"
+        elif state in limited:
+            acp = "max_turn_requests"
+        elif not delivered and outcome is not _O.PAUSED:
+            acp = "max_tokens" if state is _S.COMPLETED else "error"
+        stops[state, outcome] = {"acp": acp, "a2a": a2a, "ag_ui": agui}
     return stops
 
 
 PROTOCOL_STOPS: Mapping[tuple[AgentState, LoopOutcome], Mapping[str, str]] = MappingProxyType(_protocol_stops())
-"""For every ending, the one word that ACP, A2A and AG-UI have for it; the full outcome travels as metadata."""
+"""For every ending, what ACP, A2A and AG-UI call it; the full outcome travels as metadata.
+
+ACP has no stop reason for an error: `error` is an error answer of JSON-RPC. AG-UI has an outcome beside the event.
+"""
 
 
 class ResourceAction(Enum):
@@ -243,6 +245,8 @@ class PendingCall(Value, frozen=True, kw_only=True):
     """The JSON Schema of the answer it waits for: `answer({...})`. None: `approve()`, `deny()` or `answer(text)`."""
     state: str = ""
     """What its tool needs to go on; nobody else's business."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that a plugin asks about, for the person who decides."""
     inside: str = ""
     """The id of the call whose program makes it; empty for a call that the model made itself."""
 
@@ -260,6 +264,48 @@ class Program(Value, frozen=True, kw_only=True):
     """How many calls it has asked for so far."""
     clock: float = 0.0
     """When it began, in seconds since the epoch."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that its calls have read so far."""
+
+
+class ResultKind(str, Enum):
+    """Why a call has the result it has, where that is not simply what its tool returned or raised.
+
+    `ran`: its tool was called. `failed`: it counts as a failure of the tool, or of the model that called it; what a
+    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps a list of its own.
+    """
+
+    ran: bool
+    failed: bool
+
+    UNKNOWN_TOOL = ("unknown_tool", False, True)
+    HIDDEN_TOOL = ("hidden_tool", False, False)
+    INVALID_ARGUMENTS = ("invalid_arguments", False, True)
+    POLICY_FAILED = ("policy_failed", False, True)
+    BREAKER_OPEN = ("breaker_open", False, True)
+    CUT = ("cut", False, True)
+    WITHDRAWN = ("withdrawn", False, False)
+    SKIPPED = ("skipped", False, False)
+    BLOCKED = ("blocked", False, False)
+    DENIED = ("denied", False, False)
+    NOT_DECIDED = ("not_decided", False, False)
+    INTERRUPTED = ("interrupted", False, False)
+    ANSWERED = ("answered", False, True)
+    CANCELLED = ("cancelled", True, False)
+    """Stopped while it ran, or before: what it has done is not known to be nothing."""
+    ABORTED = ("aborted", True, False)
+    TIMEOUT = ("timeout", True, True)
+    NOT_STOPPED = ("not_stopped", True, True)
+    CANCELLED_INSIDE = ("CancelledError", True, True)
+    NOT_SHOWN = ("not_shown", True, True)
+    UNKNOWN_EFFECT = ("unknown_effect", True, True)
+    LANDING = ("landing", True, True)
+
+    def __new__(cls, value: str, ran: bool, failed: bool) -> Self:
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.ran, kind.failed = ran, failed
+        return kind
 
 
 class Spend(Value, frozen=True, kw_only=True):
@@ -491,6 +537,11 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         return self.tool_calls + sum(child.all_tool_calls for child in self.children)
 
     @property
+    def origins(self) -> tuple[str, ...]:
+        """The untrusted sources of everything the run has read: its text may come from any of them."""
+        return origins_of(self.messages)
+
+    @property
     def cache_hit_rate(self) -> float | None:
         """The share of all calls' input, children's included, that came from a prompt cache; None without input."""
         return self.usage.cache_hit_rate
@@ -507,10 +558,32 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         cost = "" if self.cost is None else f", ${self.cost:.6f}"
         cause = "" if self.cause is None else f"<br>{escape(self.cause.source)}: {escape(self.cause.reason)}"
         head = f"{self.state.name} / {self.outcome.name}, {self.iterations} turns, {self.usage.total} tokens{cost}"
-        return f"<div><b>{escape(head)}</b>{cause}<pre>{escape(self.text)}</pre></div>"
+        text = f"<pre style='white-space:pre-wrap'>{escape(self.text)}</pre>"
+        return f"<div><b>{escape(head)}</b>{cause}{text}{self._burndown()}</div>"
+
+    def _burndown(self) -> str:
+        """What was left of the limits after each turn, as far as this result knows them: the one that ended the run."""
+        from glidepath.burndown import Burn, svg_burndown
+
+        known = {} if self.cause is None else self.cause.metrics
+        replies = [message for message in self.new_messages if message.role == "assistant"]
+        tokens, used = 0, []
+        for message in replies:
+            tokens += 0 if message.usage is None else message.usage.total
+            used.append(float(tokens))
+        burns = [
+            Burn("turns", [float(turn) for turn in range(1, len(replies) + 1)], _number(known.get("max_iterations"))),
+            Burn("tokens", used, _number(known.get("max_tokens"))),
+        ]
+        return svg_burndown(burns)
 
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""
         if self.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP):
             raise RunNotCompleted(self)
         return self.text if self.output is None else self.output
+
+
+def _number(value: Any) -> float | None:
+    """A limit among a cause's figures, if it is one."""
+    return float(value) if isinstance(value, int | float | Decimal) and value > 0 else None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import told
 from glidepath.judge import IN_FLIGHT, Weighed, context_of, crashed, note, record_of, verdict_of, weighed
-from glidepath.outcome import AbandonedWork, AgentState, ResourceAction
-from glidepath.run import Interrupt, Signal, mortal
+from glidepath.outcome import AgentState, ResourceAction
+from glidepath.run import Interrupt, Signal, closable
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -48,7 +48,7 @@ class Patrol:
         task.add_done_callback(lambda done: self._answered(done, context))
 
     async def _question(self, constraint: ResourceConstraint, context: ResourceContext) -> Any:
-        return await mortal(_answer(constraint, context), self._is_over)
+        return await closable(_answer(constraint, context), self._is_over)
 
     def _is_over(self) -> bool:
         return self.run.result is not None
@@ -90,8 +90,8 @@ class Patrol:
         if emergency:
             interrupt = Interrupt(Signal.EMERGENCY, constraint.name, validation.reason, verdict)
             run.watch.raise_interrupt(interrupt)
-        elif run.verdict is None:
-            run.verdict = verdict
+        elif run.descent.verdict is None:
+            run.descent.condemn(verdict)
         return False
 
     # --- the end ----------------------------------------------------------------------------------------------
@@ -111,8 +111,7 @@ class Patrol:
             watch.calm()
         for constraint in self._open.values():
             reason = "the constraint did not stop when the run had ended"
-            work = AbandonedWork(call_id="", tool_name=constraint.name, kind="task", reason=reason)
-            self.run.abandoned += (work,)
+            self.run.work.abandon("", constraint.name, "task", reason)
 
     def stop(self) -> None:
         """Stop the clocks, and ask what is still open to stop."""

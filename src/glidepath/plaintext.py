@@ -28,13 +28,13 @@ def take_as_call(run: Run, reply: AssistantMessage, *, may_nudge: bool) -> Assis
     Its text is in `run.text` already. What was kept of an earlier reply goes first: the first text that asks nothing.
     """
     fallback: Any = run.plan.fallback
-    allowed = frozenset(run.plan.tools) if run.allowed is None else run.allowed
+    allowed = frozenset(run.plan.tools) if run.turn.allowed is None else run.turn.allowed
     if fallback.tool not in allowed or not visible(reply.text):
         return reply
-    nudges, kept = run.plain_text
-    if not kept and not is_question(run.text):
-        kept = run.text
-    run.plain_text = (nudges, kept)
+    nudges, kept = run.answer.plain_text
+    if not kept and not is_question(run.answer.text):
+        kept = run.answer.text
+    run.answer.keep_plain_text(nudges, kept)
     narrowed = allowed <= run.plan.terminal_tools
     if not narrowed and not fallback.eager:
         return reply
@@ -42,30 +42,30 @@ def take_as_call(run: Run, reply: AssistantMessage, *, may_nudge: bool) -> Assis
         return reply
     if not kept:
         return reply  # it only ever asked back: that is for a person to answer
-    run.keep_text(kept)
+    run.answer.keep_text(kept)
     call = ToolCall(_fresh_id(run), fallback.tool, {_parameter(run.plan.tools[fallback.tool].spec.parameters): kept})
     return replace(reply, blocks=(*reply.blocks, call), stop_reason=StopReason.TOOL_USE)
 
 
 def speak(run: Run, call: ToolCall) -> None:
     """The kept text becomes the result of the call: the tool itself is not run."""
-    message = ToolResultMessage(call.id, call.name, run.text)
+    message = ToolResultMessage(call.id, call.name, run.answer.text)
     run.emit(GuardTripped, NAME, "deliver", "plain text was taken for the delivery", (call.name,))
     run.emit(ToolEnded, call.id, call.name, message)
     run.add(message)
-    run.results = (message,)
+    run.turn.answer((message,))
 
 
 def nudge(run: Run) -> str | None:
     """What to tell a model that wrote plain text instead of calling the tool; None when there is nothing to say."""
     fallback: Any = run.plan.fallback
-    nudges, kept = run.plain_text
-    if not (fallback.eager and fallback.nudge) or nudges >= MAX_NUDGES or not visible(run.text):
+    nudges, kept = run.answer.plain_text
+    if not (fallback.eager and fallback.nudge) or nudges >= MAX_NUDGES or not visible(run.answer.text):
         return None
-    allowed = run.plan.tools if run.allowed is None else run.allowed
+    allowed = run.plan.tools if run.turn.allowed is None else run.turn.allowed
     if fallback.tool not in allowed:
         return None
-    run.plain_text = (nudges + 1, kept)
+    run.answer.keep_plain_text(nudges + 1, kept)
     run.emit(GuardTripped, NAME, "recover", "plain text instead of a call", (fallback.tool,))
     return _words(run, fallback.tool)
 
@@ -78,7 +78,7 @@ def _words(run: Run, tool: str) -> str:
     if type(run.plan.policy).plain_text_recovery_prompt is ProtocolPolicy.plain_text_recovery_prompt:
         return ours
     try:
-        text: Any = run.plan.policy.plain_text_recovery_prompt(run.text, tool)
+        text: Any = run.plan.policy.plain_text_recovery_prompt(run.answer.text, tool)
         if not isinstance(text, str) or not visible(text):
             raise TypeError(f"plain_text_recovery_prompt must return a text, not {text!r:.100}")
         return clean(text)
@@ -96,10 +96,10 @@ def is_question(text: str) -> bool:
 
 
 def _fresh_id(run: Run) -> str:
-    call_id = f"plain_text_{run.iterations}"
-    while call_id in run.call_ids:
+    call_id = f"plain_text_{run.turn.iterations}"
+    while call_id in run.transcript.call_ids:
         call_id += "_"
-    run.call_ids[call_id] = None
+    run.transcript.remember_call(call_id)
     return call_id
 
 

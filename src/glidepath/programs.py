@@ -24,13 +24,14 @@ from glidepath.execute import (
     waiting_job,
 )
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.doubt import forget_program, job_for, keep
+from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
-from glidepath.judge import AFTER_TOOLS, judge, smooth
-from glidepath.messages import ToolCall, ToolResultMessage
-from glidepath.outcome import AgentState, PendingCall, Program
+from glidepath.judge import AFTER_TOOLS, judge, nothing_to_judge
+from glidepath.messages import ToolCall, ToolResultMessage, origins_of
+from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import Touchdown, cleared
+from glidepath.run.origins import hear
 from glidepath.spi import Step
 from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool, trim_result
 
@@ -41,7 +42,7 @@ __all__ = ["run_programs"]
 
 MOST_KEPT = 256_000  # characters of one result that a program gets
 MOST_REFUSED = 3  # times a program may ask for calls after it was told that none are made any more
-LANDING = "landing"  # the kind of a result that says so
+LANDING = ResultKind.LANDING
 
 
 async def run_programs(run: Run) -> bool:
@@ -49,17 +50,17 @@ async def run_programs(run: Run) -> bool:
 
     One that waits for a person stays where it is, and the run pauses. Raises `Touchdown` when the run must come down.
     """
-    run.state = AgentState.WAITING_FOR_TOOL
+    run.turn.start_tools()
     if run.journal is not None and run.journal.tail is None:
         run.journal.tail = frozenset()  # its results join the transcript before those of calls that came later
-    for call_id in tuple(run.programs):
+    for call_id in tuple(run.turn.programs):
         fatal = await _carried_on(run, call_id)
         if fatal is not None:
             raise Touchdown(fatal_verdict(fatal))
         if run.watch.interrupt is not None:
             raise run.interrupted()
-    done = not run.pending and close_batch(run)
-    run.state = AgentState.RUNNING
+    done = not run.turn.pending and close_batch(run)
+    run.turn.end_tools(run.turn.checkpoint)
     return done
 
 
@@ -84,10 +85,11 @@ class _Program:
 
     def __init__(self, run: Run, call_id: str) -> None:
         self.run = run
-        program = run.programs[call_id]
+        program = run.turn.programs[call_id]
         self.job = job = job_for(run, program.call)
         job.doubt = None  # what it has done is known: it goes on behind that
         job.counted = True
+        hear(run, call_id, program.origins)
         self.guards = _guards(run)
         self.landing = ""
         self.refused = 0
@@ -96,18 +98,18 @@ class _Program:
         self.terminate = False
         self.made = CallsMade("", (), {})
         self.still: Mapping[str, PendingCall] = {}
-        if call_id not in run.program_states:  # it may not be kept, or a stranger wrote it
+        if call_id not in run.turn.program_states:  # it may not be kept, or a stranger wrote it
             job.doubt = run.plan.texts.fill("unknown_effect")
             job.refuse(UNKNOWN, "")
         elif job.tool is None or not job.tool.makes_calls:
-            job.refuse("unknown_tool", run.plan.texts.fill("tool_gone", tool=program.call.name))
+            job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.texts.fill("tool_gone", tool=program.call.name))
         else:
             job.bound = job.tool.bind(program.call.stored)
 
     @property
     def program(self) -> Program:
         """How far it is."""
-        return self.run.programs[self.job.call.id]
+        return self.run.turn.programs[self.job.call.id]
 
     # --- its calls --------------------------------------------------------------------------------------------
 
@@ -121,11 +123,14 @@ class _Program:
                 self.landing = await self._coming_down()
             made = self._turned_down(open_calls) if self.landing else await self._made(open_calls)
             known.update({message.call_id: message for message in made})
-            self._note(replace(program, results=tuple(known[call.id] for call in program.calls if call.id in known)))
+            results = tuple(known[call.id] for call in program.calls if call.id in known)
+            origins = tuple(dict.fromkeys((*program.origins, *origins_of(made))))
+            self._note(replace(program, results=results, origins=origins))
+            hear(run, self.job.call.id, origins)
             if self.fatal is not None:
-                self.job.refuse("aborted", run.plan.texts.fill("stopped", reason=self.fatal))
+                self.job.refuse(ResultKind.ABORTED, run.plan.texts.fill("stopped", reason=self.fatal))
             elif run.watch.interrupt is not None:
-                self.stop("the run is being stopped", "cancelled")
+                self.stop("the run is being stopped", ResultKind.CANCELLED)
             elif len(known) < len(program.calls):
                 return False
         return True
@@ -139,17 +144,17 @@ class _Program:
         try:
             if run.watch.sentry is not None:
                 await cleared(run)
-            if not smooth(run, AFTER_TOOLS):
+            if not nothing_to_judge(run, AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
         except Touchdown as touchdown:
-            run.verdict = run.verdict or touchdown.verdict
+            run.descent.condemn_first(touchdown.verdict)
             reason = touchdown.verdict.cause.reason or "a limit of the run is reached"
             if not touchdown.verdict.gentle:
-                self.stop(reason, "cancelled")
+                self.stop(reason, ResultKind.CANCELLED)
             return reason
-        if run.wind_down is not None:
-            return run.wind_down.reason
-        return "the time of the run is nearly up" if run.time() >= run.soft_at else ""
+        if run.descent.wind_down is not None:
+            return run.descent.wind_down.reason
+        return "the time of the run is nearly up" if run.watch.time() >= run.descent.soft_at else ""
 
     def _turned_down(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
         """The run is coming down: nothing is called. The program may say what it has; it may not ask for ever."""
@@ -157,23 +162,23 @@ class _Program:
         if self.refused > MOST_REFUSED:
             self.stop(f"it went on calling tools after it was told that the run is landing ({self.landing})", LANDING)
         text = self.run.plan.texts.fill("not_executed", reason=f"the run is landing: {self.landing}")
-        return [ToolResultMessage(call.id, call.name, text, is_error=True, kind=LANDING) for call in calls]
+        return [ToolResultMessage(call.id, call.name, text, is_error=True, kind=LANDING.value) for call in calls]
 
     async def _made(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
         """The results of these calls, but for those that wait for a person."""
         run = self.run
-        waiting = {pending.call.id: pending for pending in run.pending}
-        resumed = run.resumed
+        waiting = {pending.call.id: pending for pending in run.turn.pending}
+        resumed = run.terms.resumed
         known: Mapping[str, Decision] = {} if resumed is None else resumed.decisions
         again = [call for call in calls if call.id in waiting or call.id in known]
         fresh = [call for call in calls if call.id not in waiting and call.id not in known]
         mine = {call.id for call in calls}
-        run.pending = tuple([pending for pending in run.pending if pending.call.id not in mine])
+        run.turn.pend(tuple([pending for pending in run.turn.pending if pending.call.id not in mine]))
         jobs = [self._again(call, waiting.get(call.id), known) for call in again]
         self.still = waiting
         if jobs:
             await decided(run, jobs, known)
-        step = Step(tuple(fresh), run.plan.tools, run.withdrawn, run.notice is not None)
+        step = Step(tuple(fresh), run.plan.tools, run.descent.withdrawn, run.descent.notice is not None)
         fresh_jobs = self._judged(step) if fresh else []
         if fresh_jobs:
             await clear(run, fresh_jobs)
@@ -201,17 +206,17 @@ class _Program:
             jobs = prepare(run, step.calls)
             for job in jobs:
                 self._not_here(job)
-                job.counted = run.resumed is not None and job.call.id in run.resumed.counted
+                job.counted = run.terms.resumed is not None and job.call.id in run.terms.resumed.counted
             return jobs
         name, verdict = found
         apply(run, name, verdict)
         if verdict.action == "land":
-            run.verdict = run.verdict or stuck(name, verdict)
-            self.stop(verdict.reason, "withdrawn")
+            run.descent.condemn_first(stuck(name, verdict))
+            self.stop(verdict.reason, ResultKind.WITHDRAWN)
         jobs = [Job(call, run.plan.tools.get(call.name)) for call in step.calls]
         text = verdict.notice or run.plan.texts.fill("not_executed", reason=verdict.reason)
         for job in jobs:
-            job.refuse("withdrawn", text)
+            job.refuse(ResultKind.WITHDRAWN, text)
         return jobs
 
     def _not_here(self, job: Job) -> None:
@@ -220,7 +225,9 @@ class _Program:
         if tool is not None and (tool.makes_calls or tool.name in self.run.plan.terminal_tools):
             what = "ends the run" if not tool.makes_calls else "makes calls itself"
             job.result = None
-            job.refuse("unknown_tool", f"{tool.name} cannot be called by a program: it {what}. Call it directly.")
+            job.refuse(
+                ResultKind.UNKNOWN_TOOL, f"{tool.name} cannot be called by a program: it {what}. Call it directly."
+            )
 
     def _results(self, jobs: Sequence[Job], step: Step) -> list[ToolResultMessage]:
         """The results of those that have one, told and counted; the others wait for a person."""
@@ -230,23 +237,24 @@ class _Program:
             if job.result is None:
                 if run.watch.interrupt is None:
                     still = None if isinstance(job.asks, NeedsInput) else self.still.get(job.call.id)
-                    run.pending = (*run.pending, still or pend(run, job, self.job.call.id))
+                    run.turn.pend((*run.turn.pending, still or pend(run, job, self.job.call.id)))
                     continue
-                job.refuse("cancelled", run.plan.texts.fill("not_executed", reason="the run is being stopped"))
+                job.refuse(ResultKind.CANCELLED, run.plan.texts.fill("not_executed", reason="the run is being stopped"))
             found.append(self._told(job))
         if found and len(found) == len(step.calls):
             touchdown = heeded(run, step, tuple(found), self.guards[1])
             if touchdown is not None:
-                run.verdict = run.verdict or touchdown.verdict
-                self.stop(touchdown.verdict.cause.reason, "withdrawn")
+                run.descent.condemn_first(touchdown.verdict)
+                self.stop(touchdown.verdict.cause.reason, ResultKind.WITHDRAWN)
         return found
 
     def _told(self, job: Job) -> ToolResultMessage:
         run, tool = self.run, job.tool
         if job.trial is not None:
             breaker.tell(run, job)
-        if job.doubt is not None and job.kind == UNKNOWN and job.call not in run.unknown_effects:
-            run.unknown_effects += (job.call,)
+        if job.doubt is not None and job.kind == UNKNOWN and job.call not in run.work.unknown_effects:
+            run.work.doubt((job.call,))
+            close_accounts(run, job.call.id)
         result: Any = job.result
         limit = None if tool is None else tool.max_result_chars
         job.result = result = trim_result(result, min(limit or MOST_KEPT, MOST_KEPT))
@@ -263,7 +271,7 @@ class _Program:
         run, job, program = self.run, self.job, self.program
         by_id = {result.call_id: result for result in program.results}
         self.made = CallsMade(
-            state=run.program_states[job.call.id],
+            state=run.turn.program_states[job.call.id],
             results=tuple(by_id[call.id] for call in program.calls),
             tools=_callable(run),
             landing=self.landing,
@@ -283,16 +291,16 @@ class _Program:
             ToolCall(f"{own}.{place}", name, arguments)
             for place, (name, arguments) in enumerate(asks.calls, number + 1)
         ]
-        run.program_states = {**run.program_states, own: asks.state}
-        self._note(Program(call=program.call, calls=tuple(calls), made=number + len(calls), clock=program.clock))
+        going_on = replace(program, calls=tuple(calls), results=(), made=number + len(calls))
+        run.turn.keep_program(going_on, asks.state)
 
-    def stop(self, reason: str, kind: str) -> None:
+    def stop(self, reason: str, kind: ResultKind) -> None:
         """It does not go on; what it had to say so far is kept."""
         text = self.run.plan.texts.fill("stopped", reason=reason)
         self.job.refuse(kind, f"{self.notes}\n{text}".strip())
 
     def _note(self, program: Program) -> None:
-        self.run.programs = {**self.run.programs, program.call.id: program}
+        self.run.turn.keep_program(program)
 
     async def leave(self) -> None:
         """Close what its tool left open: nothing of it outlives the run."""
@@ -304,13 +312,13 @@ class _Program:
     def finish(self) -> None:
         """Its result joins the transcript, and what was kept of it is forgotten."""
         run, job = self.run, self.job
-        job.took = max(0.0, run.now() - self.program.clock)
+        job.took = max(0.0, run.voice.now() - self.program.clock)
         if self.terminate and job.result is not None:
             job.result = replace(job.result, terminate=True)
         forget_program(run, job.call.id)
         if job.started_at is None and job.doubt is None:
-            job.started_at = run.time()  # it had: `keep` must not take it for a call that never began
-        keep(run, job, len(run.reply.tool_calls))  # type: ignore[union-attr]
+            job.started_at = run.watch.time()  # it had: `keep` must not take it for a call that never began
+        keep(run, job, len(run.turn.reply.tool_calls))  # type: ignore[union-attr]
         put_off(run, [job])
 
 
@@ -319,7 +327,7 @@ def _guards(run: Run) -> tuple[Sequence[Any], Sequence[Any]]:
 
     Both kinds of steps in one row would hide each other's circles.
     """
-    home: Any = run.guard_home.get("guardrails")
+    home: Any = run.guards.home.get("guardrails")
     if type(home) is not dict:
         return (), ()
     kept = home.get("programs")
@@ -331,7 +339,7 @@ def _guards(run: Run) -> tuple[Sequence[Any], Sequence[Any]]:
 
 def _callable(run: Run) -> dict[str, Tool]:
     """The tools that a program may call now."""
-    plan, allowed = run.plan, run.allowed
+    plan, allowed = run.plan, run.turn.allowed
     return {
         name: tool
         for name, tool in plan.tools.items()

@@ -108,3 +108,26 @@ def steers():
 def long_shell():
     lines = "\n".join(f"# line {number}" for number in range(60))
     return ScriptedModel([call("shell", command=f"touch made.txt\n{lines}\n# the last line")]).forever(say("Done."))
+
+
+def edits():
+    """Writes a file, edits another one, then says so; again and again."""
+    return ScriptedModel(
+        [
+            call("write", path="new.txt", content="one\ntwo\n"),
+            call("edit", path="notes.txt", old="old line", new="new line"),
+            say("Both are changed."),
+            call("edit", path="notes.txt", old="new line", new="newest line"),
+            say("Once more."),
+        ]
+    )
+
+
+def echoes():
+    """Answers with what it was told last."""
+    return ScriptedModel().forever(lambda request: say("You said: " + request.messages[-1].text))
+
+
+def instructed():
+    """Answers with what it was instructed."""
+    return ScriptedModel().forever(lambda request: say("I was told: " + request.system_prompt))

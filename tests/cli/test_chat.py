@@ -129,7 +129,7 @@ def test_what_waits_is_shown_and_comes_back_to_the_line_when_the_turn_is_interru
             if not app.talk.busy:
                 break
         assert users(app) == ["hi"]
-        assert app.query_one("#prompt").text() == "and then?\nand after that?"
+        assert app.query_one("#prompt").said == "and then?\nand after that?"
         assert "not sent" in shown(app)
 
     play(tmp_path, script, "waits")
@@ -142,7 +142,7 @@ def test_what_waited_does_not_take_the_place_of_what_is_being_typed(tmp_path):
         app.query_one("#prompt").value = "half a sen"
         await pilot.press("escape")
         await pilot.pause(0.01)
-        assert app.query_one("#prompt").text() == "and then?\nhalf a sen"
+        assert app.query_one("#prompt").said == "and then?\nhalf a sen"
 
     play(tmp_path, script, "waits")
 
@@ -281,7 +281,7 @@ def test_a_conversation_in_the_store_is_gone_on_with(tmp_path):
 
     async def script(app, pilot):
         await say(app, pilot, "/resume")
-        assert before.session.id in shown(app)
+        assert before.session.id[8:16] in shown(app)
         assert "who are you?" in shown(app)
         await say(app, pilot, "/resume session_x")
         assert "there is no session 'session_x'" in shown(app)
@@ -340,10 +340,10 @@ def test_a_paste_replaces_what_is_marked(tmp_path):
         prompt.select_all()
         app.post_message(events.Paste("new\nlines"))
         await pilot.pause()
-        assert prompt.text() == "new\nlines"
+        assert prompt.said == "new\nlines"
         app.post_message(events.Paste(""))
         await pilot.pause()
-        assert prompt.text() == "new\nlines"
+        assert prompt.said == "new\nlines"
 
     play(tmp_path, script)
 
@@ -385,7 +385,7 @@ def test_a_long_call_is_paged_in_the_chat_and_y_before_its_end_allows_nothing(tm
     async def script(app, pilot):
         await say(app, pilot, "go", lambda app: app._asked is not None)
         for _ in range(20):
-            if "y allows it" in shown(app):
+            if "y yes" in shown(app):
                 break
             before = shown(app)
             assert "the last line" not in before

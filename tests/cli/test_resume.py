@@ -8,7 +8,7 @@ import sqlite3
 
 import pytest
 
-from glidepath.cli.commands.run import to_know
+from glidepath.cli.commands.run_command import to_know
 from glidepath.errors import StoreError
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult
@@ -105,7 +105,7 @@ def test_what_runs_shows_cannot_steer_the_terminal(tmp_path):
     argv = ["--store", "runs.db", "--model", "python:flights:steers"]
     assert glidepath("run", task, *argv, folder=tmp_path).code == 0
     listed = glidepath("runs", "list", "--store", "runs.db", folder=tmp_path).out
-    shown = glidepath("runs", "show", listed.split()[0], "--store", "runs.db", folder=tmp_path).out
+    shown = glidepath("runs", "show", listed.splitlines()[1].split()[0], "--store", "runs.db", folder=tmp_path).out
     assert "before " in shown
     assert "\x1b" not in listed + shown
     assert "\x07" not in listed + shown
@@ -116,7 +116,7 @@ def test_resume_needs_a_store_and_a_session_that_is_in_it(tmp_path, monkeypatch)
     assert "--store" in glidepath("resume", "session_1", "--model", "python:flights:hello", folder=tmp_path).err
     ran = glidepath("resume", "session_1", "--model", "python:flights:hello", "--store", "runs.db", folder=tmp_path)
     assert ran.code == 2
-    assert "there is no session 'session_1'" in ran.err
+    assert "there is no session" in ran.err
 
 
 def test_a_store_that_cannot_be_opened_is_a_failure_without_a_hint(tmp_path):
@@ -167,7 +167,7 @@ def test_a_run_of_a_dead_process_is_listed_as_interrupted(tmp_path):
             connection.execute(
                 "UPDATE sessions SET owner = ?, expires = 1e12, summary = ?", (owner, json.dumps({"task": "x"}))
             )
-        assert f"  {how}    - turns" in glidepath("runs", "list", "--store", "runs.db", folder=tmp_path).out
+        assert f"  {how}      -         -  x" in glidepath("runs", "list", "--store", "runs.db", folder=tmp_path).out
     connection.close()
 
 

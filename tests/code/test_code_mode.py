@@ -1,9 +1,13 @@
 """Code mode: a program's calls are ordinary calls, and a program is contained."""
 
+import asyncio
+import subprocess
+import sys
+
 import pytest
 
-from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, Plugin, ResourceValidation, tool
-from glidepath.code import CodeMode
+from glidepath import Agent, CancelToken, ConfigurationError, Limits, LoopOutcome, Plugin, ResourceValidation, tool
+from glidepath.code import CodeMode, interpreter
 from glidepath.spi import AfterDecision, Block, Gate, Replace, ResourceConstraint
 from glidepath.testing import ScriptedModel, call, calls, say, virtual
 
@@ -317,13 +321,8 @@ async def test_a_fatal_tool_ends_the_run_and_the_program():
 
 @virtual
 async def test_g7_a_cancelled_run_kills_the_interpreter():
-    import asyncio
-
-    from glidepath import CancelToken
-
     token = CancelToken()
     desk = Desk("while True:\n    pass", mode=CodeMode(seconds=30))
-    desk.recorder  # noqa: B018
 
     async def stop():
         import time
@@ -365,3 +364,60 @@ def test_a_name_that_is_taken_is_refused():
 
     with pytest.raises(ConfigurationError, match="two tools are named 'look'"):
         Agent(model=ScriptedModel([say("x")]), tools=[look, CodeMode([look])], limits=Limits(max_iterations=2))
+
+
+@virtual
+async def test_g12_agents_that_a_program_calls_are_charged():
+    helper = Agent(model=ScriptedModel().forever(say("a helpful answer")), agent_name="helper")
+    ask = helper.as_tool("ask", "Ask a helper.")
+    desk = Desk("[ask(task='one'), ask(task='two')]", tools=[ask], limits=Limits(max_iterations=9, max_tokens=90_000))
+    result = await desk.run()
+    assert outputs(result) == [(None, '["a helpful answer","a helpful answer"]')]
+    assert len(result.children) == 2
+    assert [spend.calls for spend in result.breakdown if spend.name == "helper"] == [2]
+    assert result.usage.total > sum(child.usage.total for child in result.children) > 0
+
+
+@virtual
+async def test_a_deadline_in_the_middle_of_a_program_lands_the_run():
+    @tool
+    async def wait(seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return "waited"
+
+    code = "print('began')\nfor n in range(9):\n    wait(seconds=4 + n)\n    print(n)"
+    desk = Desk(code, tools=[wait], limits=Limits(max_iterations=9, timeout=30))
+    result = await desk.run()
+    assert result.outcome is LoopOutcome.WRAPPED_UP
+    assert outputs(result)[0][1].startswith("began\n0")
+    assert result.text == "done"
+
+
+@virtual
+async def test_somebody_asks_a_run_to_finish_while_a_program_is_at_work():
+    token = CancelToken()
+
+    @tool
+    async def note(n: int) -> str:
+        if n == 2:
+            token.wind_down("lunch")
+        return "noted"
+
+    code = "for n in range(9):\n    try:\n        note(n)\n    except RuntimeError as error:\n"
+    code += "        print(n, error)\n        break"
+    desk = Desk(code, tools=[note])
+    result = await desk.run(cancel=token)
+    assert outputs(result)[0][1].startswith("3 Landing: ")
+    assert "lunch" in outputs(result)[0][1]
+    assert result.outcome is LoopOutcome.WRAPPED_UP
+
+
+def test_without_the_interpreter_the_agent_is_not_made(monkeypatch):
+    monkeypatch.setattr(interpreter, "find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'glidepath\[code\]'"):
+        CodeMode()
+
+
+def test_nothing_of_the_interpreter_is_imported_before_a_program_runs():
+    code = "import sys; from glidepath.code import CodeMode; CodeMode(); assert 'pydantic_monty' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

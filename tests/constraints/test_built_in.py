@@ -31,30 +31,19 @@ from .chain import fly
 GRACE, STOP = ResourceAction.GRACEFUL_EXIT, ResourceAction.EMERGENCY_STOP
 
 
-class Left:
-    def __init__(self, **left):
-        self._left = Remaining(**left)
-
-    def remaining(self):
-        return self._left
-
-    def near_budget(self):
-        return False
-
-
 CASES = [
     (MaxIterationConstraint(3), {"iteration": 2}, None),
     (MaxIterationConstraint(3), {"iteration": 3}, GRACE),
-    (MaxIterationConstraint(3), {"iteration": 1, "meters": Left(iterations=0)}, GRACE),
-    (MaxIterationConstraint(3), {"iteration": 2, "checkpoint": "after_model", "meters": Left(iterations=0)}, None),
+    (MaxIterationConstraint(3), {"iteration": 1, "left": Remaining(iterations=0)}, GRACE),
+    (MaxIterationConstraint(3), {"iteration": 2, "checkpoint": "after_model", "left": Remaining(iterations=0)}, None),
     (TokenBudgetConstraint(100), {"tokens_used": 99}, None),
     (TokenBudgetConstraint(100), {"tokens_used": 100}, GRACE),
     (TokenBudgetConstraint(100), {"tokens_used": 101}, GRACE),
-    (TokenBudgetConstraint(100), {"tokens_used": 80, "meters": Left(tokens=0)}, GRACE),
-    (TokenBudgetConstraint(100), {"tokens_used": 80, "meters": Left(tokens=1)}, None),
+    (TokenBudgetConstraint(100), {"tokens_used": 80, "left": Remaining(tokens=0)}, GRACE),
+    (TokenBudgetConstraint(100), {"tokens_used": 80, "left": Remaining(tokens=1)}, None),
     (CostLimitConstraint("0.10"), {"cost": Decimal("0.0999")}, None),
     (CostLimitConstraint("0.10"), {"cost": Decimal("0.10")}, GRACE),
-    (CostLimitConstraint(1), {"cost": Decimal("0.5"), "meters": Left(cost=Decimal(0))}, GRACE),
+    (CostLimitConstraint(1), {"cost": Decimal("0.5"), "left": Remaining(cost=Decimal(0))}, GRACE),
     (ToolCallLimitConstraint(2), {"tool_calls": 1}, None),
     (ToolCallLimitConstraint(2), {"tool_calls": 2}, GRACE),
     (ToolCallLimitConstraint(2), {"tool_calls": 5}, GRACE),

@@ -428,7 +428,9 @@ async def test_a_custom_constraint_is_always_asked_through_validate():
     assert result.outcome is LoopOutcome.DONE
 
 
-@pytest.mark.parametrize("wrong", [Says, "MaxIterationConstraint", None, object(), lambda context: None])
+@pytest.mark.parametrize(
+    "wrong", [Says, "MaxIterationConstraint", None, object()], ids=["class", "name", "none", "object"]
+)
 def test_what_is_no_constraint_is_a_configuration_error(wrong):
     with pytest.raises(ConfigurationError, match="constraints"):
         Agent(model=ScriptedModel([]), limits=Limits(max_iterations=5), constraints=[wrong])

@@ -275,9 +275,9 @@ def test_a_strategy_is_found_by_its_name(name):
             ],
         ),
         ("Sliding-Window", ["did you mean 'sliding_window'?"]),
-        ("", ["it is one of"]),
+        ("", ["use one of"]),
         (7, ["context_strategy=7"]),
-        ("x" * 10_000, ["it is one of"]),
+        ("x" * 10_000, ["use one of"]),
         ("summarise", ["did you mean 'summarize'?"]),
     ],
 )

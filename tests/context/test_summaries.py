@@ -374,7 +374,7 @@ def test_g15_a_view_under_a_checkpoint_has_whole_groups_and_the_pinned_messages(
 @given(case=cases(healthy()), room=st.integers(0, 5_000))
 def test_a_brief_fits_its_room_and_cuts_between_groups(case, room):
     messages, pinned, budget = case
-    brief = Summarize().brief(messages, sizes_of(messages), budget, pinned, room)
+    brief = Summarize().checkpoint_request(messages, sizes_of(messages), budget, pinned, room)
     if brief is None:
         return
     assert brief.size <= room
@@ -387,7 +387,7 @@ def test_g19_a_brief_reads_no_more_than_it_tells():
     turns = [message for n in range(33_333) for message in (asks(f"c{n}"), gives(f"c{n}", "a page"), user("on"))]
     messages = Counted([user("the task"), *turns])
     sizes = Counted(sizes_of(messages.items))
-    brief = Summarize().brief(messages, sizes, 3_000, [0], 4_000)
+    brief = Summarize().checkpoint_request(messages, sizes, 3_000, [0], 4_000)
     assert brief is not None
     assert "earlier messages are not shown" in brief.prompt
     assert messages.reads < 2_000
@@ -401,14 +401,14 @@ def test_a_huge_result_takes_a_share_of_the_brief_only():
         gives("a", "x" * 500_000),
         *[said(f"note {n} " + "y" * 300) for n in range(60)],
     ]
-    brief = Summarize().brief(messages, sizes_of(messages), 3_000, [0], 9_000)
+    brief = Summarize().checkpoint_request(messages, sizes_of(messages), 3_000, [0], 9_000)
     assert "characters left out" in brief.prompt
     assert "note 0" in brief.prompt
 
 
 def test_a_checkpoint_must_be_smaller_than_what_it_replaces():
     messages = [user("task"), *[said(f"note {n} " + "y" * 300) for n in range(60)]]
-    brief = Summarize().brief(messages, sizes_of(messages), 3_000, [0], 9_000)
-    assert Summarize().gist("short", brief).upto == brief.upto
-    assert Summarize().gist("x" * 3 * brief.replaces, brief) is None
-    assert Summarize().gist(" \n", brief) is None
+    brief = Summarize().checkpoint_request(messages, sizes_of(messages), 3_000, [0], 9_000)
+    assert Summarize().checkpoint_from("short", brief).upto == brief.upto
+    assert Summarize().checkpoint_from("x" * 3 * brief.replaces, brief) is None
+    assert Summarize().checkpoint_from(" \n", brief) is None

@@ -91,7 +91,7 @@ def watched(monkeypatch):
         run = self._run
         entry, commits = await self.store.load(self.lease.session_id)
         folded = fold(verified(commits, head=entry.head))
-        assert folded.messages == run.messages
+        assert folded.messages == run.transcript.messages
         assert plain(folded.snapshot) == plain(take_snapshot(run))
         counted.append(entry.head)
 

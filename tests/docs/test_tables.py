@@ -6,9 +6,9 @@ import re
 import pytest
 
 from glidepath import AgentState, GuardrailsConfig, Limits, LoopConfig, LoopOutcome
-from glidepath.agent.inheritance import INHERITANCE, Passed
 from glidepath.events import EVENTS
 from glidepath.outcome import ENDINGS, PROTOCOL_STOPS, ResourceAction
+from glidepath.setting import Passed, declared
 from glidepath.tools.options import _DEFAULTS as TOOL_OPTIONS
 
 from .pages import ROOT, code, name, pages, table, tables
@@ -49,7 +49,9 @@ def test_the_page_of_contracts_is_up_to_date():
 def test_the_fields_a_child_does_not_inherit_are_listed():
     rows = table(DOCS / "the-builder.md", "field", "inherited")
     listed = {field: row[1].split(":")[0] for row in rows for field in re.findall(r"`(\w+)`", row[0])}
-    assert listed == {field: passed.value for field, passed in INHERITANCE.items() if passed is not Passed.YES}
+    assert listed == {
+        field: one.inherited.value for field, one in declared(LoopConfig).items() if one.inherited is not Passed.YES
+    }
 
 
 def test_the_events_called_not_emitted_are_those_nothing_emits():

@@ -4,7 +4,7 @@ import pytest
 
 from glidepath import AgentState, GuardrailsConfig, LoopOutcome
 from glidepath.events import GuardTripped
-from glidepath.guards import repetition, signature, streaks
+from glidepath.guards import repetition, streaks
 from glidepath.sim import default_config, fly, simulate
 from glidepath.sim.flight import Trail
 from glidepath.testing.specimens import SPECIMENS
@@ -131,4 +131,4 @@ def test_a_configuration_that_stops_honest_work_is_told_so():
 
 
 def test_a_signature_holds_all_of_a_call():
-    assert signature.pair("a", "b") != signature.pair("b", "a")
+    assert repetition.pair("a", "b") != repetition.pair("b", "a")

@@ -55,7 +55,7 @@ class Ledger(RuleBasedStateMachine):
         meter = Meter(Caps(tokens=tokens), parent, depth=parent.depth + 1)
         landing = min(landing, (tokens or 10**9) // 4)
         meter.hold_landing(Amount(landing, landing))
-        got = meter.board(Amount(landing, landing), Amount(first, first), queued=False)
+        got = meter.reserve_start(Amount(landing, landing), Amount(first, first), queued=False)
         if isinstance(got, Refusal):
             return multiple()
         self.nodes.append(meter)
@@ -103,7 +103,7 @@ class Ledger(RuleBasedStateMachine):
             del self.open[id(child.first)]
         child.first = None
         if lands:
-            call = child.meter.open_landing(child.landing, boarded=True)
+            call = child.meter.open_landing(child.landing, admitted=True)
             tokens, money = int(call.tokens * share), int(call.money * share)
             self._charged(child.meter, tokens, money)
             call.settle(tokens, money)

@@ -180,7 +180,7 @@ def test_near_budget_looks_at_the_ancestors_too():
 def boarded(parent, landing=10, first=20, **caps):
     child = Meter(Caps(**caps), parent, depth=1)
     child.hold_landing(Amount(landing, 0))
-    return child, child.board(Amount(landing, 0), Amount(first, 0), queued=False)
+    return child, child.reserve_start(Amount(landing, 0), Amount(first, 0), queued=False)
 
 
 def test_a_child_sets_aside_its_landing_and_its_first_call():
@@ -240,7 +240,7 @@ def test_g5_the_landing_call_gets_what_was_held_back_and_set_aside():
     call = child.reserve(50, 0, trading=first)
     call.settle(50, 0)
     assert isinstance(child.reserve(1, 0), Refusal)
-    landing = child.open_landing(Amount(10, 0), boarded=True)
+    landing = child.open_landing(Amount(10, 0), admitted=True)
     assert (parent.aside_tokens, child.held_tokens, child.reserved_tokens) == (0, 0, 10)
     landing.settle(10, 0)
     assert (parent.tokens, child.tokens, parent.reserved_tokens) == (60, 60, 0)
@@ -359,7 +359,7 @@ def test_boarding_stands_in_the_same_queue():
     _, got = boarded(meter)
     assert got.resource == "queue"
     child = Meter(Caps(), meter, depth=1)
-    assert isinstance(child.board(Amount(1), Amount(1), queued=True), Reservation)
+    assert isinstance(child.reserve_start(Amount(1), Amount(1), queued=True), Reservation)
     assert isinstance(child.reserve(1, 0), Refusal)
 
 

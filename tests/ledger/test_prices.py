@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glidepath import Agent, Budget, ConfigurationError, Limits, Usage
+from glidepath.errors import install_line
 from glidepath.ledger import Price, dollars, pico
 from glidepath.messages import StreamEnd, TextDelta
 from glidepath.testing import ScriptedModel, call, say, virtual
@@ -119,7 +120,7 @@ def test_whoever_has_no_list_of_prices_is_told_where_one_is(monkeypatch, install
         monkeypatch.setitem(sys.modules, "genai_prices", None)
     with pytest.raises(ConfigurationError) as refused:
         Agent(model=ScriptedModel(name="nobody-knows"), limits=Limits(max_cost=1))
-    assert ("pip install 'glidepath[prices]'" in str(refused.value)) == (not installed)
+    assert (install_line("prices") in str(refused.value)) == (not installed)
 
 
 def test_g12_a_money_limit_without_a_known_price_is_a_configuration_error():

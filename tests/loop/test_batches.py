@@ -8,6 +8,7 @@ from glidepath import Agent, AgentState, ExecutionMode, Limits, LoopOutcome, Plu
 from glidepath.errors import ToolError
 from glidepath.events import GuardTripped, HookFailed, ToolEnded, ToolStarted
 from glidepath.messages import ToolCall
+from glidepath.outcome import ResultKind
 from glidepath.spi import AfterDecision, Allow, Ask, Block, Replace
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, transcript_errors, truncated, virtual
 
@@ -560,6 +561,30 @@ async def test_g9_a_policy_that_answers_nonsense_keeps_the_calls_from_running(an
     result, recorder = await fly([call("a"), "done"], [shop.tool("a")], protocol_policy=Odd())
     assert (kinds(result), shop.log) == (["policy_failed"], [])
     assert recorder.one(HookFailed).plugin == "protocol_policy"
+
+
+@virtual
+async def test_a_call_that_its_policy_kept_from_running_is_not_counted_as_one_that_ran():
+    class Tired(ProtocolPolicy):
+        asked = 0
+
+        def normalize_tool_calls(self, calls, tool_names):
+            self.asked += 1
+            if self.asked > 1:
+                raise ValueError("odd")
+            return calls
+
+    shop = Workshop()
+    result, _ = await fly([call("a"), call("a"), "done"], [shop.tool("a")], protocol_policy=Tired())
+    assert kinds(result)[-1] == "policy_failed"
+    assert [spend.calls for spend in result.breakdown if spend.kind == "tool"] == [1]
+
+
+@pytest.mark.parametrize("kind", ResultKind, ids=[kind.value for kind in ResultKind])
+def test_a_kind_of_result_is_the_word_that_journals_have(kind):
+    assert (kind, type(kind.value)) == (kind.value, str)
+    assert isinstance(kind.ran, bool)
+    assert isinstance(kind.failed, bool)
 
 
 @pytest.mark.parametrize(

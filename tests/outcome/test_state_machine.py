@@ -48,22 +48,22 @@ def test_the_tables_cannot_be_changed():
 
 
 WORDS = {  # state, outcome -> what ACP, A2A and AG-UI call it
-    (S.COMPLETED, O.DONE): ("end_turn", "completed", "RUN_FINISHED"),
-    (S.COMPLETED, O.WRAPPED_UP): ("end_turn", "completed", "RUN_FINISHED"),
-    (S.COMPLETED, O.CUT_OFF): ("max_tokens", "failed", "RUN_ERROR"),
-    (S.MAX_STEPS, O.WRAPPED_UP): ("max_turn_requests", "completed", "RUN_FINISHED"),
-    (S.MAX_STEPS, O.CUT_OFF): ("max_turn_requests", "failed", "RUN_ERROR"),
-    (S.BUDGET_EXCEEDED, O.WRAPPED_UP): ("max_tokens", "completed", "RUN_FINISHED"),
-    (S.BUDGET_EXCEEDED, O.CUT_OFF): ("max_tokens", "failed", "RUN_ERROR"),
-    (S.TIMED_OUT, O.WRAPPED_UP): ("max_turn_requests", "completed", "RUN_FINISHED"),
-    (S.TIMED_OUT, O.CUT_OFF): ("max_turn_requests", "failed", "RUN_ERROR"),
-    (S.CANCELLED, O.WRAPPED_UP): ("cancelled", "completed", "RUN_FINISHED"),
-    (S.CANCELLED, O.CUT_OFF): ("cancelled", "failed", "RUN_ERROR"),
-    (S.CANCELLED, O.CANCELLED): ("cancelled", "canceled", "RUN_ERROR"),
-    (S.ERROR, O.WRAPPED_UP): ("refusal", "completed", "RUN_FINISHED"),
-    (S.ERROR, O.CUT_OFF): ("refusal", "failed", "RUN_ERROR"),
-    (S.ERROR, O.FAILED): ("refusal", "failed", "RUN_ERROR"),
-    (S.WAITING_FOR_INPUT, O.PAUSED): ("end_turn", "input-required", "RUN_FINISHED"),
+    (S.COMPLETED, O.DONE): ("end_turn", "completed", "RUN_FINISHED/success"),
+    (S.COMPLETED, O.WRAPPED_UP): ("end_turn", "completed", "RUN_FINISHED/success"),
+    (S.COMPLETED, O.CUT_OFF): ("max_tokens", "failed", "RUN_FINISHED/success"),
+    (S.MAX_STEPS, O.WRAPPED_UP): ("max_turn_requests", "completed", "RUN_FINISHED/success"),
+    (S.MAX_STEPS, O.CUT_OFF): ("max_turn_requests", "failed", "RUN_FINISHED/success"),
+    (S.BUDGET_EXCEEDED, O.WRAPPED_UP): ("max_turn_requests", "completed", "RUN_FINISHED/success"),
+    (S.BUDGET_EXCEEDED, O.CUT_OFF): ("max_turn_requests", "failed", "RUN_FINISHED/success"),
+    (S.TIMED_OUT, O.WRAPPED_UP): ("max_turn_requests", "completed", "RUN_FINISHED/success"),
+    (S.TIMED_OUT, O.CUT_OFF): ("max_turn_requests", "failed", "RUN_FINISHED/success"),
+    (S.CANCELLED, O.WRAPPED_UP): ("cancelled", "completed", "RUN_FINISHED/success"),
+    (S.CANCELLED, O.CUT_OFF): ("cancelled", "failed", "RUN_FINISHED/cancelled"),
+    (S.CANCELLED, O.CANCELLED): ("cancelled", "canceled", "RUN_FINISHED/cancelled"),
+    (S.ERROR, O.WRAPPED_UP): ("end_turn", "completed", "RUN_FINISHED/success"),
+    (S.ERROR, O.CUT_OFF): ("error", "failed", "RUN_FINISHED/success"),
+    (S.ERROR, O.FAILED): ("error", "failed", "RUN_ERROR"),
+    (S.WAITING_FOR_INPUT, O.PAUSED): ("end_turn", "input-required", "RUN_FINISHED/interrupt"),
 }
 
 

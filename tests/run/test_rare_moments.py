@@ -7,12 +7,12 @@ from concurrent.futures import Future
 import pytest
 
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, Session, tool
-from glidepath.agent import flight
+from glidepath.agent import run_lifecycle
 from glidepath.errors import RejectedError
 from glidepath.events import RunEnded
 from glidepath.messages import AssistantMessage, ToolCall
 from glidepath.run import Signal, Watch
-from glidepath.run.adrift import request
+from glidepath.run.abandoned import request
 from glidepath.run.inside import Place, _Errand, _followed, launch
 from glidepath.run.snapshot import _guard_state
 from glidepath.testing import EventRecorder, ScriptedModel, call, hang, say, virtual
@@ -41,7 +41,7 @@ async def test_a_step_that_no_table_has_is_refused():
         async for _ in stream:
             pass
         with pytest.raises(RuntimeError, match="illegal transition COMPLETED -> RUNNING"):
-            stream.run.enter(AgentState.RUNNING)
+            stream.run.turn.enter(AgentState.RUNNING)
 
 
 def test_a_wind_down_from_another_thread_counts_once():
@@ -81,10 +81,10 @@ def test_a_wind_down_from_another_thread_counts_once():
 async def test_g1_a_loop_that_raises_still_ends_in_a_result(monkeypatch, defect, state, outcome):
     async def broken(run, prompt):
         run.add_prompt(prompt)
-        run.reply = AssistantMessage((ToolCall("c1", "look", {}),))  # never added: nobody's calls
+        run.turn.reply = AssistantMessage((ToolCall("c1", "look", {}),))  # never added: nobody's calls
         raise defect
 
-    monkeypatch.setattr(flight, "fly", broken)
+    monkeypatch.setattr(run_lifecycle, "fly", broken)
     recorder = EventRecorder()
     result = await Agent(model=ScriptedModel([]), limits=LIMITS, event_sink=recorder).run("go")
     assert (result.state, result.outcome) == (state, outcome)
@@ -100,22 +100,22 @@ async def test_g1_a_loop_that_raises_a_cancellation_after_a_cancel_is_cancelled(
         token.cancel("enough")
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(flight, "fly", broken)
+    monkeypatch.setattr(run_lifecycle, "fly", broken)
     result = await Agent(model=ScriptedModel([]), limits=LIMITS).run("go", cancel=token)
     assert (result.outcome, result.cause.reason) == (LoopOutcome.CANCELLED, "enough")
 
 
 @virtual
 async def test_an_error_of_a_provider_after_the_turn_keeps_why_the_model_stopped(monkeypatch):
-    real = flight.fly
+    real = run_lifecycle.fly
 
     async def late(run, prompt):
         await real(run, prompt)
-        from glidepath.land import failed
+        from glidepath.endings import failed
 
         return failed(run, RejectedError("too late"))
 
-    monkeypatch.setattr(flight, "fly", late)
+    monkeypatch.setattr(run_lifecycle, "fly", late)
     result = await Agent(model=ScriptedModel([say("ok")]), limits=LIMITS).run("go")
     assert (result.outcome, result.stop_reason.value) == (LoopOutcome.FAILED, "end_turn")
 

@@ -57,7 +57,9 @@ def test_g13_the_fold_is_the_live_run_in_its_redacted_form(scene, hook, monkeypa
         await write(self, *args, **keywords)
         entry, commits = await self.store.load(self.lease.session_id)
         folded = fold(verified(commits, head=entry.head))
-        live = [codec.decode(_wire.encode(Redactor(hook).record("message", one))) for one in self._run.messages]
+        live = [
+            codec.decode(_wire.encode(Redactor(hook).record("message", one))) for one in self._run.transcript.messages
+        ]
         assert folded.messages == live
         found, wanted = plain(folded.snapshot), plain(redacted(hook, take_snapshot(self._run), Snapshot))
         assert found == _wire.replace(wanted, text=found.text)  # in one piece or in blocks

@@ -470,8 +470,8 @@ class Slow(Plugin):
         self.seen.append(event)
 
 
-class Guarding(Plugin):
-    def tool_gate(self, context):
+class Changing(Plugin):
+    def after_tool_call(self, context):
         return None
 
 
@@ -496,9 +496,9 @@ async def test_a_crashing_sink_does_not_hurt_a_team():
     assert result.status is TeamStatus.COMPLETED
 
 
-def test_a_guarding_plugin_belongs_to_the_agents():
+def test_a_plugin_that_changes_runs_belongs_to_the_agents():
     with pytest.raises(ConfigurationError, match="only observe"):
-        team(agent("ok"), plugins=[Guarding()])
+        team(agent("ok"), plugins=[Changing()])
 
 
 # --- decisions ----------------------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """Model strings: what they make, and what is said when they cannot."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, LoopConfig
+from glidepath.errors import install_line
 from glidepath.models import AnthropicModel, GoogleModel, LocalModel, OpenAIChatModel, OpenAIResponsesModel, resolve
 
 KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a", "GEMINI_API_KEY": "g"}
@@ -103,7 +105,7 @@ def test_a_missing_extra_says_how_to_install_it(provider, monkeypatch):
 
         monkeypatch.delattr(google, "genai", raising=False)
     extra = provider.partition("-")[0]
-    with pytest.raises(ConfigurationError, match=rf"pip install 'glidepath\[{extra}\]'"):
+    with pytest.raises(ConfigurationError, match=re.escape(install_line(extra))):
         resolve(f"{provider}:some-model")
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from glidepath.agent.durable import Opening, claimed, reopened
 from glidepath.agent.kin import TRIES
 from glidepath.errors import StoreError
 from glidepath.run import LostChild
+from glidepath.run.origins import hear, place_here
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
 
@@ -33,7 +34,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
     A child that has ended is not run again: what it said and what it cost are known. One that had begun and cannot be
     read is never begun anew: `LostChild`.
     """
-    scribe: Scribe = parent.journal
+    scribe = cast("Scribe", parent.journal)
     store, session_id = scribe.store, f"{parent.session_id}/{place}"
     link = {"session_id": parent.session_id, "run_id": parent.run_id, "call": place}
     if not await _has_begun(parent, session_id, place):
@@ -55,16 +56,16 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
         opening.above = scribe
         if opening.ended is not None:
             opening.result = result = opening.ended
-            if all(child.run_id != result.run_id for child in parent.children):
-                parent.children += (result,)
-                parent.unknown_effects += result.unknown_effects
-                parent.charge_child(plan.agent_name, result.usage, int((result.cost or 0) * 10**12))
+            hear(parent, place_here(), result.origins)
+            if all(child.run_id != result.run_id for child in parent.work.children):
+                parent.work.adopt(result)
+                parent.spend.charge_child(plan.agent_name, result.usage, int((result.cost or 0) * 10**12))
         yield opening
 
 
 async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
     """Whether a child has a journal to go on with; raises `LostChild` for one that should have and cannot be read."""
-    scribe: Scribe = parent.journal
+    scribe = cast("Scribe", parent.journal)
     for left in reversed(range(TRIES)):
         try:
             return bool((await heard(called(scribe.store.load, session_id)))[1])
@@ -79,6 +80,6 @@ async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
 def _lost(parent: Run, place: str) -> LostChild:
     """What the child of a call did is unknown: the call is listed, and its account is closed."""
     call_id = place.rpartition(".")[0]
-    calls = () if parent.reply is None else parent.reply.tool_calls
-    parent.unknown_effects += tuple([call for call in calls if call.id == call_id])
+    calls = () if parent.turn.reply is None else parent.turn.reply.tool_calls
+    parent.work.doubt([call for call in calls if call.id == call_id])
     return LostChild(parent.plan.texts.fill("unknown_effect"))

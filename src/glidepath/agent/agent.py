@@ -12,20 +12,21 @@ from glidepath._wire import replace
 from glidepath.agent.adopting import DELEGATES
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
-from glidepath.agent.flight import (
-    partial_line,
-    paused_line,
-)
 from glidepath.agent.forks import ForkingAgent
-from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
+from glidepath.agent.ineffective import warn_about_ineffective
+from glidepath.agent.inner_run import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.partners import warn_about_lonely
+from glidepath.agent.own_loop import can_be_interrupted, in_its_own_loop
 from glidepath.agent.per_run import NOTHING
 from glidepath.agent.prompts import as_messages
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide
+from glidepath.agent.run_lifecycle import (
+    partial_line,
+    paused_line,
+)
 from glidepath.agent.run_starter import RunStarter
-from glidepath.agent.threads import in_its_own_loop
+from glidepath.agent.sync_stream import SyncStream
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message
 from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult
@@ -78,7 +79,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             raise ConfigurationError(f"Agent takes a LoopConfig or keywords such as model=..., not {config!r:.100}")
         self.config = make_config(**fields) if config is None else config
         self._plan = assemble(self.config)
-        warn_about_lonely(self.config)
+        warn_about_ineffective(self.config)
         self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
         self._told_of_store = False
         self._prepare_sources()
@@ -187,9 +188,21 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
     ) -> RunResult[OutputT]:
         """The same for code without an event loop; inside a running loop it uses a thread and a loop of its own.
 
-        It blocks that loop: in an `async def`, await `run()`.
+        It blocks that loop: in an `async def`, await `run()`. Ctrl-C lands the run and raises `RunInterrupted`, a
+        KeyboardInterrupt that has the result.
         """
-        return in_its_own_loop(partial(self.run, prompt, **keywords))
+        token = keywords.get("cancel")
+        if token is None and "parent" not in keywords:  # a child has its parent's
+            token = keywords["cancel"] = CancelToken() if can_be_interrupted() else None
+        return in_its_own_loop(partial(self.run, prompt, **keywords), token)
+
+    def stream_sync(
+        self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
+    ) -> SyncStream[OutputT]:
+        """`stream` for code without an event loop: `with agent.stream_sync("...") as s: for event in s: ...`."""
+        token = keywords.get("cancel") or CancelToken()
+        keywords["cancel"] = token
+        return SyncStream(partial(self.stream, prompt, **keywords), token)
 
     def resume_sync(self, target: Target, **keywords: Unpack[ResumeKeywords]) -> RunResult[OutputT]:
         """`resume` for code without an event loop, as `run_sync` is `run`."""

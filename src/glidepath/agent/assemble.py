@@ -13,9 +13,10 @@ from glidepath.agent.many_tools import FoundToolsPolicy
 from glidepath.agent.prices import find_price
 from glidepath.agent.route import known_output, reply_ceiling, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
-from glidepath.context import CharEstimator, guarded, landing_view, repair, sizer, strategy
+from glidepath.context import CharEstimator, guarded, repair, sizer, strategy
 from glidepath.errors import ConfigurationError, readable
 from glidepath.guards import GracefulTurnLimit, known_stop_guards, make_guards, make_stop_guards, stitch
+from glidepath.landing import landing_view
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import model_breaker
@@ -130,12 +131,13 @@ def assemble(
         constraints=constraints,
         built_in=len(ours),
         custom=config.constraints,
+        own_guards=bool(config.guards),
         clocked=tuple(one for one in constraints if one.check_every is not None),
         switches=tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),
         lineup=Lineup(config.plugins, inherited),
-        make_guards=partial(make_guards, config.guardrails, texts=texts),
-        make_stop_guards=partial(make_stop_guards, config.guardrails, texts=texts),
-        known_stop_guards=partial(known_stop_guards, config.guardrails, texts=texts),
+        make_guards=partial(make_guards, config.guardrails, texts=texts, own=config.guards),
+        make_stop_guards=partial(make_stop_guards, config.guardrails, texts=texts, own=config.guards),
+        known_stop_guards=partial(known_stop_guards, config.guardrails, texts=texts, own=config.guards),
         stitch=stitch,
         thinking_tags=config.thinking_tags,
         conversation_id=config.conversation_id,

@@ -7,15 +7,15 @@ from typing import Any, Self, TypeAlias
 
 from glidepath._wire import replace
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
-from glidepath.agent.inheritance import INHERITANCE, Passed
-from glidepath.agent.knobs import Knobs
 from glidepath.agent.limits import Limits
+from glidepath.agent.setters import Setters
 from glidepath.errors import BuilderError, ConfigurationError
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig
 from glidepath.plugins.functions import plugin_from
 from glidepath.plugins.lineup import Lineup, hooks_of, name_of
 from glidepath.plugins.narrowed import narrowed, origin
+from glidepath.setting import Passed, declared
 from glidepath.spi import (
     GateContext,
     OverflowContext,
@@ -40,7 +40,7 @@ GateKeeper: TypeAlias = Plugin | Callable[[GateContext], Any]
 Rescuer: TypeAlias = Plugin | Callable[[OverflowContext], Any]
 
 
-class AgentBuilder(Knobs):
+class AgentBuilder(Setters):
     """Builds a `LoopConfig`: one method for every setting, one for every hook, then `build()`.
 
     Every method changes this builder and returns it. What guards adds up (constraints, plugins, hooks); everything
@@ -164,8 +164,8 @@ class AgentBuilder(Knobs):
 def child_builder(config: LoopConfig) -> AgentBuilder:
     """A builder that begins with what a child inherits."""
     builder = AgentBuilder()
-    for field, passed in INHERITANCE.items():
-        if passed is Passed.YES:
+    for field, setting in declared(LoopConfig).items():
+        if setting.inherited is Passed.YES:
             builder._values[field] = getattr(config, field)  # noqa: SLF001 - our own
     builder._values["plugins"] = Lineup(config.plugins).inheritable()  # noqa: SLF001
     builder._values["limits"] = Limits(**{name: getattr(config.limits, name) for name in _HOW_IT_LANDS})  # noqa: SLF001

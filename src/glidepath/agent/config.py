@@ -6,21 +6,35 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 from glidepath._wire import Settings, settle_field
 from glidepath.agent.discovery import GROUPS, installed
 from glidepath.agent.equipment import split_tools
-from glidepath.agent.limits import FOREVER, OTHER_LIMIT_NAMES, Limits, checked_int, checked_seconds
+from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits
 from glidepath.agent.prices import checked_prices
+from glidepath.constraints import FunctionConstraint
 from glidepath.context import strategy
 from glidepath.errors import ConfigurationError, readable, shown
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
+from glidepath.guards.own import check_guard
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
 from glidepath.plugins import PluginNames
 from glidepath.plugins.lineup import Lineup
-from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, RunInfo, SessionStore, TokenEstimator
+from glidepath.setting import FOREVER, LOWER, Passed, Setting, check_fields, check_text
+from glidepath.spi import (
+    CallGuard,
+    ContextStrategy,
+    Model,
+    Plugin,
+    ProtocolPolicy,
+    ResourceConstraint,
+    RunInfo,
+    SessionStore,
+    StopGuard,
+    TokenEstimator,
+)
 from glidepath.texts import Texts
 from glidepath.tools import Output, Tool, tool
 from glidepath.tools.sources import ToolSource
@@ -32,9 +46,7 @@ __all__ = ["ExecutionMode", "LoopConfig"]
 
 MOST_ITEMS = 100_000  # tools, constraints, plugins, fallback models
 LEAST_CHECK = 0.01  # seconds between two questions to a constraint on a clock
-LANDINGS = ("withdraw", "steer", "force", "off")
 TOOL_CHOICES = ("auto", "required", "none")
-DURABILITIES = ("sync", "full", "async", "exit")
 
 
 class ExecutionMode(str, Enum):
@@ -56,67 +68,71 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     Raises `ConfigurationError` naming the setting. Lists and mappings are copied: changing yours later changes nothing.
     """
 
-    model: Model | str
-    tools: tuple[Tool, ...] = ()
-    tool_sources: tuple[ToolSource, ...] = ()
-    system_prompt: str = ""
-    limits: Limits = Limits()
-    guardrails: GuardrailsConfig = GuardrailsConfig()
-    texts: Texts = Texts()
-    constraints: tuple[ResourceConstraint, ...] = ()
-    replace_defaults: bool = False
-    plugins: tuple[Plugin, ...] = ()
-    store: Any = None
-    event_sink: Callable[[Event], Any] | None = None
-    default_execution_mode: ExecutionMode = ExecutionMode.AUTO
-    max_tool_calls_per_turn: int | None = None
-    max_parallel_tools: int = 16
-    max_image_bytes: int = 5_000_000
-    max_image_bytes_per_request: int = 20_000_000
-    max_file_bytes: int = 10_000_000
-    tool_timeout: float | None = None
-    temperature: float | None = None
-    max_output_tokens: int | None = None
-    reasoning: str | None = None
-    tool_choice: str = "auto"
-    strict_tools: bool = False
-    stop_sequences: tuple[str, ...] = ()
-    seed: int | None = None
-    logprobs: int | None = None
-    extras: Mapping[str, Any] | None = None
-    max_output_tokens_recovery: MaxTokensRecovery | None = None
-    empty_outcome_retry_budget: int | None = None
-    plain_text_terminal_fallback_tool: str | None = None
-    plain_text_terminal_fallback_eager: bool = False
-    plain_text_terminal_fallback_eager_nudge: bool = False
-    graceful_turn_limit_message_provider: Callable[[], str] | None = None
-    graceful_turn_limit_grace_provider: Callable[[], int] | None = None
-    landing: str = "withdraw"
-    conversation_id: str | None = None
-    model_id: str | None = None
-    token_estimator: TokenEstimator | None = None
-    protocol_policy: ProtocolPolicy | None = None
-    context_window: int | None = None
-    context_strategy: str = "compact"
-    prices: Mapping[str, Any] | None = None
-    unpriced: str | None = None
-    unbounded: bool = False
-    min_output_tokens: int = 256
-    max_retries: int = 3
-    fallback_models: tuple[Any, ...] = ()
-    durability: str = "sync"
-    output_type: Any = None
-    deps_type: Any = None
-    deps_factory: Callable[[RunInfo], Any] | None = None
-    agent_name: str = "agent"
-    connect_timeout: float | None = 10
-    first_chunk_timeout: float | None = 120
-    stall_timeout: float | None = 60
-    call_timeout: float | None = None
-    hook_timeout: float = 5
-    constraint_timeout: float = 1
-    kill_switch_grace: float = 5
-    thinking_tags: bool = False
+    # One line, one setting: everything about it is derived from that line.
+    # fmt: off
+    model: Annotated[Model | str, Setting("text", "which model, such as anthropic:claude-sonnet-4-5", flag="--model", metavar="NAME", see="[the README](../README.md#your-own-model)", checked=False, in_python="an object with name and stream(request), or its name such as anthropic:claude-sonnet-4-5")]
+    tools: Annotated[tuple[Tool, ...], Setting("names", "tools the model may call: read, list, grep, write, edit, shell, or installed ones", flag="--tools", metavar="NAMES", default=("read", "list", "grep"), found=("read", "list", "grep"), wider="Iterable[Tool | ToolSource | Callable[..., Any] | str]", in_python="Tool objects, functions, sources such as McpServer, or names of installed tools")] = ()
+    tool_sources: Annotated[tuple[ToolSource, ...], Setting("names", "where MCP servers and other sources in tools end up; what they offer is known when a run starts", python_only="Python objects; MCP servers stand in [mcp.servers.NAME]", wider="Iterable[ToolSource]")] = ()
+    system_prompt: Annotated[str, Setting("text", "what the model is told first", flag="--system-prompt", metavar="TEXT", inherited=Passed.NO)] = ""
+    limits: Annotated[Limits, Setting("part", "what one run may use, its descendants included", python_only="the section [limits]", inherited=Passed.IN_PART, see="[Limits](#limits)")] = Limits()
+    guardrails: Annotated[GuardrailsConfig, Setting("part", "mechanical safety nets against loops, truncation and silence", python_only="the section [guardrails]", see="[GuardrailsConfig](#guardrailsconfig)")] = GuardrailsConfig()
+    texts: Annotated[Texts, Setting("table", "what the runtime tells the model, such as wind_down, landing, repetition: {name: text}", see="[the texts](the-landing.md#the-texts)", checked=False, in_python="what the runtime tells the model, word for word")] = Texts()
+    constraints: Annotated[tuple[ResourceConstraint, ...], Setting("names", "constraints by their entry-point name, asked after the built-in ones", wider="Iterable[ResourceConstraint | Callable[[ResourceContext], Any] | str]", adds_up=True, in_python="your own constraints, functions, or names of installed ones, asked after the built-in ones")] = ()
+    guards: Annotated[tuple[CallGuard | StopGuard, ...], Setting("names", "call and stop guards by their entry-point name, asked after the built-in ones", wider="Iterable[CallGuard | StopGuard | str]", adds_up=True, in_python="your own call and stop guards, or names of installed ones, asked after the built-in ones", see="[your own guards](stuck-loops.md#your-own-guards)")] = ()
+    replace_defaults: Annotated[bool, Setting("bool", "drop the built-in constraints; needs constraints")] = False
+    plugins: Annotated[tuple[Plugin, ...], Setting("names", "plugins by their entry-point name, in calling order", inherited=Passed.AS_EACH_SAYS, wider="Iterable[Plugin | str]", adds_up=True, in_python="plugins, or names of installed ones, in calling order")] = ()
+    store: Annotated[Any, Setting("text?", "where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", flag="--store", metavar="PATH", see="[sessions](sessions.md)", checked=False, in_python="where sessions are kept")] = None
+    event_sink: Annotated[Callable[[Event], Any] | None, Setting("callable?", "a callable that sees every event first", python_only="a Python callable", inherited=Passed.NO)] = None
+    default_execution_mode: Annotated[ExecutionMode, Setting("choice", "whether the calls of one reply run side by side", choices=("auto", "parallel", "sequential"), found=("auto", "sequential"), see="[several calls at once](writing-a-tool.md#several-calls-at-once)", checked=False)] = ExecutionMode.AUTO
+    max_tool_calls_per_turn: Annotated[int | None, Setting("int?", "tool calls of one reply that are run", found=LOWER)] = None
+    max_parallel_tools: Annotated[int, Setting("int", "tool calls that run at the same time", found=LOWER)] = 16
+    max_image_bytes: Annotated[int, Setting("int", "bytes of one picture at most", found=LOWER, see="[pictures](context.md#pictures)")] = 5_000_000
+    max_image_bytes_per_request: Annotated[int, Setting("int", "bytes of all pictures of a request at most", found=LOWER, in_python="bytes of all pictures and files of a request at most; older ones are left out")] = 20_000_000
+    max_file_bytes: Annotated[int, Setting("int", "bytes of one document, recording or video at most", found=LOWER, see="[files](choosing-a-model.md#files)")] = 10_000_000
+    tool_timeout: Annotated[float | None, Setting("seconds?", "time for one tool call", flag="--tool-timeout", metavar="TIME", found=LOWER, in_python="seconds for one tool call")] = None
+    temperature: Annotated[float | None, Setting("number?", "passed to the model", flag="--temperature", metavar="X")] = None
+    max_output_tokens: Annotated[int | None, Setting("int?", "output cap of one model call", flag="--max-output-tokens", metavar="N")] = None
+    reasoning: Annotated[str | None, Setting("text?", "how hard the model should think; passed to the model", flag="--reasoning", metavar="LEVEL")] = None
+    tool_choice: Annotated[str, Setting("text", "auto, required, none, or the name of a tool")] = "auto"
+    strict_tools: Annotated[bool, Setting("bool", "hold the model to the tools' schemas, where the provider can", see="[strict tools](choosing-a-model.md#strict-tools)")] = False
+    stop_sequences: Annotated[tuple[str, ...], Setting("names", "texts at which a reply stops; passed to the model", wider="Iterable[str]")] = ()
+    seed: Annotated[int | None, Setting("count?", "passed to the model", most=2**63 - 1)] = None
+    logprobs: Annotated[int | None, Setting("count?", "alternatives to name beside each token of a reply, with their probabilities", see="[anything else](choosing-a-model.md#anything-else)", most=20)] = None
+    extras: Annotated[Mapping[str, Any] | None, Setting("table", "passed to the model's provider as it is")] = None
+    max_output_tokens_recovery: Annotated[MaxTokensRecovery | None, Setting("recovery", "ask again for truncated replies with a larger cap: max_attempts, scaling, ceiling", needs="max_output_tokens", in_python="a MaxTokensRecovery: ask again for truncated replies with a larger cap")] = None
+    empty_outcome_retry_budget: Annotated[int | None, Setting("count?", "stops without a tool call that may be answered in a row", inherited=Passed.NO)] = None
+    plain_text_terminal_fallback_tool: Annotated[str | None, Setting("text?", "the tool a plain-text stop is taken for", see="[the policy](protocol-policy.md#plain-text-where-a-delivery-was-expected)")] = None
+    plain_text_terminal_fallback_eager: Annotated[bool, Setting("bool", "take it for that tool at once", needs="plain_text_terminal_fallback_tool")] = False
+    plain_text_terminal_fallback_eager_nudge: Annotated[bool, Setting("bool", "nudge first, at most twice", needs="plain_text_terminal_fallback_eager")] = False
+    graceful_turn_limit_message_provider: Annotated[Callable[[], str] | None, Setting("callable?", "a function that gives the words of the wind-down notice", python_only="a Python callable")] = None
+    graceful_turn_limit_grace_provider: Annotated[Callable[[], int] | None, Setting("callable?", "a function that gives the grace, asked at every turn", python_only="a Python callable", needs="max_iterations")] = None
+    landing: Annotated[str, Setting("choice", "what happens at a limit: withdraw the tools, steer, force the answer, or off", flag="--landing", choices=("withdraw", "steer", "force", "off"), see="[the landing](the-landing.md)")] = "withdraw"
+    conversation_id: Annotated[str | None, Setting("text?", "given to hooks and events", inherited=Passed.NO)] = None
+    model_id: Annotated[str | None, Setting("text?", "the model's name as hooks see it")] = None
+    token_estimator: Annotated[TokenEstimator | None, Setting("object?", "an object with estimate(text) -> int; None: by characters, over-estimating", python_only="a Python object")] = None
+    protocol_policy: Annotated[ProtocolPolicy | None, Setting("object?", "a ProtocolPolicy: terminal tool names, alias repair, words for hidden tools", python_only="a Python object")] = None
+    context_window: Annotated[int | None, Setting("int?", "tokens the model can read; 0 is off", flag="--context-window", seed="context_window", metavar="N", zero_is_off=True)] = None
+    context_strategy: Annotated[str | ContextStrategy, Setting("text", "how a long transcript is made to fit: compact, sliding_window, summarize or none", flag="--context-strategy", seed="context_strategy", metavar="NAME", see="[context](context.md)", checked=False, in_python="how a long transcript is made to fit: compact, sliding_window, summarize, none, or a ContextStrategy")] = "compact"
+    prices: Annotated[Mapping[str, Any] | None, Setting("prices", "dollars per million tokens: {model name: [input, output]}", in_python="{model name: (input, output)} in dollars per million tokens")] = None
+    unpriced: Annotated[str | None, Setting("text?", "estimate:MODEL, whose price to count with when none is known")] = None
+    unbounded: Annotated[bool, Setting("bool", "allow a run without any limit")] = False
+    min_output_tokens: Annotated[int, Setting("int", "an output cap is never lowered below this to make a call fit")] = 256
+    max_retries: Annotated[int, Setting("count", "attempts after the first when a model call fails", flag="--max-retries", seed="max_retries", metavar="N", found=LOWER)] = 3
+    fallback_models: Annotated[tuple[Any, ...], Setting("names", "models to fall back to, in order", flag="--fallback-models", metavar="NAMES", wider="Iterable[Model | str]", see="[fallback models](retries-and-timeouts.md#fallback-models)")] = ()
+    durability: Annotated[str, Setting("choice", "when the store writes to disk", choices=("sync", "full", "async", "exit"), needs="store")] = "sync"
+    output_type: Annotated[Any, Setting("object?", "the type of the final answer", python_only="a Python type", see="[structured output](structured-output.md)", in_python="the type of the final answer")] = None
+    deps_type: Annotated[Any, Setting("object?", "the type of what is passed as run(deps=...)", python_only="a Python type")] = None
+    deps_factory: Annotated[Callable[[RunInfo], Any] | None, Setting("callable?", "makes the deps of a run that was given none, such as one in a worker: a plain function of RunInfo", python_only="a Python callable")] = None
+    agent_name: Annotated[str, Setting("text", "who the agent is in events and breakdowns")] = "agent"
+    connect_timeout: Annotated[float | None, Setting("seconds?", "time to connect to the provider", see="[timeouts](retries-and-timeouts.md#timeouts)", in_python="seconds to connect to the provider")] = 10
+    first_chunk_timeout: Annotated[float | None, Setting("seconds?", "time to the first piece of a reply", in_python="seconds to the first piece of a reply")] = 120
+    stall_timeout: Annotated[float | None, Setting("seconds?", "time between two pieces of a reply", in_python="seconds between two pieces of a reply")] = 60
+    call_timeout: Annotated[float | None, Setting("seconds?", "time for one attempt at a model call", in_python="seconds for one attempt at a model call")] = None
+    hook_timeout: Annotated[float, Setting("seconds", "time for one answer of an async hook", in_python="seconds for one answer of an async hook")] = 5
+    constraint_timeout: Annotated[float, Setting("seconds", "time for one answer of a constraint", in_python="seconds for one answer of a constraint")] = 1
+    kill_switch_grace: Annotated[float, Setting("seconds", "seconds for which a kill switch may be unreadable before it counts as thrown", python_only="a kill switch is a Python object")] = 5
+    thinking_tags: Annotated[bool, Setting("bool", "hide <think> and its synonyms from the visible text")] = False
+    # fmt: on
 
     def __post_init__(self) -> None:
         with readable():
@@ -133,23 +149,14 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
         return Lineup(self.plugins).names()
 
     def child_builder(self) -> AgentBuilder:
-        """A builder for a child's configuration: all but what is this agent's own; `INHERITANCE` has the table."""
+        """A builder for a child's configuration: all but what is this agent's own, as each setting declares."""
         from glidepath.agent.builder import child_builder
 
         return child_builder(self)
 
 
-MOST_LOGPROBS = 20  # alternatives for a token that vendors name
 FIELDS: tuple[str, ...] = LoopConfig.__struct_fields__
 _TEXTS = ("system_prompt", "agent_name", "conversation_id", "model_id", "reasoning")
-_FLAGS = (
-    "replace_defaults",
-    "unbounded",
-    "thinking_tags",
-    "strict_tools",
-    "plain_text_terminal_fallback_eager",
-    "plain_text_terminal_fallback_eager_nudge",
-)
 
 
 def make_config(**fields: Any) -> LoopConfig:
@@ -164,13 +171,14 @@ def _normalize(config: LoopConfig) -> None:
     """What was given, as the runtime keeps it: tuples of resolved objects, plain texts, mappings of its own."""
     kept: dict[str, Any] = {
         name: _as_tuple(name, getattr(config, name))
-        for name in ("tools", "tool_sources", "constraints", "plugins", "fallback_models", "stop_sequences")
+        for name in ("tools", "tool_sources", "constraints", "guards", "plugins", "fallback_models", "stop_sequences")
     }
     for name in GROUPS:
         kept[name] = with_installed(name, kept[name])
     items, sources = split_tools(kept["tools"])
     kept["tools"] = tuple(_as_tool(item) for item in items)
     kept["tool_sources"] = _checked_sources((*kept["tool_sources"], *sources))
+    kept["constraints"] = tuple(_as_constraint(item) for item in kept["constraints"])
     kept["model"] = _as_model(config.model)
     kept["fallback_models"] = tuple(_as_model(item) for item in kept["fallback_models"])
     for name in _TEXTS:
@@ -251,6 +259,12 @@ def _as_tool(item: Any) -> Tool:
     raise ConfigurationError(f"tools must be Tool objects, functions or sources such as McpServer, not {item!r:.100}")
 
 
+def _as_constraint(item: Any) -> Any:
+    if isinstance(item, ResourceConstraint | type) or not callable(item):
+        return item  # checked with the others
+    return FunctionConstraint(item)
+
+
 def _checked_sources(sources: tuple[Any, ...]) -> tuple[ToolSource, ...]:
     """The sources, each of which has a name of its own unless they are views of the same."""
     items, named = split_tools(sources)
@@ -270,39 +284,23 @@ def check(config: LoopConfig) -> None:
         _check_model(f"fallback_models[{number}]", model)
         if any(model is other for other in (config.model, *config.fallback_models[:number])):
             raise ConfigurationError(f"fallback_models[{number}] is in use already: a model cannot stand in for itself")
-    _check_types(config)
+    _check_objects(config)
+    check_fields(config)
+    _check_tools(config)
+    for number, word in enumerate(config.stop_sequences):
+        check_text(f"stop_sequences[{number}]", word)
+        if not word:
+            raise ConfigurationError(f"stop_sequences[{number}] is empty: every reply would stop at once")
+    for constraint in config.constraints:
+        _check_constraint(constraint)
+    for guard in config.guards:
+        check_guard(guard)
     Lineup(config.plugins)
     strategy(config.context_strategy)
     checked_prices(config.prices)
     if config.output_type is not None:
         Output(config.output_type)
     _check_fallback_tool(config)
-    names = [tool.name for tool in config.tools]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigurationError(f"two tools are named {name!r}; give one of them another name")
-    for field in ("max_tool_calls_per_turn", "max_output_tokens", "context_window"):
-        checked_int(field, getattr(config, field))
-    checked_int("empty_outcome_retry_budget", config.empty_outcome_retry_budget, least=0)
-    for field, least in (
-        ("max_parallel_tools", 1),
-        ("max_image_bytes", 1),
-        ("max_image_bytes_per_request", 1),
-        ("max_file_bytes", 1),
-        ("min_output_tokens", 1),
-        ("max_retries", 0),
-    ):
-        if getattr(config, field) is None:
-            raise ConfigurationError(f"{field} must be a whole number, not None")
-        checked_int(field, getattr(config, field), least=least)
-    for field in ("tool_timeout", "connect_timeout", "first_chunk_timeout", "stall_timeout", "call_timeout"):
-        checked_seconds(field, getattr(config, field))
-    for field in ("hook_timeout", "constraint_timeout", "kill_switch_grace"):
-        if getattr(config, field) is None:
-            raise ConfigurationError(
-                f"{field} must be a number of seconds, not None: a guard that hangs must be stopped"
-            )
-        checked_seconds(field, getattr(config, field))
 
 
 def terminal_tools(config: LoopConfig) -> frozenset[str]:
@@ -338,51 +336,50 @@ def _check_model(field: str, model: Any) -> None:
         )
 
 
-def _check_types(config: LoopConfig) -> None:
+def _check_objects(config: LoopConfig) -> None:
+    """What is an object: of the right class, or with the right method."""
     if config.store is not None and (isinstance(config.store, type) or not isinstance(config.store, SessionStore)):
         raise ConfigurationError(
             f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
         )
-    for field, kind in (("limits", Limits), ("guardrails", GuardrailsConfig), ("texts", Texts)):
-        if not isinstance(getattr(config, field), kind):
-            raise ConfigurationError(f"{field} must be a {kind.__name__}, not {getattr(config, field)!r:.100}")
-    for field in _FLAGS:
-        if not isinstance(getattr(config, field), bool):
-            raise ConfigurationError(f"{field} must be True or False, not {getattr(config, field)!r:.100}")
-    for field in ("system_prompt", "agent_name"):
-        _check_text(field, getattr(config, field))
-    if not config.agent_name:
-        raise ConfigurationError("agent_name must not be empty")
-    for field, allowed in (("landing", LANDINGS), ("tool_choice", None)):
+    for field, kind in (
+        ("limits", Limits),
+        ("guardrails", GuardrailsConfig),
+        ("texts", Texts),
+        ("default_execution_mode", ExecutionMode),
+        ("protocol_policy", ProtocolPolicy),
+    ):
         value = getattr(config, field)
-        if not isinstance(value, str) or (allowed is not None and value not in allowed):
-            raise ConfigurationError(f"{field} must be one of {', '.join(allowed or TOOL_CHOICES)}; got {value!r}")
-    known = {*TOOL_CHOICES, *[item.name for item in config.tools]}
-    if config.tool_choice not in known and not config.tool_sources:  # what sources offer is known when a run starts
-        raise ConfigurationError(
-            f"tool_choice must be auto, required, none or the name of a tool; got {config.tool_choice!r}"
-        )
-    if not isinstance(config.default_execution_mode, ExecutionMode):
-        raise ConfigurationError(
-            f"default_execution_mode must be an ExecutionMode, not {config.default_execution_mode!r}"
-        )
-    _check_temperature(config.temperature)
-    _check_sampling(config)
-    _check_parts(config)
-    for constraint in config.constraints:
-        _check_constraint(constraint)
+        if not isinstance(value, kind) and not (value is None and kind is ProtocolPolicy):
+            article = "an" if kind is ExecutionMode else "a"
+            raise ConfigurationError(f"{field} must be {article} {kind.__name__}, not {value!r:.100}")
+    for field, method in (("token_estimator", "estimate"), ("max_output_tokens_recovery", "next_cap")):
+        value = getattr(config, field)
+        if value is not None and (isinstance(value, type) or not callable(getattr(value, method, None))):
+            raise ConfigurationError(f"{field} must be an object with a method {method}(), not {value!r:.100}")
     if config.deps_type is not None and not (isinstance(config.deps_type, type) or get_origin(config.deps_type)):
         raise ConfigurationError(f"deps_type must be a type, not {config.deps_type!r:.100}")
     if inspect.iscoroutinefunction(config.deps_factory):
         raise ConfigurationError("deps_factory must be a plain function, not async: it runs before the run does")
-    for field in (
-        "deps_factory",
-        "event_sink",
-        "graceful_turn_limit_message_provider",
-        "graceful_turn_limit_grace_provider",
-    ):
-        if getattr(config, field) is not None and not callable(getattr(config, field)):
-            raise ConfigurationError(f"{field} must be callable, not {getattr(config, field)!r:.100}")
+    if inspect.iscoroutinefunction(config.event_sink):
+        raise ConfigurationError(
+            "event_sink must be a plain function, not async: use a Plugin with an async event_observer"
+        )
+
+
+def _check_tools(config: LoopConfig) -> None:
+    if not config.agent_name:
+        raise ConfigurationError("agent_name must not be empty")
+    names = [tool.name for tool in config.tools]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"two tools are named {name!r}; give one of them another name")
+    if config.tool_choice == "required" and not names and not config.tool_sources:
+        raise ConfigurationError("tool_choice='required' needs tools, and there are none: pass tools=[...]")
+    if config.tool_choice not in (*TOOL_CHOICES, *names) and not config.tool_sources:
+        raise ConfigurationError(  # what sources offer is known when a run starts
+            f"tool_choice must be auto, required, none or the name of a tool; got {config.tool_choice!r}"
+        )
 
 
 def _check_constraint(constraint: Any) -> None:
@@ -407,66 +404,3 @@ def _check_constraint(constraint: Any) -> None:
             f"{type(constraint).__name__}.state must be a state that a limit can end a run in, such as "
             f"AgentState.BUDGET_EXCEEDED; got {state!r:.100}"
         )
-
-
-def _check_parts(config: LoopConfig) -> None:
-    if inspect.iscoroutinefunction(config.event_sink):
-        raise ConfigurationError(
-            "event_sink must be a plain function, not async: use a Plugin with an async event_observer"
-        )
-    for field in ("reasoning", "conversation_id", "model_id"):
-        value = getattr(config, field)
-        if value is not None:
-            _check_text(field, value)
-    if config.durability not in DURABILITIES:
-        raise ConfigurationError(f"durability must be one of {', '.join(DURABILITIES)}; got {config.durability!r:.100}")
-    if config.extras is not None and not isinstance(config.extras, Mapping):
-        raise ConfigurationError(f"extras must be a mapping, not {config.extras!r:.100}")
-    if config.protocol_policy is not None and not isinstance(config.protocol_policy, ProtocolPolicy):
-        raise ConfigurationError(
-            f"protocol_policy must be a ProtocolPolicy object, not {config.protocol_policy!r:.100}"
-        )
-    for field, method in (("token_estimator", "estimate"), ("max_output_tokens_recovery", "next_cap")):
-        value = getattr(config, field)
-        if value is not None and (isinstance(value, type) or not callable(getattr(value, method, None))):
-            raise ConfigurationError(f"{field} must be an object with a method {method}(), not {value!r:.100}")
-
-
-def _check_temperature(value: Any) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and (not number or not 0 <= value < FOREVER):  # NaN is not, either
-        raise ConfigurationError(f"temperature must be a finite number of at least 0, not {shown(value, 100)}")
-
-
-def _check_sampling(config: LoopConfig) -> None:
-    for number, word in enumerate(config.stop_sequences):
-        _check_text(f"stop_sequences[{number}]", word)
-        if not word:
-            raise ConfigurationError(f"stop_sequences[{number}] is empty: every reply would stop at once")
-    logprobs: Any = config.logprobs
-    if logprobs is not None and (type(logprobs) is not int or not 0 <= logprobs <= MOST_LOGPROBS):
-        raise ConfigurationError(
-            f"logprobs must be a whole number from 0 to {MOST_LOGPROBS}, or None; got {shown(logprobs, 100)}"
-        )
-    seed: Any = config.seed
-    if seed is not None and (type(seed) is not int or not 0 <= seed < 1 << 63):
-        raise ConfigurationError(f"seed must be a whole number of at least 0, or None; got {shown(seed, 100)}")
-
-
-def _check_text(field: str, value: Any) -> None:
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{field} must be a str, not {type(value).__name__}")
-    check_sendable(field, value)
-
-
-def check_sendable(field: str, text: str) -> None:
-    """Refuse text that no store and no provider takes."""
-    if "\0" in text:
-        raise ConfigurationError(f"{field} contains a NUL character; remove it")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        where = error.start
-        raise ConfigurationError(
-            f"{field} has a lone surrogate at position {where}; remove it, or decode it properly"
-        ) from None

@@ -12,7 +12,7 @@ from glidepath.tools import Tool, tool
 
 __all__ = ["GROUPS", "available", "installed"]
 
-GROUPS = {"plugins": "glidepath.plugins", "constraints": "glidepath.constraints", "tools": "glidepath.tools"}
+GROUPS = {field: f"glidepath.{field}" for field in ("plugins", "constraints", "guards", "tools")}
 """The entry-point group behind each field of the configuration that takes names."""
 
 
@@ -87,6 +87,10 @@ def _object(kind: type) -> Callable[[Any], Any]:
     return make
 
 
+def _guard(loaded: Any) -> Any:
+    return loaded() if isinstance(loaded, type) else loaded
+
+
 def _tool(loaded: Any) -> Tool:
     if isinstance(loaded, Tool):
         return loaded
@@ -99,5 +103,6 @@ def _tool(loaded: Any) -> Tool:
 _MAKERS: dict[str, Callable[[Any], Any]] = {
     "plugins": _object(Plugin),
     "constraints": _object(ResourceConstraint),
+    "guards": _guard,
     "tools": _tool,
 }

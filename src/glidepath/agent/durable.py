@@ -100,18 +100,20 @@ class Opening(Record, kw_only=True):
         if scribe is None:
             return _store_failure(self.error)
         if self.unknown:
-            run.unknown_effects = (*run.unknown_effects, *self.unknown)
-        if run.resumed is None and self.written != len(run.messages):  # what was in the session was repaired
-            whole = [_raw(message) for message in run.messages]
+            run.work.doubt(self.unknown)
+        if run.terms.resumed is None and self.written != len(
+            run.transcript.messages
+        ):  # what was in the session was repaired
+            whole = [_raw(message) for message in run.transcript.messages]
             if scribe.number or self.written:
                 scribe.ahead.append(("transcript", whole))
-                self.written = len(run.messages)
+                self.written = len(run.transcript.messages)
         scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
         scribe.decisions = dict(self.decided)
         scribe.mailbox.take(run, self.notes)
         if self.stop is not None:
             scribe.stop(self.stop)
-        run.journal = scribe
+        run.write_to(scribe)
         return None
 
 

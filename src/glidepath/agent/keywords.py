@@ -1,4 +1,4 @@
-"""The keywords of `Agent(...)`, as a type for editors and type checkers. Made by scripts/make_keywords.py."""
+"""The keywords of `Agent(...)`, as a type for editors and checkers. Made by scripts/make_keywords.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.run import CancelToken, Decision, Inherit
 from glidepath.sessions import Session
-from glidepath.spi import Model, Plugin, ProtocolPolicy, ResourceConstraint, RunInfo, SessionStore, TokenEstimator
+from glidepath.spi import (
+    CallGuard,
+    ContextStrategy,
+    Model,
+    Plugin,
+    ProtocolPolicy,
+    ResourceConstraint,
+    ResourceContext,
+    RunInfo,
+    StopGuard,
+    TokenEstimator,
+)
 from glidepath.texts import Texts
 from glidepath.tools import Tool, ToolContext
 from glidepath.tools.sources import ToolSource
@@ -22,16 +33,17 @@ __all__ = ["AgentChanges", "AgentKeywords", "ResumeKeywords", "RunKeywords"]
 class _Rest(TypedDict, total=False):
     """Every setting but the model and the types of the output and of `deps`."""
 
-    tools: Iterable[Tool | ToolSource | Callable[..., Any]]
+    tools: Iterable[Tool | ToolSource | Callable[..., Any] | str]
     tool_sources: Iterable[ToolSource]
     system_prompt: str
     limits: Limits
     guardrails: GuardrailsConfig
     texts: Texts
-    constraints: Iterable[ResourceConstraint | str]
+    constraints: Iterable[ResourceConstraint | Callable[[ResourceContext], Any] | str]
+    guards: Iterable[CallGuard | StopGuard | str]
     replace_defaults: bool
     plugins: Iterable[Plugin | str]
-    store: SessionStore | None
+    store: Any
     event_sink: Callable[[Event], Any] | None
     default_execution_mode: ExecutionMode
     max_tool_calls_per_turn: int | None
@@ -62,7 +74,7 @@ class _Rest(TypedDict, total=False):
     token_estimator: TokenEstimator | None
     protocol_policy: ProtocolPolicy | None
     context_window: int | None
-    context_strategy: str
+    context_strategy: str | ContextStrategy
     prices: Mapping[str, Any] | None
     unpriced: str | None
     unbounded: bool

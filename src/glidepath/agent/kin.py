@@ -13,7 +13,7 @@ from glidepath.run import Offspring
 from glidepath.sessions.answer import heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Folded, Used
-from glidepath.sessions.recover import begun_calls, charged, open_calls
+from glidepath.sessions.recover import begun_calls, charged, inner_calls, open_calls
 
 __all__ = ["TRIES", "Family", "family", "journal_of", "used_in", "with_accounts", "with_spend"]
 
@@ -36,7 +36,7 @@ async def journal_of(store: Any, session_id: str) -> Folded:
 
 async def family(store: Any, folded: Folded) -> Family:
     """The children that nobody could write down any more: those of unfinished calls and hooks."""
-    unfinished = {call.id for call in open_calls(folded)} - set(folded.results)
+    unfinished = {call.id for call in (*open_calls(folded), *inner_calls(folded.snapshot))} - set(folded.results)
     used: dict[str, Used] = {}
     by_call: dict[str, tuple[Offspring, ...]] = {}
     lost: list[str] = []

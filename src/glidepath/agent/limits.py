@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Annotated
 
-from glidepath._wire import Settings, asdict, replace
+from glidepath._wire import Settings, asdict, replace, settle_field
 from glidepath.errors import ConfigurationError, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
 from glidepath.run import Place, Watch
 from glidepath.sessions.session import checked_id
+from glidepath.setting import FREE, HIGHER, LOWER, Setting, check_fields
 from glidepath.spi import Remaining, Wallet, WalletStore, WalletTerms
 
-__all__ = ["Budget", "Limits", "checked_int", "checked_seconds"]
+__all__ = ["Budget", "Limits"]
 
-MOST = 10**15  # of anything that is counted: figures beyond it are calculated with nowhere
-FOREVER = 1e300  # seconds: what no clock can count
-SCOPES = ("run", "session")
+_TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 PERIODS = (None, "day", "month")
 STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold
 OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older files, or elsewhere
@@ -32,25 +33,15 @@ OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older fi
 }
 
 
-def checked_int(field: str, value: Any, *, least: int = 1) -> None:
-    """Raise `ConfigurationError` unless `value` is None or a whole number of at least `least`."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-        raise ConfigurationError(
-            f"{field} must be a whole number of at least {least}, or None for no limit; got {shown(value, 100)}"
-        )
-    if value is not None and value > MOST:
-        raise ConfigurationError(
-            f"{field} must be at most 10**15, or None for no limit; got a number of {value.bit_length()} bits"
-        )
-
-
-def checked_seconds(field: str, value: Any) -> None:
-    """Raise `ConfigurationError` unless `value` is None or a positive, finite number of seconds."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and (not number or not 0 < value < FOREVER):  # NaN is not, either
-        raise ConfigurationError(
-            f"{field} must be a number of seconds greater than 0, or None for no limit; got {shown(value, 100)}"
-        )
+def seconds_of(field: str, value: str | timedelta) -> float:
+    """Seconds of a time such as "30s", "1h30m" or a timedelta; raises `ConfigurationError`."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    found = _TIME.fullmatch(value.strip().lower())
+    if found is None or not any(found.groups()):
+        raise ConfigurationError(f"{field} must be a time: seconds, or 90s, 30m, 1h30m; got {shown(value, 100)}")
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds
 
 
 class Limits(Settings, frozen=True, kw_only=True):
@@ -61,36 +52,28 @@ class Limits(Settings, frozen=True, kw_only=True):
     they bound all runs of a session together, the whole conversation; `timeout` is of each run all the same.
     """
 
-    max_iterations: int | None = None
-    max_tokens: int | None = None
-    max_cost: Decimal | str | int | None = None
-    timeout: float | None = None
-    max_tool_calls: int | None = None
-    max_depth: int = 3
-    max_descendants: int = 32
-    grace_iterations: int | None = None
-    landing_tokens: int = 1024
-    landing_seconds: float = 20
-    scope: str = "run"
+    # fmt: off
+    max_iterations: Annotated[int | None, Setting("int?", "model turns", flag="--max-turns", seed="max_steps", metavar="N", default=50, found=LOWER, in_python="model turns, those of descendants included; at least 1")] = None
+    max_tokens: Annotated[int | None, Setting("int?", "tokens in total, input and output", flag="--max-tokens", seed="token_budget", metavar="N", found=LOWER, in_python="input and output together, descendants included")] = None
+    max_cost: Annotated[Decimal | str | float | None, Setting("money?", "dollars in total", flag="--max-budget-usd", seed="cost_limit", metavar="USD", found=LOWER, in_python="dollars, best as a str or Decimal, descendants included")] = None
+    timeout: Annotated[float | None, Setting("seconds?", "time for the whole run: seconds, or 90s, 30m, 1h30m", flag="--timeout", seed="timeout", metavar="TIME", default=1800.0, found=LOWER, in_python="seconds for the whole run")] = None
+    max_tool_calls: Annotated[int | None, Setting("int?", "tool calls in total", flag="--max-tool-calls", metavar="N", found=LOWER)] = None
+    max_depth: Annotated[int, Setting("int", "how deep agents may be spawned", found=LOWER)] = 3
+    max_descendants: Annotated[int, Setting("int", "how many agents may be spawned", found=LOWER)] = 32
+    grace_iterations: Annotated[int | None, Setting("count", "turns between the wind-down notice and the turn limit; 0 sends no notice", found=FREE, needs="max_iterations", in_python="turns between notice and limit; None chooses, 0 sends no notice")] = None
+    landing_tokens: Annotated[int, Setting("int", "tokens kept back for the landing answer", found=HIGHER)] = 1024
+    landing_seconds: Annotated[float, Setting("seconds", "time kept back for the landing answer", found=HIGHER, in_python="seconds for the landing call; at most a quarter of timeout")] = 20
+    scope: Annotated[str, Setting("choice", "whether the limits bound each run, or all runs of a session together", choices=("run", "session"), found=("run", "session"), see="[wallets](wallets.md#a-whole-conversation)")] = "run"
+    # fmt: on
 
     def __post_init__(self) -> None:
-        if self.scope not in SCOPES:
-            raise ConfigurationError(f"Limits.scope must be 'run' or 'session', not {shown(self.scope, 100)}")
-        for field in ("max_iterations", "max_tokens", "max_tool_calls"):
-            checked_int(f"Limits.{field}", getattr(self, field))
-        checked_seconds("Limits.timeout", self.timeout)
-        for field in ("max_depth", "max_descendants", "landing_tokens", "landing_seconds"):
-            if getattr(self, field) is None:
-                raise ConfigurationError(f"Limits.{field} must be a number, not None")
-        checked_int("Limits.max_depth", self.max_depth)
-        checked_int("Limits.max_descendants", self.max_descendants)
-        checked_int("Limits.landing_tokens", self.landing_tokens)
-        checked_seconds("Limits.landing_seconds", self.landing_seconds)
-        checked_int("Limits.grace_iterations", self.grace_iterations, least=0)
+        for field in ("timeout", "landing_seconds"):
+            given: object = getattr(self, field)
+            if isinstance(given, str | timedelta):
+                settle_field(self, field, seconds_of(f"Limits.{field}", given))
         if isinstance(self.max_cost, float):
-            raise ConfigurationError(
-                f"Limits.max_cost must be a str, Decimal or int such as '0.50', not the float {self.max_cost!r}"
-            )
+            settle_field(self, "max_cost", Decimal(repr(self.max_cost)))  # 0.1 is ten cents, as in a file
+        check_fields(self, "Limits.")
         if self.max_cost is not None and pico(self.max_cost, field="Limits.max_cost") <= 0:
             raise ConfigurationError(
                 f"Limits.max_cost must be greater than 0 dollars, or None for no limit; got {self.max_cost!r}"

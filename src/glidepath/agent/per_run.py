@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from glidepath import _wire
 from glidepath._wire import Record, asdict, replace
-from glidepath.agent.config import TOOL_CHOICES, LoopConfig, check_sendable
+from glidepath.agent.config import TOOL_CHOICES, LoopConfig
 from glidepath.agent.limits import Limits
+from glidepath.agent.route import joined
 from glidepath.errors import ConfigurationError, shown, told
 from glidepath.outcome import PerRun, Snapshot
 from glidepath.run import Plan, Run
-from glidepath.spi import RunInfo
+from glidepath.setting import check_sendable
+from glidepath.spi import ResourceConstraint, RunInfo
 from glidepath.tools import Tool
 
 if TYPE_CHECKING:
@@ -102,6 +104,27 @@ def deps_for(plan: Plan, given: Given, session_id: str) -> Any:
     return deps
 
 
+def with_constraints_of_its_own(plan: Plan) -> Plan:
+    """The plan of one run: constraints that keep state about a run are made for it."""
+    if all(type(one).for_run is ResourceConstraint.for_run for one in plan.custom):
+        return plan
+    try:
+        made = {id(one): one.for_run() for one in plan.constraints}
+    except Exception as error:
+        raise ConfigurationError(f"for_run of a constraint failed: {told(error)}") from error
+    for one in made.values():
+        if not isinstance(one, ResourceConstraint):
+            raise ConfigurationError(f"for_run must return a ResourceConstraint, not {shown(one, 100)}")
+    plans = [_with_constraints(one, made) for one in ((plan,) if plan.route is None else plan.route.plans)]
+    return plans[0] if plan.route is None else joined(plans)
+
+
+def _with_constraints(plan: Plan, made: Mapping[int, ResourceConstraint]) -> Plan:
+    constraints = tuple(made[id(one)] for one in plan.constraints)
+    clocked = tuple(one for one in constraints if one.check_every is not None)
+    return replace(plan, constraints=constraints, clocked=clocked)
+
+
 def _made(plan: Plan, kept: PerRun, session_id: str) -> Any:
     make: Any = plan.deps_factory
     run = RunInfo(
@@ -165,12 +188,12 @@ def inherited(parent: Run, plan: Plan, own: Given) -> Given:
 
     An agent that can make its own `deps` makes them when the parent's are of another type.
     """
-    above, kept = parent.per_run, own.per_run
+    above, kept = parent.terms.per_run, own.per_run
     if above is not None and (above.user is not None or above.metadata is not None):
         kept = kept or PerRun()
         metadata = above.metadata if kept.metadata is None else {**(above.metadata or {}), **kept.metadata}
         kept = replace(kept, user=kept.user or above.user, metadata=metadata)
-    deps = parent.deps if own.deps is None else own.deps
+    deps = parent.terms.deps if own.deps is None else own.deps
     if (
         own.deps is None
         and plan.deps_factory is not None

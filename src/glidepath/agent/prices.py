@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 from glidepath.ledger import Price
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _where_prices_are() -> str:
     from importlib.util import find_spec
 
     known = find_spec("genai_prices") is not None
-    return "" if known else "; pip install 'glidepath[prices]' brings the prices of known models"
+    return "" if known else f"; {install_line('prices')} brings the prices of known models"
 
 
 def _looked_up(name: str, provider: Any) -> Price | None:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import WireError
-from glidepath.agent.config import check_sendable
 from glidepath.context import repair
 from glidepath.errors import ConfigurationError
 from glidepath.messages import FileBlock, Message, TextBlock, UserMessage, codec
 from glidepath.sessions import Session
-from glidepath.tools.pictures import picture_bytes
+from glidepath.setting import check_sendable
+from glidepath.tools.picture_size import picture_bytes
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig

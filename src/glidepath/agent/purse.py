@@ -132,13 +132,14 @@ class Purse:
             self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-wallet")
             return
         journal = run.journal
-        kept = journal is not None and journal.durability in ON_DISK
+        if journal is not None and journal.durability not in ON_DISK:
+            journal = None
         self.hold = Hold(
-            key=f"{run.session_id}:{run.run_id}" if kept else f"{run.run_id}:{os.urandom(6).hex()}",
-            leg=journal.lease.token if kept else 1,
+            key=f"{run.session_id}:{run.run_id}" if journal is not None else f"{run.run_id}:{os.urandom(6).hex()}",
+            leg=journal.lease.token if journal is not None else 1,
             owner=this_owner(),
             line=self.line,
-            session_id=run.session_id if kept and journal.store is self.store else None,
+            session_id=run.session_id if journal is not None and journal.store is self.store else None,
         )
         root = self.meter
         root.tokens, root.money = run.meter.tokens, run.meter.money

@@ -39,7 +39,6 @@ from glidepath.messages import (
 )
 from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.run import CancelToken, Plan, Run, restore_meter
-from glidepath.run.account import Account
 from glidepath.sessions import Session
 from glidepath.sessions.archive import Journal, read_journal
 from glidepath.sessions.capture import TICK, tick
@@ -224,8 +223,7 @@ class _Copyist(Scribe):
             _take_over(self._run, taken)
         states = self.leg.states.get(number)
         if states is not None:
-            run = self._run
-            run.program_states = {key: states.get(key, state) for key, state in run.program_states.items()}
+            self._run.turn.correct_states(states)
         if number in self.leg.charged:
             self.kin = dict(self.leg.charged[number])
         await super()._write(*args, **keywords)
@@ -274,11 +272,9 @@ class _Copyist(Scribe):
 
     def _tell(self, agent: str, result: RunResult | None) -> None:
         run = self._run
-        if result is not None and all(child.run_id != result.run_id for child in run.children):
-            run.children += (result,)
-            run.abandoned += result.abandoned
-            run.unknown_effects += result.unknown_effects
-            run.charge_child(agent, result.usage, int((result.cost or 0) * 10**12))
+        if result is not None and all(child.run_id != result.run_id for child in run.work.children):
+            run.work.report(result)
+            run.spend.charge_child(agent, result.usage, int((result.cost or 0) * 10**12))
 
 
 def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
@@ -288,9 +284,8 @@ def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
     meter.turns, meter.tool_calls = fields["turns"], fields["metered_tool_calls"]
     meter.descendants = fields.get("descendants", 0)
     meter.set_wires()
-    run.text = fields.get("text", run.text)
-    before, run.account = run.account, Account.of(_wire.convert(fields["spent"], Charge))
-    run.money += run.account.money - before.money
+    run.answer.replace_text(fields.get("text", run.answer.text))
+    run.spend.correct(_wire.convert(fields["spent"], Charge))
 
 
 async def replay(
@@ -407,7 +402,7 @@ async def _flown(
     from glidepath.agent.agent import Agent
     from glidepath.agent.assemble import assemble
     from glidepath.agent.conversation import begun, bounded_conversation
-    from glidepath.agent.flight import finish_run, open_run, watch_over
+    from glidepath.agent.run_lifecycle import finish_run, open_run, watch_over
 
     began: Any = leg.began
     holder: list[_Copyist] = []
@@ -461,8 +456,8 @@ async def _flown(
         else:
             begun(meter, leg.carried)
             run = open_run(plan, home, prompt, meter, watch(), None, None, given=Given(leg.per_run))
-        run.run_id, run.carried = began.run_id, leg.carried
-        run.token = token
+        run.become(began.run_id)
+        run.terms.accept(leg.carried, token)
         return await finish_run(run, home, prompt, token, opening=opening)
 
 

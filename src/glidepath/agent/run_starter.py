@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 from glidepath._wire import replace
 from glidepath.agent.adopting import adopted
@@ -16,7 +16,12 @@ from glidepath.agent.config import LoopConfig
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
 from glidepath.agent.durable import Opening, claimed, reopened, session_of
 from glidepath.agent.equipped import Equipped, supplied
-from glidepath.agent.flight import (
+from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.per_run import NOTHING, Given, continued, inherited
+from glidepath.agent.prompts import as_messages, as_session
+from glidepath.agent.purse import Purse
+from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
+from glidepath.agent.run_lifecycle import (
     announce_child,
     finish_run,
     new_id,
@@ -26,11 +31,6 @@ from glidepath.agent.flight import (
     revived,
     watch_over,
 )
-from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.per_run import NOTHING, Given, continued, inherited
-from glidepath.agent.prompts import as_messages, as_session
-from glidepath.agent.purse import Purse
-from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.errors import ConfigurationError
 from glidepath.ledger import Meter
 from glidepath.messages import Message
@@ -46,7 +46,9 @@ from glidepath.run import (
     restore_meter,
 )
 from glidepath.run.inside import outside
+from glidepath.run.origins import place_here, tainted
 from glidepath.sessions import Session
+from glidepath.sessions.scribe import Scribe
 from glidepath.tools import ToolContext
 
 __all__ = ["RunStarter"]
@@ -136,8 +138,7 @@ class RunStarter(Equipped):
             meter = Meter(plan.caps, above)
         watch = watch_over(plan, now, shared)
         run = open_run(plan, home, messages, meter, watch, None, stream, given=given)
-        run.carried = carried
-        run.token = cancel
+        run.terms.accept(carried, cancel)
         return run
 
     @supplied
@@ -236,8 +237,7 @@ class RunStarter(Equipped):
         watch = watch_over(plan, now, above.deadline(now) if above is not None else inf, max(0.0, snapshot.elapsed))
         resumed = Resumption(snapshot, decisions) if opening is None else opening.resuming(snapshot)
         run = open_run(plan, home, (), meter, watch, None, stream, resumed=resumed, given=given)
-        run.carried = carried
-        run.token = cancel
+        run.terms.accept(carried, cancel)
         try:
             with outside():
                 return await finish_run(run, home, (), cancel, opening=opening, fitted=self._fitted)
@@ -277,7 +277,7 @@ class RunStarter(Equipped):
         With a session of its own (`home`) it is kept where its agent keeps sessions. `budget`: a part of the parent's.
         `post` tells the parent what happened, when that lives on another loop.
         """
-        messages = as_messages(prompt, self.config)
+        messages = tainted(parent, as_messages(prompt, self.config))
         if limits is None:
             plan = self._heir(parent.plan)
         else:
@@ -297,7 +297,7 @@ class RunStarter(Equipped):
         if post is None and parent.journal is not None and parent.journal.store is self.config.store:
             await parent.journal.spawned(place.rpartition(".")[0], home.id, plan.agent_name)
             async with claimed(self.config, home) as opening:
-                opening.above = parent.journal
+                opening.above = cast("Scribe", parent.journal)
                 return await fly(opening=opening)
         async with claimed(self.config, home) as opening:
             return await fly(opening=opening)
@@ -328,15 +328,16 @@ class RunStarter(Equipped):
         elapsed = 0.0 if resumed is None else resumed.snapshot.elapsed
         now, until = self._began or loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
         if loop is not parent.watch.loop:
-            until += now - parent.time()
+            until += now - parent.watch.time()
         if budget is not None:
             until = min(until, budget.deadline(now))
         watch = watch_over(plan, now, until, elapsed)
         watch.above = parent.watch
         messages = messages if resumed is None else ()
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, given=given)
-        run.carried = carried
-        run.token = cancel
+        key = place_here()
+        run.terms.accept(carried, cancel)
+        run.work.belong_to(parent)
         refusal = meter.adopt() if resumed is None else None
         if refusal is None and opening is not None and opening.above is not None:
             opening.above.follow(home.id, meter)
@@ -347,8 +348,9 @@ class RunStarter(Equipped):
                     run, home, messages, cancel, refusal=refusal, opening=opening, fitted=self._fitted
                 )
         finally:
+            run.work.belong_to(None)  # nobody asks any more, and what is kept of a child does not keep its parent
             if run.result is not None:
-                post(partial(report_child, parent, run))
+                post(partial(report_child, parent, run, key))
 
     def _heir(self, parent: Plan) -> Plan:
         """This agent's plan with the parent's constraints and guarding plugins added; made once for each parent."""

@@ -7,13 +7,13 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, Reply, pump
-from glidepath.ask.booking import FILL, Booking, board, book, book_landing, fit, overfull, shape_view
+from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
-from glidepath.ask.gates import choice_among, offer
+from glidepath.ask.gates import offer, request_for
 from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
@@ -32,15 +32,25 @@ from glidepath.events import (
 )
 from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
-from glidepath.outcome import AbandonedWork, AgentState
+from glidepath.outcome import AgentState
 from glidepath.resilience import MARK_EVERY, BreakerState
-from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, cleared, report, tether, tethered
+from glidepath.run import (
+    HIGH_WATER,
+    HookFault,
+    LetGo,
+    Stopped,
+    Why,
+    cleared,
+    interruptible,
+    interruptible_within,
+    report,
+)
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["Reply", "answered_well", "ask", "board", "gave_up", "noted", "request_for", "spoiled", "unsent"]
+__all__ = ["Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "noted", "request_for", "spoiled", "unsent"]
 
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
@@ -49,7 +59,7 @@ LONGEST_RETRY_AFTER = 300.0  # seconds that a run without a deadline waits for a
 FOREVER = 1e300  # seconds: what no clock can count
 
 
-async def ask(run: Run, *, landing: bool = False, begun: _Call | None = None) -> Reply:
+async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call | None = None) -> Reply:
     """One reply to the transcript as it stands; raises `ModelError` when there is none, `Touchdown` to land.
 
     `begun`: a call whose first attempt has failed already. `cruise` is the same for ordinary calls.
@@ -74,7 +84,7 @@ async def ask(run: Run, *, landing: bool = False, begun: _Call | None = None) ->
                 watch.showing = attempt.parts
                 watch.scope_hit = False
                 try:
-                    await tether(pump(run, plan.model, request, attempt, booking), watch)
+                    await interruptible(pump(run, plan.model, request, attempt, booking), watch)
                 except BaseException as error:
                     call.broken(attempt, error)
                 finally:
@@ -95,12 +105,12 @@ async def ask(run: Run, *, landing: bool = False, begun: _Call | None = None) ->
         call.error = call.spoiled = call.run = None
 
 
-async def _called(run: Run, landing: bool) -> _Call:
+async def _called(run: Run, landing: LandingBooking | None) -> _Call:
     """A call that is about to be made: with its tools, a view that fits, and a consumer who listens."""
-    plan, tools = await _offered(run, landing)
-    if plan.context_window is not None or run.picture_bytes:
-        await _make_smaller(run, plan.context_window, landing)
-    if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
+    plan, tools = await _offered(run, landing=landing is not None)
+    if plan.context_window is not None or run.transcript.picture_bytes:
+        await _make_smaller(run, plan.context_window, landing=landing is not None)
+    if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
         await _wait_for_consumer(run)
     plan.health.calls += 1
     return _Call(run, tools, landing, plan.max_output_tokens)
@@ -111,7 +121,7 @@ async def _called(run: Run, landing: bool) -> _Call:
 
 def unsent(run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
     """The run is being stopped, and the request of its first attempt has not gone out: it costs nothing."""
-    _Call(run, run.plan.specs, False, run.plan.max_output_tokens, number=1).unsent(attempt, booking, view)
+    _Call(run, run.plan.specs, None, run.plan.max_output_tokens, number=1).unsent(attempt, booking, view)
 
 
 def gave_up(
@@ -121,7 +131,7 @@ def gave_up(
 
     Call it where the error is caught: what ends the run is raised.
     """
-    call = _Call(run, run.plan.specs, False, run.plan.max_output_tokens, number=1)
+    call = _Call(run, run.plan.specs, None, run.plan.max_output_tokens, number=1)
     try:
         call.broken(attempt, error)
     except BaseException:
@@ -139,7 +149,7 @@ async def noted(run: Run, booking: Booking) -> None:
     try:
         if run.meter.tree.source is not None:
             await pace(run, booking.reservation.tokens)
-        await run.journal.asking(booking)
+        await run.journal.asking(booking)  # type: ignore[union-attr] # whoever comes here has looked
     except BaseException:
         booking.reservation.cancel()
         raise
@@ -147,15 +157,15 @@ async def noted(run: Run, booking: Booking) -> None:
 
 def spoiled(run: Run, usage: Usage, error: ModelError) -> _Call:
     """The reply to a first attempt has come to its end and is settled, but cannot be read."""
-    return _Call(run, run.plan.specs, False, run.plan.max_output_tokens, usage=usage, number=1, spoiled=error)
+    return _Call(run, run.plan.specs, None, run.plan.max_output_tokens, usage=usage, number=1, spoiled=error)
 
 
 def answered_well(run: Run) -> None:
     """The model has answered, although its health had asked for attention meanwhile."""
-    answered(_Call(run, (), False, None))
+    answered(_Call(run, (), None, None))
 
 
-async def _offered(run: Run, landing: bool) -> tuple[Plan, tuple[ToolSpec, ...]]:
+async def _offered(run: Run, *, landing: bool) -> tuple[Plan, tuple[ToolSpec, ...]]:
     """The plan and the tools of a call that may not have every tool, or may not use the configured model."""
     if landing:
         return run.plan, ()
@@ -163,24 +173,32 @@ async def _offered(run: Run, landing: bool) -> tuple[Plan, tuple[ToolSpec, ...]]
     return plan, await offer(run) if run.narrowed() else plan.specs
 
 
-async def _make_smaller(run: Run, window: int | None, landing: bool) -> None:
+async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
     """Shape the view where it has outgrown the window, and its pictures where they are too many for a request."""
     budget = None if window is None else overfull(run, window)
     if budget is not None and landing:
         shape_view(run, budget)
     elif budget is not None:
         await reshape(run, budget)
-    if run.picture_bytes > run.plan.max_request_image_bytes:
+    if run.transcript.picture_bytes > run.plan.max_request_image_bytes:
         shed_pictures(run, run.plan.max_request_image_bytes)
 
 
 async def _wait_for_consumer(run: Run) -> None:
     """Nobody has looked at the last thousand events: spend no more until somebody does."""
-    room = run.stream.room()
+    room = run.voice.stream.room()  # type: ignore[union-attr] # whoever is far behind is there
     try:
         await run.watch.wait(room)
     except asyncio.CancelledError:
         raise run.interrupted() from None
+
+
+class LandingBooking(Protocol):
+    """How the landing call is paid: its booking and its view; `failed` is the error of an earlier attempt."""
+
+    def __call__(
+        self, run: Run, cap: int | None, failed: ModelError | None, /
+    ) -> tuple[Booking, Sequence[Message]]: ...
 
 
 class _Call(Record, eq=False, gc=False):
@@ -193,7 +211,7 @@ class _Call(Record, eq=False, gc=False):
 
     run: Any  # a Run
     tools: tuple[ToolSpec, ...]
-    landing: bool
+    landing: LandingBooking | None
     cap: int | None
     error: ModelError | None = None
     usage: Usage = Usage()
@@ -218,37 +236,38 @@ class _Call(Record, eq=False, gc=False):
         if run.watch.sentry is not None:
             await cleared(run)
         if run.hooks.context_transform:
-            booking, view = await (self._book_landing_transformed() if self.landing else self._book_transformed())
-        elif self.landing:
-            booking, view = book_landing(run, self.cap, self.error)
+            booking, view = await self._book_transformed()
+        elif self.landing is not None:
+            booking, view = self.landing(run, self.cap, self.error)
         else:
-            count = await self._count(run.view) if plan.counter is not None and run.meter.limited else None
+            count = await self._count(run.transcript.view) if plan.counter is not None and run.meter.limited else None
             booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
-            view = run.view  # after the booking, which may have compacted it
+            view = run.transcript.view  # after the booking, which may have compacted it
         if run.journal is not None:
             await noted(run, booking)
         return booking, view
 
     def begin(self, booking: Booking, view: Sequence[Message]) -> ModelRequest:
         """The request of the next attempt, which begins now; the last one again while nothing about it has changed."""
-        run = self.run
+        run, turn = self.run, self.run.turn
         self.number = number = self.number + 1
-        request = run.request
+        request = turn.request
         if (
             request is None
             or request.messages is not view
             or request.tools is not self.tools
             or request.max_output_tokens != booking.cap
         ):
-            run.request = request = request_for(run, self.tools, view, booking.cap, bare=booking.bare)
+            request = turn.send(request_for(run, self.tools, view, booking.cap, bare=booking.bare))
         if self.error is not None:
             self.error, self.stalled = None, False
-        if run.listening:
-            plan, held, tell, count = run.plan, booking.reservation, run.tell_all, run.next_number
-            run_id, parent_id, at = run.run_id, run.parent_id, run.now()
+        voice = run.voice
+        if voice.listening:
+            plan, held, tell, count = run.plan, booking.reservation, voice.tell_all, voice.next_number
+            run_id, parent_id, at = run.run_id, voice.parent_id, voice.now()
             money = held.money if plan.price is not None else None
             tell(BudgetReserved(run_id, parent_id, count(), at, held.tokens, money, booking.cap))
-            tell(StreamStarted(run_id, parent_id, count(), at, plan.model_name, number, self.landing))
+            tell(StreamStarted(run_id, parent_id, count(), at, plan.model_name, number, self.landing is not None))
         return request  # type: ignore[no-any-return]
 
     def send(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
@@ -271,22 +290,24 @@ class _Call(Record, eq=False, gc=False):
 
     async def _book_transformed(self) -> tuple[Booking, Sequence[Message]]:
         """Reserve for the view as the plugins want it, which may be larger than the transcript."""
-        run, source = self.run, self.run.view
-        view, tokens = await transformed(run, source, run.view_tokens)
+        if self.landing is not None:
+            return await self._book_landing_transformed(self.landing)
+        run, source = self.run, self.run.transcript.view
+        view, tokens = await transformed(run, source, run.transcript.view_tokens)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
-        more = tokens - run.view_tokens
-        count = max(1, run.input_tokens() + more) if count is None else count
+        more = tokens - run.transcript.view_tokens
+        count = max(1, run.transcript.input_tokens() + more) if count is None else count
         booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
-        if run.view is not source:  # it had to be compacted to fit: they have not seen this one
-            return booking, await self._transformed_within(booking, run.view, run.view_tokens)
+        if run.transcript.view is not source:  # it had to be compacted to fit: they have not seen this one
+            return booking, await self._transformed_within(booking, run.transcript.view, run.transcript.view_tokens)
         if booking.input >= count:
             booking.estimate += more
             return booking, view
         return booking, self._within(booking, source, view, more, count - booking.input)
 
-    async def _book_landing_transformed(self) -> tuple[Booking, Sequence[Message]]:
+    async def _book_landing_transformed(self, landing: LandingBooking) -> tuple[Booking, Sequence[Message]]:
         run = self.run
-        booking, plain = book_landing(run, self.cap, self.error)
+        booking, plain = landing(run, self.cap, self.error)
         return booking, await self._transformed_within(booking, plain, sum(map(run.plan.size_of, plain)))
 
     async def _transformed_within(self, booking: Booking, source: Sequence[Message], tokens: int) -> Sequence[Message]:
@@ -319,9 +340,9 @@ class _Call(Record, eq=False, gc=False):
         try:
             tokens = count(request)
             if hasattr(tokens, "__await__"):
-                tokens = await tethered(tokens, run.watch, run.plan.times.first_chunk)
+                tokens = await interruptible_within(tokens, run.watch, run.plan.times.first_chunk)
         except Stopped as stopped:
-            if stopped.why == "interrupt":
+            if stopped.why is Why.INTERRUPT:
                 raise run.interrupted() from None
             return None
         except KeyboardInterrupt:
@@ -358,15 +379,15 @@ class _Call(Record, eq=False, gc=False):
         attempt.let_go()
         if stopped.let_go:
             self._abandoned(stopped)
-            run.leave_outbox()
-        if stopped.why == "interrupt":
+            run.voice.leave_outbox()
+        if stopped.why is Why.INTERRUPT:
             self._keep(attempt)
             raise run.interrupted() from None
         if attempt.end is not None or attempt.cut:  # it is complete, or cut by us, and only did not close
             self.error = None if attempt.cut else attempt.fault()
         else:
             self.stalled = True
-            why = "it was cancelled from inside" if stopped.why == "uninvited" else "no delta in time"
+            why = "it was cancelled from inside" if stopped.why is Why.UNINVITED else "no delta in time"
             self.error = TransientError(f"the stream stalled: {why}")
 
     def _keep(self, attempt: Attempt) -> None:
@@ -374,12 +395,12 @@ class _Call(Record, eq=False, gc=False):
         text = attempt.text
         if len(text) > len(self.longest):
             self.longest = text
-            self.run.keep_text(text)
+            self.run.answer.keep_text(text)
 
     def _abandoned(self, stopped: Stopped) -> None:
         name = self.run.plan.model_name
-        reason = f"the model's stream did not stop after {stopped.why}"
-        self.run.abandoned += (AbandonedWork(call_id="", tool_name=name, kind="stream", reason=reason),)
+        reason = f"the model's stream did not stop after {stopped.why.value}"
+        self.run.work.abandon("", name, "stream", reason)
 
     # --- settling ---------------------------------------------------------------------------------------------
 
@@ -391,10 +412,12 @@ class _Call(Record, eq=False, gc=False):
         run, end, reservation = self.run, attempt.end, booking.reservation
         plan, watch, failed = run.plan, run.watch, self.error is not None
         watch.calm()
+        # A landing window that opens during a text that answers is left alone: the text is the landing.
         if (failed or attempt.calls) and watch.time() >= watch.window_at:
             watch.open_window()  # it was showing text then, and is not what the run has waited for
-        if run.chunks:
-            run.tell_all(StreamChunk(run.run_id, run.parent_id, run.next_number(), run.now(), "", True))
+        voice = run.voice
+        if voice.chunks:
+            voice.tell_all(StreamChunk(run.run_id, voice.parent_id, voice.next_number(), voice.now(), "", True))
         paid: int | None = None
         if failed and not self.stalled and not attempt.pulse():
             self.usage = usage = Usage()
@@ -408,26 +431,27 @@ class _Call(Record, eq=False, gc=False):
                 paid = plan.price.cost(usage)
                 if plan.price.web_search:
                     paid += fees(plan.price, attempt)
-                run.money += paid
                 reservation.settle(given + written, paid)
             else:
                 reservation.settle(given + written, 0)
-            run.account.add(usage, paid or 0)
-            if not usage.estimated and not self.landing:
-                run.anchor = learnt = given - booking.estimate + plan.fixed_tokens
+            run.spend.pay(usage, paid or 0)
+            if not usage.estimated and self.landing is None:
+                # The provider's count of this prompt, kept as a distance: it stays right while the view grows.
+                learnt = given - booking.estimate + plan.fixed_tokens
                 if learnt < plan.fixed_tokens and run.hooks.context_transform:
-                    run.anchor = plan.fixed_tokens
-        if run.listening:
-            number, at, refunded = run.next_number(), run.now(), reservation.tokens - usage.input - usage.output
-            settlement = BudgetSettled(run.run_id, run.parent_id, number, at, usage, paid, max(0, refunded))
-            run.tell_all(settlement)
+                    learnt = plan.fixed_tokens
+                run.transcript.learn(learnt)
+        if voice.listening:
+            number, at, refunded = voice.next_number(), voice.now(), reservation.tokens - usage.input - usage.output
+            settlement = BudgetSettled(run.run_id, voice.parent_id, number, at, usage, paid, max(0, refunded))
+            voice.tell_all(settlement)
 
     # --- what comes next --------------------------------------------------------------------------------------
 
     def escalate(self, attempt: Attempt) -> bool:
         """A truncated reply, and a ladder to ask for it again with a larger cap: discard it."""
         run, ladder = self.run, self.run.plan.escalation
-        if attempt.cut or ladder is None or self.cap is None or self.landing:
+        if attempt.cut or ladder is None or self.cap is None or self.landing is not None:
             return False
         if attempt.stop_reason() is not StopReason.MAX_TOKENS:
             return False
@@ -470,16 +494,16 @@ class _Call(Record, eq=False, gc=False):
         run.emit(AttemptDiscarded, self.number, "the context window overflowed")
         if error is not None and self._without_pictures():
             return
-        if error is None or self.overflowed or self.landing:
+        if error is None or self.overflowed or self.landing is not None:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
-        if not await recovered(run) and not await reshape(run, int(run.view_tokens * FILL)):
+        if not await recovered(run) and not await reshape(run, int(run.transcript.view_tokens * FILL)):
             raise error
 
     def _without_pictures(self) -> bool:
         """A request was refused, which older pictures may be the reason for: try once without them."""
         run = self.run
-        return run.picture_bytes > 0 and run.most_pictures > 0 and shed_pictures(run, 0)
+        return run.transcript.picture_bytes > 0 and run.transcript.most_pictures > 0 and shed_pictures(run, 0)
 
     async def back_off(self, max_retries: int) -> None:
         """Wait before the next attempt; raises the error when there is none."""
@@ -496,15 +520,18 @@ class _Call(Record, eq=False, gc=False):
         if run.watch.deadline_at == inf and _too_long(error):
             raise error
         delay = _delay(self.retries, error, getattr(run.watch.loop, "random", random.random))
-        if delay >= min(run.watch.deadline_at, run.watch.window_at if not self.landing else 1e18) - run.time():
+        if (
+            delay
+            >= min(run.watch.deadline_at, run.watch.window_at if self.landing is None else 1e18) - run.watch.time()
+        ):
             raise error
-        if not run.plan.health.may_retry(run.time()):
+        if not run.plan.health.may_retry(run.watch.time()):
             self.denied = not self.retries
             raise error
         self.retries += 1
         run.emit(RetryScheduled, self.number + 1, round(delay, 3), _short(error), run.plan.model_name)
         _log.info("%s: attempt %d failed, next in %.1f s: %s", run.run_id, self.number, delay, _short(error))
-        run.enter(AgentState.RECOVERING)
+        run.turn.enter(AgentState.RECOVERING)
         sleep: asyncio.Future[None] = run.watch.loop.create_future()
         timer = run.watch.loop.call_later(delay, _ring, sleep)
         try:
@@ -513,35 +540,9 @@ class _Call(Record, eq=False, gc=False):
             raise _touchdown(run) from None
         finally:
             timer.cancel()
-        run.enter(AgentState.RUNNING)
+        run.turn.enter(AgentState.RUNNING)
         if run.plan.health.state is not BreakerState.CLOSED:  # others have found out meanwhile
             raise error
-
-
-def request_for(
-    run: Run, tools: tuple[ToolSpec, ...], view: Sequence[Message], cap: int | None, *, bare: bool = False
-) -> ModelRequest:
-    """The request of a call; `bare`: without the definitions of tools that may not be called."""
-    plan, choice = run.plan, run.tool_choice
-    return ModelRequest(
-        system_prompt=plan.system_prompt,
-        messages=view,
-        tools=tools,
-        defined_tools=() if bare else plan.specs,
-        tool_choice=choice if tools is plan.specs else choice_among(tools, choice),
-        max_output_tokens=cap,
-        temperature=plan.temperature,
-        reasoning=plan.reasoning,
-        strict_tools=plan.strict_tools,
-        stop_sequences=plan.stop_sequences,
-        seed=plan.seed,
-        logprobs=plan.logprobs,
-        extras=run.extras,
-        output_schema=None if plan.output is None else plan.output.schema,
-        connect_timeout=plan.times.connect,
-        user=run.user,
-        metadata=run.metadata,
-    )
 
 
 def _ring(future: asyncio.Future[None]) -> None:

@@ -37,7 +37,7 @@ from glidepath.messages import (
     packed,
 )
 from glidepath.run import HIGH_WATER
-from glidepath.tools.density import dense_tokens, opaque_tokens, text_tokens
+from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, text_tokens
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ CALL_TOKENS = 8  # what a tool call costs beside its arguments
 CALL_BYTES = CALL_TOKENS * BYTES_PER_TOKEN
 _OVER = object()
 LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond every limit anyway
-MESSAGE_TOKENS = 8  # what a message costs beside its text
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
 FAILED = ("error", "aborted")  # stop reasons that are no answer
@@ -187,11 +186,13 @@ class Attempt(Record, gc=False):
 
     def reply(self, run: Run, usage: Usage) -> Reply:
         """The usable reply: its message, its calls and its size by the built-in estimate."""
-        plan, text, end = run.plan, self.text, self.end
+        plan = run.plan
+        text = self.text
+        end = self.end
         calls: tuple[ToolCall, ...] = ()
         size = MESSAGE_TOKENS + text_tokens(text)
         if self.calls:
-            calls, more = self._tool_calls(run.call_ids)
+            calls, more = self._tool_calls(run.transcript.call_ids)
             size += more
         if self.thinking or self.reasoning:
             blocks, more = self._thoughts()
@@ -280,9 +281,14 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
             return
     watch = run.watch
     watch.listen(attempt, run.plan.times)
-    parts, push, text_delta, chunk = attempt.parts, run.chunk_sink(attempt), TextDelta, StreamChunk
-    run_id, parent_id, number, at = run.run_id, run.parent_id, run.next_number, 0.0
-    size, check_at, over = 0, min(booking.size // WIDEST, BREATH), False
+    voice = run.voice
+    push = voice.sink if voice.audience is None else voice.chunk_sink(attempt)
+    # Everything below is a local name: an attribute look-up here would be paid for every token.
+    parts, text_delta, chunk = attempt.parts, TextDelta, StreamChunk
+    run_id, parent_id, number = run.run_id, voice.parent_id, voice.next_number
+    # Size is counted in characters, four bytes each at most, until `_weigh` has looked: never too low.
+    at, size, over = 0.0, 0, False
+    check_at = min(booking.size // WIDEST, BREATH)
     try:
         async for delta in stream:
             if delta.__class__ is text_delta:
@@ -294,13 +300,14 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                     size += LEAST - length
                 if push is not None and length:
                     if watch.fresh:  # deltas that came together have one time
-                        watch.fresh, at = False, run.now()
+                        watch.fresh, at = False, voice.now()
                     push(chunk(run_id, parent_id, number(), at, text))
             else:
                 if attempt.dead:
                     break
                 if delta.__class__ is StreamEnd:
                     attempt.end = delta
+                    # The reply is complete. A generator that does not end by itself may not hold the run up.
                     watch.scope(LAST_WORDS, LAST_WORDS)
                     try:  # noqa: SIM105 - `suppress` would be three calls more in every turn
                         over = await anext(stream, _OVER) is _OVER  # ordinarily it is
@@ -313,6 +320,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 size, check_at = await _weigh(run, attempt, booking, size)
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
+    # What came before the error is charged, and may be the best text there is.
     except BaseException:
         attempt.gather(size)
         raise
@@ -351,9 +359,9 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking, size: int) -> tup
         attempt.capped = True
         attempt.end = StreamEnd("max_tokens")
         return size, size
-    if run.stream is not None and len(run.stream.outbox) >= HIGH_WATER:
-        run.stream.ring()
-        await run.stream.room()
+    if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
+        run.voice.stream.ring()
+        await run.voice.stream.room()
     if run.watch.wanted:
         run.watch.poke_self()
     await asyncio.sleep(0)  # a stream that never pauses must starve neither its consumer nor the event loop
@@ -426,7 +434,7 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
             attempt.thinking.append(delta.text)  # type: ignore[attr-defined]
         else:
             attempt.thinking = [delta.text]
-        if run.chunks and delta.text:
+        if run.voice.chunks and delta.text:
             run.emit(StreamChunk, delta.text, False, True)
         return size
     if isinstance(delta, ReasoningDelta):
@@ -440,7 +448,7 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
     if isinstance(delta, TextDelta):  # a subclass
         _bytes(delta.text)
         attempt.parts.append(delta.text)
-        if run.chunks and delta.text:
+        if run.voice.chunks and delta.text:
             run.emit(StreamChunk, delta.text)
         return max(LEAST, len(delta.text))
     raise ModelError(f"the model streamed a {type(delta).__name__}, which is no delta of glidepath.models")

@@ -24,7 +24,6 @@ from glidepath.errors import (
 )
 from glidepath.events import BreakerChanged, ModelSwitched
 from glidepath.resilience import MARK_EVERY, PROBE_EVERY, Admission
-from glidepath.run.account import Account
 from glidepath.run.prefix import broke_prefix
 from glidepath.spi.models import provider_of
 
@@ -49,7 +48,7 @@ def admit(call: Any) -> None:
     """
     run: Run = call.run
     while True:
-        plan, now = run.plan, run.time()
+        plan, now = run.plan, run.watch.time()
         health = plan.health
         if not health.calls % MARK_EVERY:
             health.mark(now)
@@ -81,7 +80,7 @@ def let_go(call: Any) -> None:
     """The call was stopped before it was known whether the model works again."""
     run: Run = call.run
     call.probing = False
-    if run.plan.health.unanswered(run.time()):
+    if run.plan.health.unanswered(run.watch.time()):
         _changed(run, run.plan)
 
 
@@ -92,7 +91,7 @@ def take_over(call: Any, error: ModelError) -> None:
     health = plan.health
     call.probing = False
     if isinstance(error, UNHEALTHY):  # a call that was denied even one retry says little about the model
-        if not call.denied and health.failed(run.time(), probe=probe):
+        if not call.denied and health.failed(run.watch.time(), probe=probe):
             _changed(run, plan)
     elif health.alert and health.succeeded():
         _changed(run, plan)
@@ -105,14 +104,14 @@ def take_over(call: Any, error: ModelError) -> None:
 
 def come_home(run: Run) -> Plan:
     """A fallback is in use: go back to the configured model when it is time to try it again."""
-    now = run.time()
-    if run.plan.route is not None and now >= run.return_at:
+    now = run.watch.time()
+    if run.plan.route is not None and now >= run.spend.return_at:
         home = run.plan.route.plans[0]
         wait = home.health.wait(now)
         if wait <= 0:
             _switch(run, home, "the configured model is tried again")
         else:
-            run.return_at = now + wait
+            run.spend.come_back(now + wait)
     return run.plan
 
 
@@ -124,12 +123,12 @@ def _next(call: Any, error: ModelError) -> None:
         raise error
     others = plan.route.plans[plan.position + 1 :]
     if isinstance(error, ContextOverflowError):
-        least = run.input_tokens() + plan.min_output_tokens
+        least = run.transcript.input_tokens() + plan.min_output_tokens
         others = tuple([other for other in others if (other.context_window or 0) > least])
     if not others:
         raise error
     if not plan.position:
-        run.return_at = run.time() + PROBE_EVERY
+        run.spend.come_back(run.watch.time() + PROBE_EVERY)
     _switch(run, others[0], _short(error))
     call.cap = run.plan.max_output_tokens
     call.retries = call.escalations = 0
@@ -141,17 +140,12 @@ def _switch(run: Run, plan: Plan, reason: str) -> None:
     before = run.plan
     _log.warning("%s: from %s to %s: %s", run.run_id, before.model_name, plan.model_name, reason)
     broke_prefix(run, f"another model answers ({plan.model_name})")
-    accounts = {**run.other_accounts, before.model_name: run.account}
-    run.account = accounts.pop(plan.model_name) if plan.model_name in accounts else Account()
-    run.other_accounts = accounts
-    run.plan = plan
-    run.look_around()
-    run.anchor = plan.fixed_tokens  # the other provider counts differently
+    run.use(plan)
     run.emit(ModelSwitched, before.model_name, plan.model_name, reason, provider_of(plan.model))
     if before.vendor is None or before.vendor != plan.vendor:
-        run.mixed = True
-        view = own_items(run.view, plan)
-        if view is not run.view:
+        run.transcript.mix()
+        view = own_items(run.transcript.view, plan)
+        if view is not run.transcript.view:
             run.set_view(view, sum([plan.size_of(message) for message in view]))
     if plan.context_window is not None:
         fit_window(run, plan.context_window)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,14 @@ from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import GateApplied, GateConflictResolved
 from glidepath.run import HookFault, about, opinion, report, take_all, to_read
-from glidepath.spi import Gate, GateContext, ToolSpec
+from glidepath.spi import Gate, GateContext, ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
+    from glidepath.messages import Message
     from glidepath.run import Run
 
-__all__ = ["choice_among", "offer"]
+__all__ = ["choice_among", "offer", "request_for"]
 
 DOORS = frozenset({"find_tools", "call_found_tool"})
 MOST_NAMES = 100_000  # names that one gate may allow
@@ -24,20 +26,20 @@ MOST_NAMES = 100_000  # names that one gate may allow
 async def offer(run: Run) -> tuple[ToolSpec, ...]:
     """The tools to show the model; `run.allowed` is what `execute` will let run (None: all)."""
     plan = run.plan
-    run.denials = {}
+    denials: dict[str, str] = {}
     every = allowed = plan.tool_names
     if run.hooks.tool_gate:
-        allowed &= await _gated(run, allowed)
-    if run.withdrawn:
-        allowed -= run.withdrawn
-        run.denials.update(dict.fromkeys(run.withdrawn, plan.texts.fill("tool_withdrawn")))
-    if run.work_withdrawn:
+        allowed &= await _gated(run, allowed, denials)
+    if run.descent.withdrawn:
+        allowed -= run.descent.withdrawn
+        denials.update(dict.fromkeys(run.descent.withdrawn, plan.texts.fill("tool_withdrawn")))
+    if run.descent.work_withdrawn:
         work = allowed - plan.terminal_tools
         allowed -= work
-        run.denials.update(dict.fromkeys(work, plan.texts.fill("work_withdrawn")))
-    if plan.behind and allowed & plan.behind and not run.work_withdrawn:
+        denials.update(dict.fromkeys(work, plan.texts.fill("work_withdrawn")))
+    if plan.behind and allowed & plan.behind and not run.descent.work_withdrawn:
         allowed |= DOORS  # gates judge the tools themselves; these two only lead to them
-    run.allowed = allowed
+    run.turn.allow(allowed, denials)
     if len(allowed) == len(every):
         return plan.specs  # the same object as ever: the request can be used again
     return tuple([spec for spec in plan.specs if spec.name in allowed])
@@ -53,7 +55,33 @@ def choice_among(tools: tuple[ToolSpec, ...], wanted: str) -> str:
     return wanted if possible else "auto"
 
 
-async def _gated(run: Run, tools: frozenset[str]) -> frozenset[str]:
+def request_for(
+    run: Run, tools: tuple[ToolSpec, ...], view: Sequence[Message], cap: int | None, *, bare: bool = False
+) -> ModelRequest:
+    """The request of a call; `bare`: without the definitions of tools that may not be called."""
+    plan, choice = run.plan, run.terms.tool_choice
+    return ModelRequest(
+        system_prompt=plan.system_prompt,
+        messages=view,
+        tools=tools,
+        defined_tools=() if bare else plan.specs,
+        tool_choice=choice if tools is plan.specs else choice_among(tools, choice),
+        max_output_tokens=cap,
+        temperature=plan.temperature,
+        reasoning=plan.reasoning,
+        strict_tools=plan.strict_tools,
+        stop_sequences=plan.stop_sequences,
+        seed=plan.seed,
+        logprobs=plan.logprobs,
+        extras=run.terms.extras,
+        output_schema=None if plan.output is None else plan.output.schema,
+        connect_timeout=plan.times.connect,
+        user=run.user,
+        metadata=run.metadata,
+    )
+
+
+async def _gated(run: Run, tools: frozenset[str], denials: dict[str, str]) -> frozenset[str]:
     """The intersection of all gates; advisory ones give way when nothing is left."""
     gates = await _ask_gates(run, tools)
     if not gates:
@@ -72,7 +100,7 @@ async def _gated(run: Run, tools: frozenset[str]) -> frozenset[str]:
         run.emit(GateConflictResolved, winner, overruled, tuple(sorted(narrowed)))
     for _, gate in gates:
         for name in tools - gate.allowed - narrowed:
-            run.denials.setdefault(name, clean(gate.denial_reason) or "it is not available now")
+            denials.setdefault(name, clean(gate.denial_reason) or "it is not available now")
     if narrowed != tools:
         run.emit(GateApplied, tuple(sorted(narrowed)), tuple(name for name, _ in gates))
     return narrowed
@@ -105,7 +133,7 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
     context = GateContext(
         **about(run),
         tools=tools,
-        messages=to_read(run, run.messages),
+        messages=to_read(run, run.transcript.messages),
     )
     gates = []
     voices = iter(run.hooks.tool_gate)

@@ -9,7 +9,7 @@ from glidepath._wire import replace
 from glidepath.events import ContextShaped
 from glidepath.messages import FileBlock, ImageBlock, Message, TextBlock
 from glidepath.run.prefix import broke_prefix
-from glidepath.tools.pictures import picture_bytes
+from glidepath.tools.picture_size import picture_bytes
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -25,17 +25,18 @@ def shed_pictures(run: Run, most: int) -> bool:
 
     The newest stay; those of the task of this run always do. The transcript keeps them all.
     """
-    before, run.most_pictures = run.view, most
+    transcript, before, allowed = run.transcript, run.transcript.view, most
     if most:  # a quarter more goes at once, or every further picture would change what was sent before
         newest = next(filter(None, [_pictures(message) for message in reversed(before)]), 0)
-        run.most_pictures = max(int(most * FILL), min(newest, most))
+        allowed = max(int(most * FILL), min(newest, most))
+    transcript.allow_pictures(allowed)
     view = without_pictures(run, before)
-    run.picture_bytes = sum([_pictures(message) for message in view])
+    transcript.recount_pictures(sum([_pictures(message) for message in view]))
     if view is before:
         return False
-    known = dict(zip(map(id, run.messages), run.sizes, strict=True))
+    known = dict(zip(map(id, run.transcript.messages), run.transcript.sizes, strict=True))
     tokens = sum([known.get(id(message)) or run.plan.size_of(message) for message in view])
-    was = run.view_tokens
+    was = run.transcript.view_tokens
     run.set_view(view, tokens)
     broke_prefix(run, "older pictures were left out")
     run.emit(ContextShaped, "pictures", was, tokens, 0)
@@ -44,8 +45,12 @@ def shed_pictures(run: Run, most: int) -> bool:
 
 def without_pictures(run: Run, messages: list[Message]) -> list[Message]:
     """The messages without the pictures that are too many; the same list when none is."""
-    task = run.messages[run.pinned[-1]] if run.pinned and run.pinned[-1] >= run.first_new else None
-    left = run.most_pictures
+    task = (
+        run.transcript.messages[run.transcript.pinned[-1]]
+        if run.transcript.pinned and run.transcript.pinned[-1] >= run.transcript.first_new
+        else None
+    )
+    left = run.transcript.most_pictures
     slim = list(messages)
     changed = False
     for place in range(len(slim) - 1, -1, -1):

@@ -10,20 +10,16 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import Record, Value
-from glidepath.ask.attempt import Attempt, pump
-from glidepath.ask.booking import Booking, amount, booked
-from glidepath.ask.usage import settled
+from glidepath.ask.booking import amount
+from glidepath.ask.metered import MeteredCall
 from glidepath.errors import GlidepathError, ModelError, told
-from glidepath.events import BudgetReserved, BudgetSettled
-from glidepath.ledger import Reservation, pico
+from glidepath.ledger import pico
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.resilience import BreakerState
 from glidepath.run import Touchdown
-from glidepath.run.account import Account
-from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -77,39 +73,26 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
     _check(run, account)
     plan = run.plan
     size = sum(plan.size_of(message) for message in question.messages) + plan.estimator.estimate(question.system_prompt)
-    booking = _booked(run, question, account, size)
+    call = _reserved(run, question, account, size)
     account.calls += 1
-    request = ModelRequest(
-        system_prompt=question.system_prompt,
-        messages=tuple(question.messages),
-        max_output_tokens=booking.cap,
-        temperature=question.temperature if question.temperature is not None else plan.temperature,
-        stop_sequences=question.stop_sequences,
-        extras=run.extras,
-        connect_timeout=plan.times.connect,
-        user=run.user,
-        metadata=run.metadata,
-    )
-    attempt = Attempt()
+    attempt = call.attempt
     free = True  # until it is sent, and when it fails before its first delta
     try:
         if run.journal is not None:
             with suppress(Touchdown):  # the run is coming down, which is seen below
-                await run.journal.asking(booking)
+                await run.journal.asking(call.booking)
         if run.watch.halted() or run.result is not None:
             raise SideRefused("the run is being stopped")
-        if run.listening:
-            money = booking.reservation.money if plan.price is not None else None
-            _tell(run, BudgetReserved, booking.reservation.tokens, money, booking.cap)
-        plan.health.calls += 1
+        call.ask(question.system_prompt, question.messages, question.temperature, question.stop_sequences)
+        _wake(run)
         free = False
-        await _streamed(run, request, attempt, booking)
+        await _streamed(run, call)
     except SideRefused:
         free = free or not attempt.pulse()
         raise
     finally:
         attempt.let_go()
-        usage = Usage() if _given_back(booking, free=free) else _settle(run, attempt, booking, request, account)
+        usage = _settle(run, call, account, free=free)
     return SideReply(text=attempt.text, stop_reason=attempt.stop_reason(), model=plan.model_name, usage=usage)
 
 
@@ -117,8 +100,8 @@ def _check(run: Run, account: SideAccount) -> None:
     """Whether such a call may be made now."""
     if run.result is not None or run.watch.halted():
         raise SideRefused("the run is being stopped")
-    coming_down = run.notice is not None or run.wind_down is not None or run.verdict is not None
-    if coming_down or run.final_turn is not None or run.landing_calls:
+    coming_down = run.descent.notice is not None or run.descent.wind_down is not None or run.descent.verdict is not None
+    if coming_down or run.descent.final_turn is not None or run.descent.landing_calls:
         raise SideRefused("the run is landing, and makes no other model calls")
     if account.calls >= account.max_calls:
         raise SideRefused(f"the limit of {account.max_calls} model calls of {account.name} in this run is reached")
@@ -126,31 +109,26 @@ def _check(run: Run, account: SideAccount) -> None:
         raise SideRefused("the model is failing and is left alone for a while")
 
 
-def _booked(run: Run, question: SideQuestion, account: SideAccount, size: int) -> Booking:
+def _reserved(run: Run, question: SideQuestion, account: SideAccount, size: int) -> MeteredCall:
     """Reserve the worst case; the reply's cap is lowered until it fits what is left."""
     left = account.max_tokens - account.tokens - size
     cap = min(question.max_output_tokens, left)
     dear = inf if account.max_cost is None else pico(account.max_cost, field="max_cost") - account.money
     while cap >= min(LEAST_OUTPUT, question.max_output_tokens):
-        worst = amount(run, size, cap)
-        if worst.money <= dear:
-            reservation = run.meter.reserve(worst.tokens, worst.money, turns=0)
-            if isinstance(reservation, Reservation):
-                booking = booked(run, reservation, size, cap, cap)
-                booking.estimate = size
-                return booking
+        call = MeteredCall.reserve(run, size, cap) if amount(run, size, cap).money <= dear else None
+        if call is not None:
+            return call
         cap //= 2
     if left < LEAST_OUTPUT:
         raise SideRefused(f"the limit of {account.max_tokens} tokens of {account.name} in this run is reached")
     raise SideRefused(f"what is left of the run's budget, or of {account.name}'s, does not pay for it")
 
 
-async def _streamed(run: Run, request: ModelRequest, attempt: Attempt, booking: Booking) -> None:
-    apart: Any = _Apart(run)
-    seconds = min(run.plan.times.call or LONGEST, max(0.05, run.watch.window_at - run.time()))
+async def _streamed(run: Run, call: MeteredCall) -> None:
+    seconds = min(run.plan.times.call or LONGEST, max(0.05, run.watch.window_at - run.watch.time()))
     try:
         async with asyncio.timeout(seconds):
-            await pump(apart, run.plan.model, request, attempt, booking)
+            await call.stream(_NoWatch(run))
     except TimeoutError:
         raise SideRefused(f"the model did not answer within {seconds:.0f} s") from None
     except ModelError as error:
@@ -159,36 +137,24 @@ async def _streamed(run: Run, request: ModelRequest, attempt: Attempt, booking: 
         raise SideRefused(f"the model failed: {told(error)}") from None
 
 
-def _given_back(booking: Booking, *, free: bool) -> bool:
-    if free:
-        booking.reservation.cancel()
-    return free
-
-
-def _settle(run: Run, attempt: Attempt, booking: Booking, request: ModelRequest, account: SideAccount) -> Usage:
+def _settle(run: Run, call: MeteredCall, account: SideAccount, *, free: bool) -> Usage:
     """Charge it to the run, under its own name."""
-    reservation, plan = booking.reservation, run.plan
-    apart: Any = _Apart(run)
-    reported = attempt.end.usage if attempt.end is not None else None
-    usage = settled(apart, reported, booking, request.messages, attempt, request.system_prompt)
-    money = 0 if plan.price is None else plan.price.cost(usage)
-    reservation.settle(usage.input + usage.output, money)
-    account.tokens += usage.total
-    account.money += money
-    accounts = {**run.other_accounts}
-    accounts[account.name] = mine = Account.of(accounts.get(account.name, Account()).charge())
-    mine.add(usage, money)
-    run.other_accounts = accounts
-    run.money += money
-    if run.listening and run.result is None:
-        refunded = max(0, reservation.tokens - usage.total)
-        _tell(run, BudgetSettled, usage, money if plan.price is not None else None, refunded)
+    if free:
+        call.give_back()
+        return Usage()
+
+    def pay(usage: Usage, money: int) -> None:
+        account.tokens += usage.total
+        account.money += money
+        run.spend.pay_beside(account.name, usage, money)
+
+    usage = call.settle(pay)
+    _wake(run)
     return usage
 
 
-def _tell(run: Run, *event: Any) -> None:
-    """Say what happened beside the run's own task, and wake whoever listens."""
-    run.emit(*event)
+def _wake(run: Run) -> None:
+    """Something happened beside the run's own task: wake whoever listens."""
     if run.watch.ring is not None:
         run.watch.ring()
 
@@ -200,31 +166,10 @@ class _NoWatch:
     interrupt = None
 
     def __init__(self, run: Run) -> None:
-        self.time = run.time
+        self.time = run.watch.time
 
     def scope(self, *_: object) -> None:
         """Its time is kept outside."""
 
     def listen(self, *_: object) -> None:
         """Nobody feels its pulse."""
-
-
-class _Apart:
-    """The run, with nobody listening and a watch of its own; what is written to it stays here."""
-
-    chunks = listening = False
-    stream = None
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self.watch = _NoWatch(run)
-        self.weighed_view: Sequence[Message] = ()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
-
-    def chunk_sink(self, _attempt: Attempt) -> None:
-        """Nobody wants its chunks."""
-
-    def emit(self, *_: Any) -> None:
-        """Nobody hears it."""

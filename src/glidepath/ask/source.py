@@ -43,7 +43,7 @@ class Source(Protocol):
 
 async def draw(run: Run, asked: Amount, least: Amount) -> None:
     """Draw what a call needs; raises `CancelledError` when the run is interrupted meanwhile."""
-    mine = run.first_call  # what was reserved when it boarded is traded for this call
+    mine = run.spend.first_call  # what was reserved when it was admitted is traded for this call
     if mine is not None:
         asked = Amount(asked.tokens - mine.tokens, asked.money - mine.money)
         least = Amount(least.tokens - mine.tokens, least.money - mine.money)

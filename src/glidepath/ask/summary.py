@@ -9,18 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from glidepath.ask.attempt import Attempt, pump
-from glidepath.ask.booking import Booking, amount, booked, shape_view, source
-from glidepath.ask.usage import settled
+from glidepath.ask.booking import shape_view, source
+from glidepath.ask.metered import MeteredCall
 from glidepath.errors import ModelError
-from glidepath.events import BudgetReserved, BudgetSettled
-from glidepath.ledger import Reservation
 from glidepath.messages import StopReason, ToolResultMessage, UserMessage, visible
-from glidepath.outcome import AbandonedWork
 from glidepath.resilience import BreakerState
-from glidepath.run import LetGo, cleared, tether
-from glidepath.run.unseen import transcript
-from glidepath.spi import ModelRequest
+from glidepath.run import LetGo, Why, cleared, interruptible
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -33,7 +27,11 @@ HOME, KEY = "guardrails", "checkpoint"  # where a session keeps the last one, wi
 
 async def reshape(run: Run, budget: int) -> bool:
     """Give the model a view of at most `budget` tokens; False when that made nothing smaller."""
-    if run.plan.strategy.name == "summarize" and run.futile < MOST_FUTILE and await _summarized(run, budget):
+    if (
+        run.plan.strategy.name == "summarize"
+        and run.transcript.failed_checkpoints < MOST_FUTILE
+        and await _summarized(run, budget)
+    ):
         return True
     return shape_view(run, budget)
 
@@ -41,14 +39,14 @@ async def reshape(run: Run, budget: int) -> bool:
 def recall(run: Run) -> None:
     """Begin with the checkpoint that an earlier run of the session has left."""
     strategy: Any = run.plan.strategy
-    home = run.guard_home.get(HOME)
+    home = run.guards.home.get(HOME)
     left = home.get(KEY) if isinstance(home, dict) else None
     text, upto = (left.get("text"), left.get("upto")) if isinstance(left, dict) else (None, None)
-    if not isinstance(text, str) or type(upto) is not int or not 0 < upto <= len(run.messages):
+    if not isinstance(text, str) or type(upto) is not int or not 0 < upto <= len(run.transcript.messages):
         return
-    if upto < len(run.messages) and type(run.messages[upto]) is ToolResultMessage:
+    if upto < len(run.transcript.messages) and type(run.transcript.messages[upto]) is ToolResultMessage:
         return  # the transcript is not the one it was made from
-    run.gist = strategy.restored(text, upto)
+    run.transcript.stand_in(strategy.restored(text, upto))
     messages, sizes, _ = source(run)
     run.set_view(list(messages), sum(sizes))
 
@@ -56,86 +54,62 @@ def recall(run: Run) -> None:
 async def _summarized(run: Run, budget: int) -> bool:
     """Whether a checkpoint has made the view fit."""
     plan, strategy = run.plan, run.plan.strategy
-    room = (run.view_tokens if plan.context_window is None else plan.context_window) * 3 // 4
+    room = (run.transcript.view_tokens if plan.context_window is None else plan.context_window) * 3 // 4
     asked: Any = strategy
-    messages, sizes = transcript(run)
-    brief = asked.brief(messages, sizes, budget, run.pinned, room, run.gist)
-    if brief is None or plan.health.state is not BreakerState.CLOSED:
+    messages, sizes = run.transcript.shapeable()
+    request = asked.checkpoint_request(messages, sizes, budget, run.transcript.pinned, room, run.transcript.checkpoint)
+    if request is None or plan.health.state is not BreakerState.CLOSED:
         return False
     if run.watch.sentry is not None:
         await cleared(run)
-    worst = amount(run, brief.size, brief.output)
-    reservation = run.meter.reserve(worst.tokens, worst.money, turns=0)
-    if not isinstance(reservation, Reservation):
+    call = MeteredCall.reserve(run, request.size, request.output)
+    if call is None:
         return False  # it cannot be paid: compacting costs nothing
-    booking = booked(run, reservation, brief.size, brief.output, brief.output)
-    booking.estimate = brief.size
-    if run.journal is not None:
-        await _noted(run, booking)
-    text = await _written(run, brief, booking)
-    before, run.gist = run.gist, asked.gist(text, brief) or run.gist
-    if run.gist is before or not shape_view(run, budget, "summarize"):
-        run.gist = before
-        run.futile += 1
+    await call.note()
+    text = await _written(run, request, call)
+    transcript, before = run.transcript, run.transcript.checkpoint
+    transcript.stand_in(asked.checkpoint_from(text, request) or before)
+    helped = transcript.checkpoint is not before and shape_view(run, budget, "summarize")
+    transcript.judge_checkpoint(helped=helped)
+    if not helped:
+        transcript.stand_in(before)
         return False
-    run.futile = 0
-    home: Any = run.guard_home
-    home.setdefault(HOME, {})[KEY] = {"text": text.strip(), "upto": brief.upto}
+    home: Any = run.guards.home
+    home.setdefault(HOME, {})[KEY] = {"text": text.strip(), "upto": request.upto}
     return True
 
 
-async def _noted(run: Run, booking: Booking) -> None:
-    """With a journal: what the call may cost is on disk before it is made."""
-    try:
-        await run.journal.asking(booking)
-    except BaseException:
-        booking.reservation.cancel()
-        raise
-
-
-async def _written(run: Run, brief: Any, booking: Booking) -> str:
+async def _written(run: Run, request: Any, call: MeteredCall) -> str:
     """What the model writes; nothing when it failed, refused or was let go."""
-    plan = run.plan
-    request = ModelRequest(
-        system_prompt=brief.system_prompt,
-        messages=(UserMessage(brief.prompt),),
-        max_output_tokens=brief.output,
-        temperature=plan.temperature,
-        extras=run.extras,
-        connect_timeout=plan.times.connect,
-        user=run.user,
-        metadata=run.metadata,
-    )
-    plan.health.calls += 1
-    if run.listening:
-        money = booking.reservation.money if plan.price is not None else None
-        run.emit(BudgetReserved, booking.reservation.tokens, money, brief.output)
-    attempt = Attempt()
+    attempt = call.attempt
+    call.ask(request.system_prompt, (UserMessage(request.prompt),))
     failed = True
     try:
         if run.watch.halted():
             raise run.interrupted()
-        failed = not await _streamed(run, request, attempt, booking)
+        failed = not await _streamed(run, call)
     finally:
-        _settle(run, attempt, booking, request, failed=failed)
+        if failed and not attempt.pulse() and not attempt.dead:
+            call.give_back()
+        else:
+            call.settle(run.spend.pay)
     useless = failed or attempt.stop_reason() is StopReason.REFUSAL or not visible(attempt.text)
     return "" if useless else attempt.text
 
 
-async def _streamed(run: Run, request: ModelRequest, attempt: Attempt, booking: Booking) -> bool:
+async def _streamed(run: Run, call: MeteredCall) -> bool:
     """Whether there was an answer. Raises `Touchdown` when the run is interrupted."""
-    watch = run.watch
-    quiet: Any = _Quiet(run)
+    watch, attempt = run.watch, call.attempt
     try:
         watch.scope_hit = False
-        await tether(pump(quiet, run.plan.model, request, attempt, booking), watch)
+        await interruptible(call.stream(), watch)
     except (LetGo, asyncio.CancelledError) as stop:
         stopped = watch.stopped(stop)
         attempt.let_go()
         if stopped.let_go:
-            reason = f"the stream of a checkpoint did not stop after {stopped.why}"
-            run.abandoned += (AbandonedWork(call_id="", tool_name=run.plan.model_name, kind="stream", reason=reason),)
-        if stopped.why == "interrupt":
+            reason = f"the stream of a checkpoint did not stop after {stopped.why.value}"
+            run.work.abandon("", run.plan.model_name, "stream", reason)
+        if stopped.why is Why.INTERRUPT:
             raise run.interrupted() from None
         return attempt.cut or (attempt.end is not None and attempt.fault() is None)
     except ModelError:
@@ -149,40 +123,3 @@ async def _streamed(run: Run, request: ModelRequest, attempt: Attempt, booking: 
     finally:
         watch.calm()
     return True
-
-
-def _settle(run: Run, attempt: Attempt, booking: Booking, request: ModelRequest, *, failed: bool) -> None:
-    """Charge it to the run; what failed before its first delta is free."""
-    plan, reservation = run.plan, booking.reservation
-    if failed and not attempt.pulse() and not attempt.dead:
-        reservation.cancel()
-        return
-    reported = attempt.end.usage if attempt.end is not None else None
-    usage = settled(run, reported, booking, request.messages, attempt, request.system_prompt)
-    money = 0 if plan.price is None else plan.price.cost(usage)
-    reservation.settle(usage.input + usage.output, money)
-    run.money += money
-    run.account.add(usage, money)
-    if run.listening:
-        refunded = max(0, reservation.tokens - usage.total)
-        run.emit(BudgetSettled, usage, money if plan.price is not None else None, refunded)
-
-
-class _Quiet:
-    """The run, with nobody listening: a checkpoint is not part of the answer."""
-
-    __slots__ = ("_run",)
-    chunks = listening = False
-    stream = None
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
-
-    def chunk_sink(self, _attempt: Attempt) -> None:
-        """Nobody wants its chunks."""
-
-    def emit(self, *_: Any) -> None:
-        """Nobody hears it."""

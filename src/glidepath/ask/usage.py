@@ -49,7 +49,10 @@ def settled(
         if isinstance(reported, Usage):
             return _examined(run, reported, booking, view, attempt, system_prompt)
         return Usage(booking.input, attempt.metered(), estimated=True)
-    given, written, size, estimate = reported.input, reported.output, attempt.size, booking.estimate
+    given = reported.input
+    written = reported.output
+    size = attempt.size
+    estimate = booking.estimate
     if (
         reported.cache_read is not _NONE
         or reported.cache_write is not _NONE
@@ -128,7 +131,7 @@ def _sent_before(run: Run, given: int, estimate: int) -> int:
     most = int(run.plan.health.sent * _CACHE_SLACK) + _CACHE_BLOCK
     if most >= given:
         return given
-    known = run.plan.fixed_tokens + sum(run.sizes[: run.first_new])
+    known = run.plan.fixed_tokens + sum(run.transcript.sizes[: run.transcript.first_new])
     return min(given, max(most, int(known / max(1, estimate) * given * _CACHE_SLACK) + _CACHE_BLOCK))
 
 
@@ -141,10 +144,10 @@ def _least_input(run: Run, view: Sequence[Message], system_prompt: str | None) -
 
 def _characters(run: Run, view: Sequence[Message]) -> int:
     """The characters a call sends; what was counted before is not counted again."""
-    if run.weighed_view is not view:
-        run.weighed_view, run.weighed_messages, run.weighed_characters = view, 0, 0
-    characters = run.weighed_characters
-    for index in range(run.weighed_messages, len(view)):
+    transcript = run.transcript
+    known = transcript.weighed_view is view
+    characters = transcript.weighed_characters if known else 0
+    for index in range(transcript.weighed_messages if known else 0, len(view)):
         message = view[index]
         characters += len(message.text)
         if type(message) is AssistantMessage:
@@ -152,5 +155,5 @@ def _characters(run: Run, view: Sequence[Message]) -> int:
                 if type(block) is ToolCall:
                     stored: Any = block.stored
                     characters += len(bytes(stored)) if type(stored) is _wire.Raw else 2 * len(stored)
-    run.weighed_messages, run.weighed_characters = len(view), characters
+    transcript.weighed(view, characters)
     return characters

@@ -66,8 +66,9 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
         except HookFault as fault:
             report(run, "context_transform", said.name, fault, "skipped")
         said = await opinion(run, "context_transform", voices, context)
-    before, run.sent_view = run.sent_view, tuple(view)
-    if not kept_prefix(before, run.sent_view, run.plan.vendor):
+    before = run.transcript.sent_view
+    run.transcript.sent(tuple(view))
+    if not kept_prefix(before, run.transcript.sent_view, run.plan.vendor):
         names = ", ".join([name for name, _ in run.hooks.context_transform])
         broke_prefix(run, f"a context transform ({names}) changed earlier messages", ours=False)
     return view, tokens
@@ -78,8 +79,8 @@ async def recovered(run: Run) -> bool:
     hook, voices = "context_overflow_recovery", iter(run.hooks.context_overflow_recovery)
     context = OverflowContext(
         **about(run),
-        messages=to_read(run, run.view),
-        estimated_tokens=run.input_tokens(),
+        messages=to_read(run, run.transcript.view),
+        estimated_tokens=run.transcript.input_tokens(),
     )
     said = await opinion(run, hook, voices, context)
     while said is not None:
@@ -87,11 +88,11 @@ async def recovered(run: Run) -> bool:
             if said.fault is not None:
                 raise said.fault
             smaller, after = _usable(run, said.answer)
-            before = sum(map(run.plan.size_of, run.view))
+            before = sum(map(run.plan.size_of, run.transcript.view))
             if after < before:
                 run.set_view(list(smaller), after)
                 broke_prefix(run, COMPACTED)
-                run.emit(ContextShaped, said.name, before, after, max(0, len(run.messages) - len(smaller)))
+                run.emit(ContextShaped, said.name, before, after, max(0, len(run.transcript.messages) - len(smaller)))
                 return True
         except HookFault as fault:
             report(run, hook, said.name, fault, "skipped")
@@ -125,7 +126,7 @@ def _measured(run: Run, view: Sequence[Message]) -> int:
 
     A message of the transcript was measured when it was added.
     """
-    known = dict(zip(map(id, run.messages), run.sizes, strict=True))
+    known = dict(zip(map(id, run.transcript.messages), run.transcript.sizes, strict=True))
     size_of, tokens = run.plan.size_of, 0
     for message in view:
         size = known.get(id(message))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 from glidepath._wire import Value
-from glidepath.cli.layers import Settings
+from glidepath.cli.file_changes import ASKED, Changes, colored, difference
+from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.screens import Screen
 from glidepath.cli.shown import argument_rows, revealed, size_of, width_of, wrapped
 from glidepath.cli.signals import Caught
@@ -17,29 +18,61 @@ from glidepath.cli.world import World
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.run import Decision, approve, deny
 
-__all__ = ["Asked", "consult", "decide", "decisions_about", "question", "sandboxed", "somebody"]
+__all__ = [
+    "KEYS",
+    "ApprovalAsked",
+    "AskPerson",
+    "consult",
+    "decide",
+    "decisions_about",
+    "question",
+    "sandboxed",
+    "somebody",
+]
 
 NOBODY = "a form needs an answer, and nobody is there to give one"
-ALLOW = "allow it? [y]es, [n]o, or say why not: "
+ALLOW = "allow it? [y]es, [n]o, [a]lways this tool, [e]dit it, [r]efuse and say why: "
+KEYS = ("y", "n", "a", "e", "r")
+"""Answers that need no Enter."""
 _KEPT_FREE = 2  # rows of the screen for the prompt and what is typed
 _FEWEST = 3
 _USUAL_SIZE = (80, 24)
 
-Ask = Callable[[Sequence[str], str], Awaitable[str | None]]
-"""Shows rows, then a prompt, forgets what was typed before, and answers with one line; None when the person left."""
+
+class AskPerson(Protocol):
+    """Shows rows, then a prompt, forgets what was typed before, and answers with one line; None when the person left.
+
+    A key in `keys` is an answer by itself. `draft` stands in the line already, where that is possible.
+    """
+
+    def __call__(
+        self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = ""
+    ) -> Awaitable[str | None]:
+        """Ask."""
+        ...
 
 
-class Asked(Value, frozen=True, kw_only=True):
+class ApprovalAsked(Value, frozen=True, kw_only=True):
     """A call to decide about: what the decision is filed under, who wants it, and whether it runs in a sandbox."""
 
     name: str
     pending: PendingCall
     who: str = "The agent"
     sandboxed: bool = False
+    change: Any = None
+    """What it would change in a file, when that is known."""
 
 
 async def decide(
-    result: RunResult, tools: Iterable[Any], screen: Screen, settings: Settings, world: World, caught: Caught
+    result: RunResult,
+    tools: Iterable[Any],
+    screen: Screen,
+    settings: LoadedSettings,
+    world: World,
+    caught: Caught,
+    *,
+    changes: Changes | None = None,
+    always: set[str] | None = None,
 ) -> dict[str, Any] | None:
     """A decision for every pending call, or None when there is nobody to ask: then the run stays paused."""
     if settings["approve"] == "ask" and settings["output_format"] == "text" and somebody(world):
@@ -48,9 +81,15 @@ async def decide(
         return None
     known = tuple(tools)
     asked = [
-        Asked(name=pending.call.id, pending=pending, sandboxed=sandboxed(pending, known)) for pending in result.pending
+        ApprovalAsked(
+            name=pending.call.id,
+            pending=pending,
+            sandboxed=sandboxed(pending, known),
+            change=None if changes is None else changes.planned(pending.call.name, pending.call.arguments),
+        )
+        for pending in result.pending
     ]
-    return await decisions_about(asked, settings["approve"], world, caught)
+    return await decisions_about(asked, settings["approve"], world, caught, always)
 
 
 def somebody(world: World) -> bool:
@@ -66,7 +105,7 @@ def sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
 
 
 async def decisions_about(
-    asked: Sequence[Asked], policy: str, world: World, caught: Caught
+    asked: Sequence[ApprovalAsked], policy: str, world: World, caught: Caught, always: set[str] | None = None
 ) -> dict[str, Decision] | None:
     """A decision for every call, as the policy or a person says; None when the person left."""
     if policy == "all" and not any(one.pending.form for one in asked):
@@ -76,27 +115,39 @@ async def decisions_about(
     if policy == "deny":
         return {one.name: deny("calls that need approval are denied here") for one in asked}
 
-    async def ask(rows: Sequence[str], prompt: str) -> str | None:
-        world.note("\n".join(rows))
-        return await _line(prompt, world, caught)
+    async def ask(rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "") -> str | None:
+        color = not world.environ.get("NO_COLOR")
+        if rows:
+            world.note(
+                "\n".join(f"{_ANSI[kind]}{row}\x1b[0m" if color and kind else row for row, kind in colored(rows))
+            )
+        if draft:
+            world.note(draft)
+        return await _line(prompt, world, caught, keys)
 
     decisions = {}
+    known = set() if always is None else always
     for one in asked:
-        world.note("")
-        decision = await consult(one, _size(world), ask)
+        if one.pending.call.name not in known:
+            world.note("")
+        decision = await consult(one, _size(world), ask, always=known)
         if decision is None:
             return None
         decisions[one.name] = decision
     return decisions
 
 
-async def consult(one: Asked, size: tuple[int, int], ask: Ask, allow: str = ALLOW) -> Decision | None:
+async def consult(
+    one: ApprovalAsked, size: tuple[int, int], ask: AskPerson, allow: str = ALLOW, always: set[str] | None = None
+) -> Decision | None:
     """Show a call to its end, page by page, and ask about it then; None when the person left.
 
     Whoever does not want to read it all skips the rest, and is told how much that is. Nothing but an answer to the last
-    question allows anything.
+    question allows anything. A tool in `always` is not asked about again.
     """
     columns, lines = size
+    if always is not None and one.pending.form is None and one.pending.call.name in always:
+        return approve()
     if one.pending.form is not None:
         from glidepath.cli.forms import fill_in
 
@@ -107,7 +158,9 @@ async def consult(one: Asked, size: tuple[int, int], ask: Ask, allow: str = ALLO
     shown = 0
     while len(rows) - shown > room:
         page, shown = rows[shown : shown + room], shown + room
-        said = await ask(page, f"{shown} of {len(rows)} rows. Enter shows more, s skips the rest, n denies: ")
+        said = await ask(
+            page, f"{shown} of {len(rows)} rows. Enter shows more, s skips the rest, n denies: ", ("s", "n")
+        )
         word = None if said is None else said.strip().lower()
         if word is None:
             return None
@@ -115,25 +168,62 @@ async def consult(one: Asked, size: tuple[int, int], ask: Ask, allow: str = ALLO
             return deny()
         if word in ("s", "skip"):
             rest = f"({len(rows) - shown} of {len(rows)} rows were not shown; {characters})"
-            return _decision(await ask([rest], allow))
-    return _decision(await ask(rows[shown:], allow))
+            return await _decision([rest], one, ask, allow, always)
+    return await _decision(rows[shown:], one, ask, allow, always)
 
 
-def _decision(said: str | None) -> Decision | None:
+async def _decision(
+    rows: Sequence[str], one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None
+) -> Decision | None:
+    said = await ask(rows, allow, KEYS)
+    word = "" if said is None else said.strip()
     if said is None:
         return None
-    word = said.strip()
+    if word.lower() in ("a", "always") and always is not None:
+        always.add(one.pending.call.name)
+        return approve()
+    if word.lower() in ("e", "edit"):
+        return await _edited(one, ask, allow, always)
+    if word.lower() == "r":
+        why = await ask([], "why not: ")
+        return None if why is None else deny(why.strip())
     if word.lower() in ("y", "yes"):
         return approve()
-    return deny("" if word.lower() in ("", "n", "no") else word)
+    return deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
 
 
-def question(one: Asked, width: int) -> list[str]:
+async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None) -> Decision | None:
+    """Other arguments for the call, as JSON; an empty line goes back to the question."""
+    import json
+
+    note = "The arguments, as JSON. Enter runs the call with what you change them to; an empty line goes back."
+    draft = json.dumps(dict(one.pending.call.arguments), ensure_ascii=False)
+    while True:
+        said = await ask([note], "arguments: ", (), draft)
+        if said is None:
+            return None
+        if not said.strip():
+            return await _decision(["Not changed."], one, ask, allow, always)
+        try:
+            given = json.loads(said)
+        except ValueError as error:
+            note, draft = f"That is not JSON ({error}). Once more, or an empty line to go back.", said.strip()
+            continue
+        if isinstance(given, dict):
+            return approve(given)
+        note, draft = (
+            'Expected an object such as {"path": "a.txt"}. Once more, or an empty line to go back.',
+            said.strip(),
+        )
+
+
+def question(one: ApprovalAsked, width: int) -> list[str]:
     """What is asked about a call, in rows: who wants it, with or without a sandbox, and every argument in full."""
     from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED
 
     call, reason = one.pending.call, one.pending.reason
     where = SANDBOXED if one.sandboxed else "no sandbox: it runs as you"
+    where = "in the workspace" if one.change is not None else where
     who, name = revealed(one.who), revealed(call.name)
     head = f"{who} wants to call {name} ({where}):"
     rows = [head]
@@ -143,10 +233,13 @@ def question(one: Asked, width: int) -> list[str]:
         rows = ["Somebody named", *wrapped(one.who, width), "wants to call", *wrapped(call.name, width), f"({where}):"]
     if reason and reason not in (*_USUAL_REASONS, SANDBOXED) and not reason.startswith(NO_SANDBOX):
         rows += ["Why you are asked:", *wrapped(reason, width), "The arguments:"]
+    if one.change is not None:
+        return rows + difference(one.change, width)
     return rows + argument_rows(call.arguments, width)
 
 
-_USUAL_REASONS = ("this tool needs a person's approval",)
+_USUAL_REASONS = ("this tool needs a person's approval", ASKED)
+_ANSI = {"green": "\x1b[32m", "red": "\x1b[31m", "dim": "\x1b[2m"}
 
 
 def _size(world: World) -> tuple[int, int]:
@@ -157,10 +250,60 @@ def _size(world: World) -> tuple[int, int]:
     return (columns, lines) if columns > 0 and lines > 0 else _USUAL_SIZE
 
 
-async def _line(prompt: str, world: World, caught: Caught) -> str | None:
-    """One line typed after the prompt; None at the end of input or when a signal came first."""
+async def _line(prompt: str, world: World, caught: Caught, keys: Sequence[str] = ()) -> str | None:
+    """One line typed after the prompt, or one of the keys; None at the end of input or when a signal came first."""
     fd = world.stdin.fileno()
-    world.forget_typed()
+    with single_keys(fd, wanted=bool(keys)) as single:
+        data = await _typed(prompt, world, caught)
+        if single and data and data.decode(errors="replace").lower() in keys:
+            world.note(data.decode(errors="replace"))
+            return data.decode().lower()
+        if single and data and data not in (b"\n", b"\r"):
+            world.stderr.write(data.decode(errors="replace"))  # it begins a line: the terminal did not show it
+            world.stderr.flush()
+    if data is None:
+        world.note("")  # the person left in the middle of our line
+        return None
+    if single and data not in (b"\n", b"\r") and not data.endswith(b"\n"):
+        rest = await _typed("", world, caught, keep=True)
+        data = None if rest is None else data + rest
+    elif single:
+        world.note("")
+    if data is None:
+        world.note("")
+        return None
+    return data.decode(errors="replace")
+
+
+@contextlib.contextmanager
+def single_keys(fd: int, *, wanted: bool) -> Iterator[bool]:
+    """While inside, keys arrive without Enter; False where that cannot be, and then a whole line arrives."""
+    if not wanted:
+        yield False
+        return
+    try:
+        import termios
+        import tty
+
+        before = termios.tcgetattr(fd)
+        tty.setcbreak(fd, termios.TCSANOW)
+    except (ImportError, OSError, ValueError):
+        yield False
+        return
+    except Exception:  # termios.error, which is not an OSError
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        termios.tcsetattr(fd, termios.TCSANOW, before)
+
+
+async def _typed(prompt: str, world: World, caught: Caught, *, keep: bool = False) -> bytes | None:
+    """What is typed next; None at the end of input or when a signal came first."""
+    fd = world.stdin.fileno()
+    if not keep:
+        world.forget_typed()
     world.stderr.write(prompt)
     world.stderr.flush()
     loop = asyncio.get_running_loop()
@@ -181,7 +324,4 @@ async def _line(prompt: str, world: World, caught: Caught) -> str | None:
             loop.remove_reader(fd)
         answer.cancel() if not answer.done() else None
     data = b"" if answer.cancelled() else answer.result()
-    if not data:
-        world.note("")  # the person left in the middle of our line
-        return None
-    return data.decode(errors="replace")
+    return data if data and data != b"\x04" else None

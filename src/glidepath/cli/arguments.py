@@ -34,7 +34,8 @@ def add_setting_flags(parser: argparse.ArgumentParser, *, leave_out: Collection[
         elif setting.choices:
             group.add_argument(setting.flag, dest=dest, choices=setting.choices, help=text)
         else:
-            group.add_argument(setting.flag, dest=dest, metavar=setting.metavar, help=text.replace("%", "%%"))
+            names = ("-m", setting.flag) if setting.key == "model" else (setting.flag,)
+            group.add_argument(*names, dest=dest, metavar=setting.metavar, help=text.replace("%", "%%"))
 
 
 def _shown(default: object) -> str:

@@ -6,13 +6,13 @@ import argparse
 import socket
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.assemble import find_object, make_store
+from glidepath.cli.agent_maker import DEFAULT_STORE, find_object, make_store
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
 
-__all__ = ["deck", "export", "named_agents", "serve"]
+__all__ = ["checked_address", "deck", "export", "named_agents", "serve"]
 
 LAST_PORT = 65_535
 DEFAULT_NAME = "agent"  # what an agent is called whose maker did not name it
@@ -26,8 +26,8 @@ def named_agents(said: list[str], world: World) -> dict[str, Any]:
         name, sign, path = one.partition("=")
         name, path = (name, path) if sign else ("", one)
         found = find_object(f"python:{path}", world)
-        if not hasattr(found, "config") and callable(found):
-            found = found()
+        if not hasattr(found, "config"):
+            raise ConfigurationError(f"--agent {one}: expected an Agent, got {type(found).__name__}")
         own = getattr(getattr(found, "config", None), "agent_name", DEFAULT_NAME)
         label = name or (path.rpartition(":")[2] if own == DEFAULT_NAME else own)
         if label in agents:
@@ -45,16 +45,9 @@ def serve(
     needed("starlette", "serve")
     needed("uvicorn", "serve")
     from glidepath.serve import app
-    from glidepath.serve.gatekeeper import is_loopback
     from glidepath.serve.listener import listen
 
-    if not 0 <= options.port <= LAST_PORT:
-        raise ConfigurationError(f"--port must be between 0 and {LAST_PORT}, not {options.port}")
-    token = options.token or world.environ.get("GLIDEPATH_SERVE_TOKEN")
-    if not token and not is_loopback(options.host):
-        raise ConfigurationError(
-            f"--host {options.host} can be reached from other machines: pass --token, or set GLIDEPATH_SERVE_TOKEN"
-        )
+    token = checked_address(options, world)
     if store is None and options.store and options.store != "none":
         store = make_store(options.store, world)
     application = app(
@@ -87,6 +80,20 @@ def serve(
     except KeyboardInterrupt:
         return STOPPED
     return 0
+
+
+def checked_address(options: argparse.Namespace, world: World) -> str | None:
+    """The token that was given; raises `ConfigurationError` for an address that needs one and has none."""
+    from glidepath.serve.gatekeeper import is_loopback
+
+    if not 0 <= options.port <= LAST_PORT:
+        raise ConfigurationError(f"--port must be between 0 and {LAST_PORT}, not {options.port}")
+    token = options.token or world.environ.get("GLIDEPATH_SERVE_TOKEN")
+    if not token and not is_loopback(options.host):
+        raise ConfigurationError(
+            f"--host {options.host} can be reached from other machines: pass --token, or set GLIDEPATH_SERVE_TOKEN"
+        )
+    return token
 
 
 def _tokens(token: str | None, view: str | None) -> Any:
@@ -131,10 +138,40 @@ def deck(options: argparse.Namespace, world: World) -> int:
         return serve({**demo_agents(), **named_agents(options.agent, world)}, options, world, MemoryStore(), demo=True)
     agents = named_agents(options.agent, world)
     if not options.store:
-        options.store = "default"
+        options.store = DEFAULT_STORE
     return serve(agents, options, world)
 
 
-def export(_options: argparse.Namespace, _world: World) -> int:
+def export(options: argparse.Namespace, world: World) -> int:
     """Write one run into a file."""
-    raise ConfigurationError("deck export is not available yet")
+    import asyncio
+    from pathlib import Path
+
+    from glidepath.cli.extras import needed
+
+    needed("starlette", "serve")
+    from glidepath.serve.deck_export import exported_page, exported_run
+    from glidepath.serve.event_log import log_for
+    from glidepath.serve.hub import Hub
+    from glidepath.serve.refusals import Refused
+    from glidepath.serve.store_reader import StoreReader
+
+    if not options.run or not options.file:
+        raise ConfigurationError("say which run and where to: glidepath deck export RUN out.html")
+    store = make_store(options.store or DEFAULT_STORE, world)
+
+    async def read() -> dict[str, Any]:
+        log = log_for(store)
+        try:
+            return await exported_run(StoreReader(Hub({}, store, log, measured=False)), options.run)
+        except Refused as refused:
+            raise ConfigurationError(str(refused).replace("GET /api/runs", "`glidepath runs list`")) from None
+        finally:
+            await log.close()
+            await store.close()
+
+    page = exported_page(asyncio.run(read()))
+    path = world.folder / Path(options.file).expanduser()
+    path.write_text(page, encoding="utf-8")
+    world.note(f"Written: {path} ({len(page) // 1000} kB). It holds the whole transcript: share it with care.")
+    return 0

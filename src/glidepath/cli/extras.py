@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 
-__all__ = ["needed"]
+__all__ = ["install_line", "needed"]
 
 
 def needed(module: str, extra: str = "cli") -> Any:
@@ -17,4 +17,4 @@ def needed(module: str, extra: str = "cli") -> Any:
     except ImportError as error:
         if error.name is not None and not module.startswith(error.name.partition(".")[0]):
             raise
-        raise ConfigurationError(f"this needs {module.partition('.')[0]}: pip install 'glidepath[{extra}]'") from None
+        raise ConfigurationError(f"this needs {module.partition('.')[0]}: {install_line(extra)}") from None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from glidepath.cli.markup import Block, Blocks, renderable
-from glidepath.cli.screens import ending
+from glidepath.cli.file_changes import Changes, colored, difference
+from glidepath.cli.markup import Blocks, MarkupBlock, renderable
+from glidepath.cli.screens import answer_of, ending, write_answer
 from glidepath.cli.status import Status, arguments_line, clip, closing_line, printable, status_line
 from glidepath.cli.world import World
 from glidepath.events import (
@@ -35,6 +37,7 @@ _PLAIN_SIGNS = {"call": ">", "result": "<", "failed": "x", "note": "!", "dot": "
 _TICK = 0.1
 _MARGIN = 2
 _FIRST_LINES = 1
+_VERBOSE_ROWS, _DIFF_ROWS = 40, 20
 _KEPT_FREE = 3  # rows for the status line
 
 
@@ -45,7 +48,17 @@ class LiveScreen:
     elsewhere when the run ends.
     """
 
-    def __init__(self, world: World, status: Status, *, echo: bool, streaming: bool) -> None:
+    def __init__(
+        self,
+        world: World,
+        status: Status,
+        *,
+        echo: bool,
+        streaming: bool,
+        verbose: bool = False,
+        out: Path | None = None,
+        changes: Changes | None = None,
+    ) -> None:
         environ = world.environ
         stream = world.stdout if echo else world.stderr
         color = "NO_COLOR" not in environ or not environ["NO_COLOR"]
@@ -55,6 +68,9 @@ class LiveScreen:
         self._world = world
         self._status = status
         self._echo = echo
+        self._rows = _VERBOSE_ROWS if verbose else _FIRST_LINES
+        self._out = out
+        self._changes = changes
         self._streaming = streaming and echo
         self._blocks = Blocks()
         self._frame = 0
@@ -106,7 +122,9 @@ class LiveScreen:
         """Take the status line down and say how it ended."""
         self._flush()
         self.close()
-        said = result.text.strip()
+        said = answer_of(result).strip()
+        if self._out is not None:
+            write_answer(self._out, said, self._world)
         if not self._echo:
             if said:
                 self._world.write(f"{said}\n")
@@ -175,7 +193,7 @@ class LiveScreen:
         self._told += text
         self._place(self._blocks.feed(text))
 
-    def _place(self, blocks: Sequence[Block]) -> None:
+    def _place(self, blocks: Sequence[MarkupBlock]) -> None:
         """What is closed is laid out, above the status."""
         for block in blocks:
             if self._shown and not block.more:
@@ -191,12 +209,24 @@ class LiveScreen:
             self._place(left)
 
     def _result(self, event: ToolEnded) -> None:
-        first = next((line.strip() for line in event.result.text.splitlines() if line.strip()), "(nothing)")
-        more = len(event.result.text.splitlines()) - _FIRST_LINES
-        tail = f" (+{more} lines)" if more > 0 else ""
-        sign = self._signs["failed" if event.result.is_error else "result"]
-        room = self._width() - len(tail)
-        self._print(clip(f"{sign} {first}", room) + tail, "red" if event.result.is_error else "dim")
+        change = None if self._changes is None else self._changes.done(event.call_id)
+        if change is not None:
+            for row, color in colored(difference(change, self._width(), most=_DIFF_ROWS)):
+                self._print(row, color or "dim")
+            return
+        lines = [line.rstrip() for line in event.result.text.splitlines() if line.strip()] or ["(nothing)"]
+        more = len(event.result.text.splitlines()) - self._rows
+        sign, style = self._signs["result"], "dim"
+        if event.result.is_error:
+            sign, style = self._signs["failed"], "red"
+        for number, line in enumerate(lines[: self._rows]):
+            last = number == min(len(lines), self._rows) - 1
+            tail = f" (+{more} lines)" if last and more > 0 else ""
+            self._print(
+                clip(f"{sign if not number else ' '} {line.strip() if not number else line}", self._width() - len(tail))
+                + tail,
+                style,
+            )
 
     def _on_screen(self, text: str) -> bool:
         """True when this text is what was streamed last."""

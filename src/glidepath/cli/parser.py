@@ -43,7 +43,7 @@ def parse(argv: Sequence[str], world: World) -> tuple[argparse.Namespace, Execut
     options = parser.parse_args(list(argv))
     if options.command is None:
         parser.error("say which command: " + ", ".join(COMMANDS))
-    return options, import_module(f"glidepath.cli.commands.{options.command}").execute
+    return options, import_module(f"glidepath.cli.commands.{options.command}_command").execute
 
 
 def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
@@ -59,11 +59,33 @@ def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
     for name, line in COMMANDS.items():
         sub = commands.add_parser(name, help=line)
         if name in filled:
-            module = import_module(f"glidepath.cli.commands.{name}")
+            module = import_module(f"glidepath.cli.commands.{name}_command")
             sub.description = (module.__doc__ or name).splitlines()[0]
             sub.formatter_class = argparse.RawDescriptionHelpFormatter
             module.add_arguments(sub)
     return parser
+
+
+_MEANT = {
+    "--json": "--output-format json",
+    "--stream-json": "--output-format stream-json",
+    "--max-iterations": "--max-turns",
+    "--max-steps": "--max-turns",
+    "--turns": "--max-turns",
+    "--budget": "--max-budget-usd",
+    "--max-cost": "--max-budget-usd",
+    "--allowed-tools": "--tools",
+    "--allowedTools": "--tools",
+    "--yolo": "--approve all",
+    "--dangerously-skip-permissions": "--approve all",
+    "--system": "--system-prompt",
+    "--output": "--out",
+    "--schema": "--json-schema",
+    "--images": "--image",
+    "--cwd": "--workspace",
+    "--cd": "--workspace",
+}
+"""What other command lines call it."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -86,6 +108,9 @@ class _Parser(argparse.ArgumentParser):
             return f"{unknown[0]} is one word too many{hint}"
         from difflib import get_close_matches
 
+        meant = _MEANT.get(flag)
+        if meant is not None and meant.partition(" ")[0] in self._option_string_actions:
+            return f"there is no flag {flag}; did you mean {meant}?"
         close = get_close_matches(flag, self._option_string_actions, n=1)
         return f"there is no flag {flag}" + (f"; did you mean {close[0]}?" if close else "")
 

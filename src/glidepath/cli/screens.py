@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Protocol
 
 from glidepath import _wire
+from glidepath.cli.shown import call_line
 from glidepath.cli.status import clip, printable
 from glidepath.cli.world import World
-from glidepath.events import Event
+from glidepath.events import Event, ToolEnded, ToolStarted
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 
-__all__ = ["JsonScreen", "PlainScreen", "Screen", "StreamScreen", "ending"]
+__all__ = ["JsonScreen", "PlainScreen", "Screen", "StreamScreen", "answer_of", "ending", "write_answer"]
 
-_MOST_WORDS = 500
+_MOST_WORDS, _MOST_ROWS = 500, 40
+_FILLED_IN = ("No answer was written.", "Not started:", "The run waits for a decision.")
+"""How the runtime's own words begin, where there is no answer."""
 _encode = _wire.encoder(enc_hook=repr)
 
 
@@ -39,25 +43,49 @@ class Screen(Protocol):
 class PlainScreen:
     """The answer on standard output and nothing else there; how it ended on the error stream, when it was not done."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        out: Path | None = None,
+        quiet: bool = False,
+        verbose: bool = False,
+        only_output: bool = False,
+    ) -> None:
         self._world = world
+        self._out = out
+        self._quiet = quiet
+        self._verbose = verbose
+        self._only_output = only_output
 
     def show(self, event: Event) -> None:
-        """Nothing is shown while it runs."""
+        """Nothing is shown while it runs; with `verbose`, every call and its result on the error stream."""
+        if self._verbose and isinstance(event, ToolStarted):
+            self._world.note(f"> {call_line(event.tool_name, event.arguments)}")
+        elif self._verbose and isinstance(event, ToolEnded):
+            self._world.note("\n".join(f"  {row}" for row in printable(event.result.text).splitlines()[:_MOST_ROWS]))
 
     def say(self, text: str) -> None:
         """Said on the error stream."""
-        self._world.note(text)
+        if not self._quiet:
+            self._world.note(text)
 
     def finish(self, result: RunResult) -> None:
-        """Print the answer, then say how it ended if that is not plain."""
-        if result.text:
+        """Print the answer, then say how it ended if that is not plain. What the runtime says is not an answer."""
+        said = answer_of(result)
+        if self._only_output:
+            said = "" if result.output is None else _encode(result.output).decode()
+        if said:
             # In a pipe every byte is the model's; a terminal could be steered by them.
-            shown = printable(result.text) if self._world.is_terminal(self._world.stdout) else result.text
+            shown = printable(said) if self._world.is_terminal(self._world.stdout) else said
             self._world.write(shown.rstrip("\n") + "\n")
+        if self._out is not None:
+            write_answer(self._out, said, self._world)
         words = ending(result)
-        if words:
+        if words and not self._quiet:
             self._world.note(f"[{words}]")
+        elif not said and not self._quiet:
+            self._world.note("[no answer was written]")
 
     def close(self) -> None:
         """Nothing to leave."""
@@ -69,6 +97,8 @@ class JsonScreen(PlainScreen):
     def finish(self, result: RunResult) -> None:
         """Print the result."""
         self._world.write(_encode(result).decode() + "\n")
+        if self._out is not None:
+            write_answer(self._out, answer_of(result), self._world)
 
 
 class StreamScreen(PlainScreen):
@@ -82,6 +112,23 @@ class StreamScreen(PlainScreen):
         """The last event has said it all."""
 
 
+def answer_of(result: RunResult) -> str:
+    """The text of the model, or of the tool that ended the run; empty when the runtime had to fill in."""
+    text = result.text
+    if not text.startswith(_FILLED_IN):
+        return text
+    said = any(message.text.strip() and text.startswith(message.text.strip()) for message in result.new_messages)
+    return text if said else ""
+
+
+def write_answer(path: Path, text: str, world: World) -> None:
+    """Put the answer into a file; complain when that fails, because the answer is on the screen all the same."""
+    try:
+        path.write_text(f"{text.rstrip()}\n" if text else "", encoding="utf-8")
+    except OSError as error:
+        world.complain(f"--out: {path} cannot be written: {error.strerror or error}")
+
+
 def ending(result: RunResult) -> str:
     """How a run ended, in a few words; empty when it was simply done."""
     if result.outcome is LoopOutcome.DONE and result.cause is None:
@@ -90,8 +137,8 @@ def ending(result: RunResult) -> str:
     state = result.state.name.lower().replace("_", " ")
     words = result.outcome.name.lower().replace("_", " ")
     if result.outcome is LoopOutcome.PAUSED:
-        waiting = ", ".join(pending.call.name for pending in result.pending)
-        return f"paused: waits for a decision about {waiting}" if waiting else "paused"
+        waiting = "; ".join(call_line(one.call.name, one.call.arguments, _MOST_WORDS) for one in result.pending)
+        return f"paused: waiting for a decision about {waiting}" if waiting else "paused"
     if result.state is not AgentState.COMPLETED and state != words:
         words = f"{words}, {state}"
     return clip(f"{words}: {why}", _MOST_WORDS) if why else words

@@ -1,21 +1,19 @@
 """How a transcript is measured, kept valid, and made to fit: sizes, strategies, repair, the landing view."""
 
-from glidepath.context.landing import landing_view
 from glidepath.context.measure import CharEstimator, guarded, message_size, sizer
 from glidepath.context.orphans import repair, sendable
 from glidepath.context.strategies import Compact, NoShaping, SlidingWindow, strategy
-from glidepath.context.summarize import Brief, Gist, Summarize
+from glidepath.context.summarize import Checkpoint, CheckpointRequest, Summarize
 
 __all__ = [
-    "Brief",
     "CharEstimator",
+    "Checkpoint",
+    "CheckpointRequest",
     "Compact",
-    "Gist",
     "NoShaping",
     "SlidingWindow",
     "Summarize",
     "guarded",
-    "landing_view",
     "message_size",
     "repair",
     "sendable",

@@ -17,17 +17,15 @@ from glidepath.messages import (
 )
 from glidepath.run import interrupt_by_hand
 from glidepath.spi import TokenEstimator
-from glidepath.tools.density import opaque_tokens, text_tokens
-from glidepath.tools.pictures import block_tokens
+from glidepath.tools.density import MESSAGE_TOKENS, ORDINARY_ID, opaque_tokens, result_tokens, text_tokens
+from glidepath.tools.picture_size import block_tokens
 
 __all__ = ["CharEstimator", "Estimate", "char_estimate", "guarded", "message_size", "sizer"]
 
 Estimate: TypeAlias = Callable[[str], int]
 """The tokens of a text; `TokenEstimator.estimate` is one."""
 
-MESSAGE_OVERHEAD = 8
 CALL_OVERHEAD = 12
-ORDINARY_ID = 48  # characters of a call id that are in the overhead of a message or a call
 
 
 class CharEstimator:
@@ -85,7 +83,7 @@ def sizer(estimator: TokenEstimator) -> Callable[[Message], int]:
         if message.__class__ is ToolResultMessage:
             text = message.content
             if text.__class__ is str and len(message.call_id) <= ORDINARY_ID:
-                return MESSAGE_OVERHEAD + (len(message.tool_name) + 2) // 3 + text_tokens(text)
+                return result_tokens(message.tool_name, text)
         return _size(message, estimate)
 
     return size
@@ -96,9 +94,9 @@ def _size(message: Message, estimate: Estimate) -> int:
     if kind is AssistantMessage:
         return _assistant(message, estimate)  # type: ignore[arg-type]
     if kind is ToolResultMessage:
-        extra = MESSAGE_OVERHEAD + estimate(message.tool_name) + _id(message.call_id)  # type: ignore[union-attr]
+        extra = MESSAGE_TOKENS + estimate(message.tool_name) + _id(message.call_id)  # type: ignore[union-attr]
     elif kind is UserMessage or kind is SystemMessage:
-        extra = MESSAGE_OVERHEAD
+        extra = MESSAGE_TOKENS
     else:
         return 0
     content = message.content  # type: ignore[union-attr]
@@ -110,7 +108,7 @@ def _size(message: Message, estimate: Estimate) -> int:
 
 
 def _assistant(message: AssistantMessage, estimate: Estimate) -> int:
-    size = MESSAGE_OVERHEAD
+    size = MESSAGE_TOKENS
     for block in message.blocks:
         if type(block) is ToolCall:
             size += CALL_OVERHEAD + estimate(block.name) + estimate(_json(block.arguments)) + _id(block.id)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from glidepath.context.groups import marker_size, select, view
 from glidepath.context.measure import Estimate, char_estimate
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, shown, told
 from glidepath.messages import Message
 from glidepath.spi import ContextStrategy, Shaped
 
@@ -60,23 +61,57 @@ class Compact:
 
 
 _KNOWN = ("none", "sliding_window", "compact", "summarize")
+_log = logging.getLogger("glidepath")
 
 
-def strategy(name: str, *, estimate: Estimate = char_estimate) -> ContextStrategy:
-    """The strategy a name stands for; `ConfigurationError` with the known names for any other."""
-    if name == "none":
+class _Checked:
+    """Somebody's own strategy: where it fails or answers nonsense, the view is what `Compact` makes of it."""
+
+    def __init__(self, own: ContextStrategy, estimate: Estimate) -> None:
+        self.name = own.name
+        self._own, self._instead = own, Compact(estimate)
+
+    def shape(self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: Sequence[int]) -> Shaped:
+        """The view, or the one that `Compact` makes."""
+        try:
+            return _usable(self._own.shape(messages, sizes, budget, pinned), messages, pinned)
+        except Exception as error:
+            _log.warning("context_strategy %r failed, compact is used instead: %s", self.name, told(error))
+            return self._instead.shape(messages, sizes, budget, pinned)
+
+
+def _usable(shaped: object, messages: Sequence[Message], pinned: Sequence[int]) -> Shaped:
+    if not isinstance(shaped, Shaped) or len(shaped.sizes) != len(shaped.messages):
+        raise TypeError(f"shape() must return a Shaped with a size for each message, not {type(shaped).__name__}")
+    kept = {id(message) for message in shaped.messages}
+    if any(id(messages[place]) not in kept for place in pinned):
+        raise ValueError("a pinned message is missing in the view")
+    return shaped
+
+
+def strategy(given: str | ContextStrategy, *, estimate: Estimate = char_estimate) -> ContextStrategy:
+    """The strategy a name stands for, or the one that was given; `ConfigurationError` for anything else."""
+    if given == "none":
         return NoShaping()
-    if name == "sliding_window":
+    if given == "sliding_window":
         return SlidingWindow()
-    if name == "compact":
+    if given == "compact":
         return Compact(estimate)
-    if name == "summarize":
+    if given == "summarize":
         from glidepath.context.summarize import Summarize
 
         return Summarize(estimate)
-    known = ", ".join([repr(word) for word in _KNOWN])
+    if isinstance(given, NoShaping | SlidingWindow | Compact):
+        return given
+    named = isinstance(getattr(given, "name", None), str) and not isinstance(given, str | type)
+    if named and callable(getattr(given, "shape", None)):
+        return _Checked(given, estimate)  # type: ignore[arg-type] # it has what a strategy needs
     from difflib import get_close_matches
 
-    close = get_close_matches(name.lower(), _KNOWN, n=1) if isinstance(name, str) else []
+    close = get_close_matches(given.lower(), _KNOWN, n=1) if isinstance(given, str) else []
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    raise ConfigurationError(f"context_strategy={name!r:.80} is not a known strategy{hint}; it is one of {known}")
+    known = ", ".join([repr(word) for word in _KNOWN])
+    raise ConfigurationError(
+        f"context_strategy={shown(given, 80)} is not a strategy{hint}; use one of {known}, or pass an object with a "
+        "name and shape()"
+    )

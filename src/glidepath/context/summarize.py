@@ -12,13 +12,21 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.context.groups import has_calls, is_marker, select
-from glidepath.context.landing import trim_text
 from glidepath.context.measure import Estimate, char_estimate, message_size
 from glidepath.context.strategies import Compact
-from glidepath.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage, UserMessage
-from glidepath.tools.frames import Frame
+from glidepath.context.trimming import trim_text
+from glidepath.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolResultMessage,
+    UserMessage,
+    coming_from,
+    origins_of,
+)
+from glidepath.tools.quote_frames import QuoteFrame
 
-__all__ = ["Brief", "Gist", "Summarize"]
+__all__ = ["Checkpoint", "CheckpointRequest", "Summarize"]
 
 REASON = "checkpoint"
 SHARE = 6  # a checkpoint takes at most a sixth of the view it is part of
@@ -47,7 +55,7 @@ CHECKPOINT = (
 )
 
 
-class Gist(Value, frozen=True):
+class Checkpoint(Value, frozen=True):
     """A checkpoint: it stands for all messages before index `upto` but the pinned ones."""
 
     message: UserMessage
@@ -55,7 +63,7 @@ class Gist(Value, frozen=True):
     upto: int
 
 
-class Brief(Value, frozen=True, kw_only=True):
+class CheckpointRequest(Value, frozen=True, kw_only=True):
     """What to ask a model for a checkpoint: the prompt, its size, the output cap; and what the answer would replace."""
 
     system_prompt: str
@@ -76,27 +84,28 @@ class Summarize(Compact):
         self._estimate = estimate
 
     def under(
-        self, gist: Gist, messages: Sequence[Message], sizes: Sequence[int], pinned: Sequence[int]
+        self, gist: Checkpoint, messages: Sequence[Message], sizes: Sequence[int], pinned: Sequence[int]
     ) -> tuple[list[Message], list[int], list[int]]:
         """The transcript, its sizes and its pins, with the checkpoint in place of what it stands for; it is pinned."""
         first = gist.upto
         head = [index for index in pinned if index < first]
         place = len(head)
+        checkpoint = coming_from(gist.message, origins_of(messages[:first]))  # whoever wrote it had read all of this
         return (
-            [*[messages[i] for i in head], gist.message, *messages[first:]],
+            [*[messages[i] for i in head], checkpoint, *messages[first:]],
             [*[sizes[i] for i in head], gist.size, *sizes[first:]],
             [*range(place + 1), *[i - first + place + 1 for i in pinned if i >= first]],
         )
 
-    def brief(
+    def checkpoint_request(
         self,
         messages: Sequence[Message],
         sizes: Sequence[int],
         budget: int,
         pinned: Sequence[int],
         room: int,
-        old: Gist | None = None,
-    ) -> Brief | None:
+        old: Checkpoint | None = None,
+    ) -> CheckpointRequest | None:
         """What to ask for, so that the view fits `budget`; None when a checkpoint is not worth a call.
 
         The prompt takes at most `room` tokens: the checkpoint so far, then the newest of what is about to go. Looks
@@ -105,7 +114,7 @@ class Summarize(Compact):
         output = min(budget // SHARE, LONGEST)
         start = 0 if old is None else old.upto
         upto = select(messages, sizes, budget - int(output * ROOM) - HEADING, pinned, 0).cut
-        frame = Frame()
+        frame = QuoteFrame()
         instruction = INSTRUCTION.format(words=output // 2)
         framed = f"{frame.rule} {HEADS.format(mark=frame.mark)}\n{frame.quote('')}"
         room -= self._estimate(SYSTEM_PROMPT) + self._estimate(instruction) + self._estimate(framed)
@@ -124,7 +133,9 @@ class Summarize(Compact):
         quoted = "\n".join([f"[quote {frame.mark}]", *lines, *told, f"[end of quote {frame.mark}]"])
         prompt = "\n".join([instruction, f"{frame.rule} {HEADS.format(mark=frame.mark)}", quoted])
         size = self._estimate(prompt) + self._estimate(SYSTEM_PROMPT)
-        return Brief(system_prompt=SYSTEM_PROMPT, prompt=prompt, size=size, output=output, upto=upto, replaces=replaces)
+        return CheckpointRequest(
+            system_prompt=SYSTEM_PROMPT, prompt=prompt, size=size, output=output, upto=upto, replaces=replaces
+        )
 
     def _told(
         self,
@@ -133,7 +144,7 @@ class Summarize(Compact):
         which: range,
         pinned: frozenset[int],
         room: int,
-        frame: Frame,
+        frame: QuoteFrame,
     ) -> tuple[list[str], int]:
         """The newest of these messages as text within `room`, in their order, and the size of those that are told."""
         lines: list[str] = []
@@ -151,13 +162,13 @@ class Summarize(Compact):
                 lines.append(line)
         return lines[::-1], replaces
 
-    def _line(self, message: Message, longest: int, frame: Frame) -> str:
+    def _line(self, message: Message, longest: int, frame: QuoteFrame) -> str:
         """The message in at most about `longest` tokens; the heads of its parts carry the mark, its words do not."""
         said = _said(message)
         parts = [(who, trim_text(text, longest // len(said), self._estimate)) for who, text in said]
         return "\n".join(f"[{frame.mark} {frame.clear(who)}]\n{frame.clear(text)}" for who, text in parts)
 
-    def gist(self, text: str, brief: Brief) -> Gist | None:
+    def checkpoint_from(self, text: str, brief: CheckpointRequest) -> Checkpoint | None:
         """The answer as a checkpoint; None when it says nothing or is no smaller than what it replaces."""
         text = text.strip()
         if not text:
@@ -165,10 +176,10 @@ class Summarize(Compact):
         gist = self.restored(text, brief.upto)
         return gist if gist.size < brief.replaces else None
 
-    def restored(self, text: str, upto: int) -> Gist:
+    def restored(self, text: str, upto: int) -> Checkpoint:
         """A checkpoint that was written before."""
-        message = UserMessage(f"{CHECKPOINT}\n{Frame.sealing(text).quote(text)}", True, REASON)
-        return Gist(message, message_size(message, self._estimate), upto)
+        message = UserMessage(f"{CHECKPOINT}\n{QuoteFrame.sealing(text).quote(text)}", True, REASON)
+        return Checkpoint(message, message_size(message, self._estimate), upto)
 
 
 def _said(message: Message) -> list[tuple[str, str]]:

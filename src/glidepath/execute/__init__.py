@@ -16,13 +16,16 @@ from glidepath.execute.guarding import apply, crashed, fatal_verdict, heeded, he
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
+from glidepath.execute.votes import carried, count_votes, put_off
 from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
-from glidepath.outcome import AgentState, PendingCall, Program
-from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, opinion, report, tethered
+from glidepath.outcome import PendingCall, Program, ResultKind
+from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, interruptible_within, opinion, report
 from glidepath.run.inside import recall
+from glidepath.run.origins import heard_in
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools import ArgumentsError, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
+from glidepath.tools.density import ORDINARY_ID, result_tokens
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -56,10 +59,12 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     Raises `Touchdown` when the run must come down; every call has its result by then, or is in `run.pending`.
     """
     plan, watch = run.plan, run.watch
-    run.state = AgentState.WAITING_FOR_TOOL  # from RUNNING and back: no need to look it up
-    step = Step(calls, plan.tools, run.withdrawn, run.notice is not None)
+    turn = run.turn
+    turn.start_tools()
+    step = Step(calls, plan.tools, run.descent.withdrawn, run.descent.notice is not None)
+    # Guards first: what they keep back must not run, be counted or be asked about.
     if _kept_back(run, step):
-        run.state = AgentState.RUNNING
+        turn.end_tools(turn.checkpoint)
         return False
     jobs = prepare(run, calls)
     if plan.hands:
@@ -78,23 +83,23 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
             await _end_alone(run, ready[0], *begun)
     elif ready:
         await _together(run, ready)
-    if run.spawned or run.hooks.after_tool_call:
+    if run.work.spawned or run.hooks.after_tool_call:
         await follow_up(run, jobs)
     done = _finish(run, jobs)
     _learn(run, step)
     if watch.interrupt is not None:
         raise run.interrupted()
-    run.state = AgentState.RUNNING
-    if run.pending or run.programs:
+    turn.end_tools(turn.checkpoint)
+    if turn.pending or turn.programs:
         return put_off(run, jobs)
-    return done and _count_votes(jobs, plan.terminal_tools)
+    return done and count_votes(jobs, plan.terminal_tools)
 
 
 async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
     """`execute` for one call of an inline tool that is not terminal, where no hook or person has a say: `cruise`."""
     watch, call = run.watch, calls[0]
     step = Step(calls, run.plan.tools)
-    for guard in run.before_guards:
+    for guard in run.guards.before:
         try:
             verdict = guard.before(step)
         except KeyboardInterrupt:
@@ -115,7 +120,7 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
     if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
         pass  # it does not begin: `_finish` says why
     elif job.result is None:
-        run.tool_calls += 1
+        run.turn.count_call()
         if tool.counts_toward_limit:
             meter.charge_tool_call()
         if tool.wants_context or not tool.plain:
@@ -125,7 +130,7 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         begun = _begin_alone(run, job)
         if begun is not None:
             await _end_alone(run, job, *begun)
-    if run.spawned:
+    if run.work.spawned:
         await follow_up(run, [job])
     result = job.result
     if (
@@ -136,40 +141,58 @@ async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
         or job.fatal is not None
         or job.trial is not None
     ):
-        votes = _finish(run, [job])
-        _learn(run, step)
-    else:
-        votes = _end_plainly(run, job, result, step)
+        return _end_specially(run, job, step)
+    _end_plainly(run, job, result, step)
     if watch.interrupt is not None:
         raise run.interrupted()
-    if run.pending:  # it asks back
+    return False  # nobody votes
+
+
+def _end_specially(run: Run, job: Job, step: Step) -> bool:
+    """One call whose result is not a short text, or that has none: as `execute` ends a batch."""
+    votes = _finish(run, [job])
+    _learn(run, step)
+    if run.watch.interrupt is not None:
+        raise run.interrupted()
+    if run.turn.pending:  # it asks back
         return put_off(run, [job])
-    return votes and _count_votes([job], run.plan.terminal_tools)
+    return votes and count_votes([job], run.plan.terminal_tools)
 
 
-def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> bool:
-    """`_finish` and `_learn` for one short text: it joins the transcript, the guards see it. Nobody votes: False."""
-    call_id, name, bad = job.call.id, job.call.name, result.is_error
-    message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration)
-    size = run.plan.size_of(message)
-    tell: Any = run.tell_all
+def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> None:
+    """`_finish` and `_learn` for one short text: it joins the transcript, the guards see it.
+
+    The built-in estimate measures, or the turn would not be ordinary.
+    """
+    call = job.call
+    call_id = call.id
+    name = call.name
+    bad = result.is_error
+    origins = job.tool.origins  # type: ignore[union-attr]
+    if run.work.heard:
+        origins = heard_in(run, call_id, origins)
+    message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration, origins)
+    ordinary = len(call_id) <= ORDINARY_ID
+    size = result_tokens(name, result.content) if ordinary else run.plan.size_of(message)  # type: ignore[arg-type]
+    voice = run.voice
+    tell: Any = voice.tell_all
     if tell is not None:
-        run_id, parent_id, number, at, began = run.run_id, run.parent_id, run.next_number, run.now(), job.started_at
-        seconds = 0.0 if began is None else run.time() - began
+        run_id = run.run_id
+        parent_id = voice.parent_id
+        number = voice.next_number
+        at = voice.now()
+        began = job.started_at
+        seconds = 0.0 if began is None else run.watch.time() - began
         tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback))
-    run.messages.append(message)
-    run.results = results = (message,)
-    run.sizes.append(size)
-    if run.view is not run.messages:
-        run.view.append(message)
-    run.view_tokens += size
+    results = (message,)
+    run.transcript.join(message, size)
+    run.turn.answer_alone(results, bad)
     if tell is not None:
         tell(MessageAdded(run_id, parent_id, number(), at, message))
-    run.last_error = bad
-    if run.rescued and not bad:
+    if run.answer.rescued and not bad:
         run.forget_rescues()
     landing = None
-    for guard in run.after_guards:
+    for guard in run.guards.after:
         try:
             verdict = guard.after(step, results)
         except KeyboardInterrupt:
@@ -181,7 +204,6 @@ def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> bool:
             landing = landing or touchdown
     if landing is not None:
         raise landing
-    return False
 
 
 async def finish_batch(run: Run) -> bool:
@@ -189,20 +211,20 @@ async def finish_batch(run: Run) -> bool:
 
     A call that neither waits nor was decided about had not begun when the process died: it takes the usual way.
     """
-    reply: Any = run.reply
-    waiting = {pending.call.id: pending for pending in run.pending}
+    reply: Any = run.turn.reply
+    waiting = {pending.call.id: pending for pending in run.turn.pending}
     fresh = _not_begun(run, waiting)
     made = {job.call.id: job for job in fresh}
-    mine = [call for call in run.open_calls() if call.id not in run.programs]
+    mine = [call for call in run.turn.open_calls() if call.id not in run.turn.programs]
     jobs = [made.get(call.id) or waiting_job(run, call, waiting.get(call.id)) for call in mine]
-    run.state = AgentState.WAITING_FOR_TOOL
+    run.turn.start_tools()
     if fresh:
         await clear(run, fresh)
-    await decided(run, jobs, run.resumed.decisions)  # type: ignore[union-attr]
+    await decided(run, jobs, run.terms.resumed.decisions)  # type: ignore[union-attr]
     if run.watch.sentry is not None:
         await cleared(run)
     await fly_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
-    if run.spawned or run.hooks.after_tool_call:
+    if run.work.spawned or run.hooks.after_tool_call:
         await follow_up(run, jobs)
     fatal = None
     for job in jobs:
@@ -212,41 +234,41 @@ async def finish_batch(run: Run) -> bool:
         elif type(job.asks) is NeedsCalls:
             _begin_program(run, job)
     if run.watch.interrupt is None:  # else nobody is asked any more
-        left = [job for job in jobs if job.result is None and job.call.id not in run.programs]
-        still = [pending for pending in run.pending if pending.inside]  # programs look after them
-        run.pending = (*still, *[_still(waiting, job) or pend(run, job) for job in left])
+        left = [job for job in jobs if job.result is None and job.call.id not in run.turn.programs]
+        still = [pending for pending in run.turn.pending if pending.inside]  # programs look after them
+        run.turn.pend((*still, *[_still(waiting, job) or pend(run, job) for job in left]))
     if fatal is not None:
         raise Touchdown(fatal_verdict(fatal))
-    _learn(run, Step(reply.tool_calls, run.plan.tools, run.withdrawn, run.notice is not None))
+    _learn(run, Step(reply.tool_calls, run.plan.tools, run.descent.withdrawn, run.descent.notice is not None))
     if run.watch.interrupt is not None:
         raise run.interrupted()
-    done = not put_off(run, jobs) and not run.pending and not run.programs and _carried(run)
-    run.state = AgentState.RUNNING
+    done = not put_off(run, jobs) and not run.turn.pending and not run.turn.programs and carried(run)
+    run.turn.end_tools(run.turn.checkpoint)
     return done
 
 
 def close_batch(run: Run) -> bool:
     """The last calls of a batch, which were programs, have their results: the guards see it, the votes are counted."""
-    reply: Any = run.reply
-    _learn(run, Step(reply.tool_calls, run.plan.tools, run.withdrawn, run.notice is not None))
-    return _carried(run)
+    reply: Any = run.turn.reply
+    _learn(run, Step(reply.tool_calls, run.plan.tools, run.descent.withdrawn, run.descent.notice is not None))
+    return carried(run)
 
 
 def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
     """The calls that were neither begun nor shown to a person, ready to be judged."""
-    known = run.resumed.decisions  # type: ignore[union-attr]
+    known = run.terms.resumed.decisions  # type: ignore[union-attr]
     strange = {call_id for call_id, decision in known.items() if decision.kind == "ask"}
     calls = [
         call
-        for call in run.open_calls()
-        if call.id not in waiting and call.id not in run.programs and (call.id not in known or call.id in strange)
+        for call in run.turn.open_calls()
+        if call.id not in waiting and call.id not in run.turn.programs and (call.id not in known or call.id in strange)
     ]
     jobs = prepare(run, calls) if calls else []
     keep_to_programs(run, jobs)
     for job in jobs:
         if job.result is None and job.call.id in strange:
             job.waits_for = IMPORTED
-        job.counted = job.call.id in run.resumed.counted  # type: ignore[union-attr]
+        job.counted = job.call.id in run.terms.resumed.counted  # type: ignore[union-attr]
     return jobs
 
 
@@ -258,19 +280,19 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     job.waits_for = "" if pending is None else pending.reason
     if pending is not None and pending.form is not None:
         job.asks = pending
-    decision = run.resumed.decisions.get(call.id)  # type: ignore[union-attr]
+    decision = run.terms.resumed.decisions.get(call.id)  # type: ignore[union-attr]
     if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
-        job.refuse("unknown_tool", run.plan.texts.fill("tool_gone", tool=call.name))
+        job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.texts.fill("tool_gone", tool=call.name))
     return job
 
 
-def answer_open_calls(run: Run, kind: str, text: str) -> None:
+def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
     """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
     gaps = (
-        run.pending or run.programs or run.resumed is not None
+        run.turn.pending or run.turn.programs or run.terms.resumed is not None
     )  # results that have come may belong behind those made here
-    results = list(run.results)
-    for call in run.open_calls():
+    results = list(run.turn.results)
+    for call in run.turn.open_calls():
         job = job_for(run, call)
         job.refuse(kind, text)
         if gaps:
@@ -279,11 +301,11 @@ def answer_open_calls(run: Run, kind: str, text: str) -> None:
             message = job.message(run)
             run.add(message)
             results.append(message)
-    run.programs, run.program_states = {}, {}
+    run.turn.forget_programs()
     if gaps:
-        run.pending = ()
+        run.turn.pend(())
     else:
-        run.results = tuple(results)
+        run.turn.answer(tuple(results))
 
 
 # --- guards -----------------------------------------------------------------------------------------------------
@@ -291,33 +313,35 @@ def answer_open_calls(run: Run, kind: str, text: str) -> None:
 
 def _kept_back(run: Run, step: Step) -> bool:
     """Ask the guards before anything runs; True when they keep the batch from running."""
-    found = objection(run, step, run.before_guards)
+    found = objection(run, step, run.guards.before)
     return found is not None and _keep_back(run, *found)
 
 
 def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
     """The batch does not run: its tools are withdrawn, or the run lands."""
     apply(run, name, verdict)
-    answer_open_calls(run, "withdrawn", verdict.notice or run.plan.texts.fill("not_executed", reason=verdict.reason))
+    answer_open_calls(
+        run, ResultKind.WITHDRAWN, verdict.notice or run.plan.texts.fill("not_executed", reason=verdict.reason)
+    )
     if verdict.action == "land":
         raise Touchdown(stuck(name, verdict))
-    run.last_error = True
+    run.turn.mark_error(True)
     return True
 
 
 def _learn(run: Run, step: Step) -> None:
     """Show the guards what came of the batch."""
-    results = run.results
+    results = run.turn.results
     if len(results) != len(step.calls):
         return  # some calls wait for a person
-    if run.last_error:
-        run.last_error = False
+    if run.turn.last_error:
+        run.turn.mark_error(False)
     for result in results:
         if result.is_error:
-            run.last_error = True
-        elif run.rescued:
+            run.turn.mark_error(True)
+        elif run.answer.rescued:
             run.forget_rescues()
-    landing = heeded(run, step, results, run.after_guards)
+    landing = heeded(run, step, results, run.guards.after)
     if landing is not None:
         raise landing
 
@@ -356,7 +380,7 @@ def admitted(run: Run, jobs: list[Job]) -> list[Job]:
                     continue
             ready.append(job)
             if not job.counted:
-                run.tool_calls += 1
+                run.turn.count_call()
                 if tool.counts_toward_limit:
                     run.meter.charge_tool_call()
             if tool.wants_context or not tool.plain:
@@ -370,7 +394,7 @@ def admitted(run: Run, jobs: list[Job]) -> list[Job]:
 async def _written_down(run: Run, job: Job) -> None:
     """With a journal: that a call is about to start is on disk first. When it cannot be, the call does not count."""
     try:
-        await run.journal.starting([job])
+        await run.journal.starting([job])  # type: ignore[union-attr] # whoever comes here has looked
     except Touchdown:
         job.not_started(run)
         raise
@@ -380,11 +404,14 @@ def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:
     """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
     tool: Any = job.tool
     bound: Any = job.bound
-    call, watch, tell = job.call, run.watch, run.tell_all
-    job.started_at = run.time()
+    call = job.call
+    watch = run.watch
+    voice = run.voice
+    tell = voice.tell_all
+    job.started_at = watch.time()
     if tell is not None:
-        number, at = run.next_number(), run.now()
-        tell(ToolStarted(run.run_id, run.parent_id, number, at, call.id, call.name, bound.arguments))
+        number, at = voice.next_number(), voice.now()
+        tell(ToolStarted(run.run_id, voice.parent_id, number, at, call.id, call.name, bound.arguments))
     if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
         job.not_started(run)  # whoever heard of it has stopped the run
         return None
@@ -410,7 +437,7 @@ def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:
 async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place, before: Any) -> None:
     """Wait for a single inline call; no task is made for it."""
     try:
-        job.returned(await tethered(work, run.watch, job.timeout(run), waiting))
+        job.returned(await interruptible_within(work, run.watch, job.timeout(run), waiting))
     except Stopped as stopped:
         job.stopped(run, stopped)
     except BaseException as error:
@@ -429,7 +456,7 @@ async def follow_up(run: Run, jobs: list[Job]) -> None:
     """Stop the children a call left behind, and ask the after-hooks: in source order, whatever the completion order."""
     for job in jobs:
         if job.started_at is not None:
-            if run.spawned:
+            if run.work.spawned:
                 await recall(run, job.call.id)
             if job.result is not None and run.hooks.after_tool_call:
                 await _after(run, job)
@@ -449,9 +476,9 @@ def _finish(run: Run, jobs: list[Job]) -> bool:
                     if type(job.asks) is NeedsCalls:
                         _begin_program(run, job)
                     else:
-                        run.pending = (*run.pending, pend(run, job))
+                        run.turn.pend((*run.turn.pending, pend(run, job)))
                     continue
-                job.refuse("cancelled", run.plan.texts.fill("not_executed", reason="the run is being stopped"))
+                job.refuse(ResultKind.CANCELLED, run.plan.texts.fill("not_executed", reason="the run is being stopped"))
             if job.trial is not None:
                 breaker.tell(run, job)
             message = job.message(run, len(jobs))
@@ -462,7 +489,7 @@ def _finish(run: Run, jobs: list[Job]) -> bool:
             if job.result.terminate or job.tool is None or message.tool_name in terminal:  # type: ignore[union-attr]
                 votes = True
     finally:  # Ctrl-C in between: what has its result is not answered twice
-        run.results = tuple(results)
+        run.turn.answer(tuple(results))
     if fatal is not None:
         raise Touchdown(fatal_verdict(fatal))
     return votes
@@ -472,9 +499,8 @@ def _begin_program(run: Run, job: Job) -> None:
     """Its tool asks for calls: `run_programs` makes them, once the rest of its batch is done."""
     bound: Any = job.bound
     call = ToolCall(job.call.id, job.call.name, bound.written())
-    clock = run.now() if run.journal is None else run.journal.time  # what a journal that is flown again knows
-    run.programs = {**run.programs, call.id: Program(call=call, clock=clock)}
-    run.program_states = {**run.program_states, call.id: job.asks.state}
+    clock = run.voice.now() if run.journal is None else run.journal.time  # what a journal that is flown again knows
+    run.turn.keep_program(Program(call=call, clock=clock), job.asks.state)
 
 
 def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
@@ -492,10 +518,10 @@ def pend(run: Run, job: Job, inside: str = "") -> PendingCall:
     bound: Any = job.bound  # what an observer does to its event does not change what a person decides about
     asks = job.asks
     form = None if asks is None else asks.form
-    run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), job.waits_for or "", form)
+    reason, state, origins = job.waits_for or "", "" if asks is None else asks.state, job.suspects
+    run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), reason, form, origins)
     call = ToolCall(job.call.id, job.call.name, bound.written())
-    state = "" if asks is None else asks.state
-    return PendingCall(call=call, reason=job.waits_for or "", form=form, state=state, inside=inside)
+    return PendingCall(call=call, reason=reason, form=form, state=state, inside=inside, origins=origins)
 
 
 async def _after(run: Run, job: Job) -> None:
@@ -507,7 +533,7 @@ async def _after(run: Run, job: Job) -> None:
         call=ToolCall(job.call.id, job.call.name, arguments),
         arguments=arguments,
         tool=job.tool,
-        result=_shown(job),
+        result=_shown(run, job),
     )
     try:
         said = await opinion(run, "after_tool_call", voices, context)
@@ -516,7 +542,7 @@ async def _after(run: Run, job: Job) -> None:
                 if said.fault is not None:
                     raise said.fault
                 _change(job, said.name, _as_decision(said.answer))
-                context = replace(context, result=_shown(job))
+                context = replace(context, result=_shown(run, job))
             except HookFault as fault:
                 report(run, "after_tool_call", said.name, fault, "skipped")
             said = await opinion(run, "after_tool_call", voices, context)
@@ -524,9 +550,9 @@ async def _after(run: Run, job: Job) -> None:
         return  # the run is being stopped: what the tool answered stays as it is
 
 
-def _shown(job: Job) -> ToolResultMessage:
-    result: Any = job.result
-    return ToolResultMessage(job.call.id, job.call.name, result.content, result.is_error, job.kind)
+def _shown(run: Run, job: Job) -> ToolResultMessage:
+    call, result, origins = job.call, job.result, job.origins(run)
+    return ToolResultMessage(call.id, call.name, result.content, result.is_error, job.kind, origins=origins)  # type: ignore[union-attr]
 
 
 def _as_decision(answer: Any) -> AfterDecision:
@@ -549,44 +575,3 @@ def _change(job: Job, name: str, decision: AfterDecision) -> None:
     )
     if decision.is_error is not None:
         job.kind = (job.kind or name) if decision.is_error else None
-
-
-def put_off(run: Run, jobs: Sequence[Job]) -> bool:
-    """A person must decide first: keep the votes of the calls that have their results. Always False."""
-    terminal, voted, unanimous = run.votes or (False, False, True)
-    for job in jobs:
-        tool, result = job.tool, job.result
-        if result is None:
-            continue
-        if tool is None:
-            unanimous = False
-        elif job.call.name in run.plan.terminal_tools and not result.is_error:
-            terminal = True
-        elif tool.votes_on_termination:
-            voted = voted or result.terminate
-            unanimous = unanimous and result.terminate
-    run.votes = (terminal, voted, unanimous)
-    return False
-
-
-def _carried(run: Run) -> bool:
-    """What the votes of a whole batch come to, now that every call has its result."""
-    (terminal, voted, unanimous), run.votes = run.votes or (False, False, False), None
-    return terminal or (voted and unanimous)
-
-
-def _count_votes(jobs: Sequence[Job], terminal: frozenset[str]) -> bool:
-    """A terminal tool succeeded, or all tools that vote have voted to end the run."""
-    voted = False
-    unanimous = True
-    for job in jobs:
-        tool, result = job.tool, job.result
-        if tool is None or result is None:
-            unanimous = False
-            continue
-        if job.call.name in terminal and not result.is_error:
-            return True
-        if tool.votes_on_termination:
-            voted = voted or result.terminate
-            unanimous = unanimous and result.terminate
-    return voted and unanimous

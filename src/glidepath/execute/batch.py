@@ -9,8 +9,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import Job
-from glidepath.run import Place, Stopped, Touchdown, cleared, mortal
-from glidepath.spi.inside import INSIDE
+from glidepath.outcome import ResultKind
+from glidepath.run import Place, Stopped, Touchdown, Why, cleared, closable
+from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -44,7 +45,7 @@ class _Batch:
     async def fly(self) -> None:
         """Return when every job has its result."""
         run, watch = self.run, self.run.watch
-        run.ring = self.ring
+        run.work.wake_by(self.ring)
         try:
             while self.queue or self.flying or self.leaving:
                 await self._start()
@@ -52,10 +53,10 @@ class _Batch:
                     await self._wait()
                     self._collect()
                 if watch.interrupt is not None and not self.stopping:
-                    self._stop_all("cancelled", None)
-                self._time_out(run.time() + 1e-9)
+                    self._stop_all(ResultKind.CANCELLED, None)
+                self._time_out(run.watch.time() + 1e-9)
         finally:
-            run.ring = None
+            run.work.wake_by(None)
             watch.calm()
 
     async def _start(self) -> None:
@@ -66,8 +67,9 @@ class _Batch:
             with suppress(Touchdown):  # the run is being stopped, which is seen below
                 await cleared(run)
         if run.watch.halted() and not self.stopping:
-            self._stop_all("cancelled", None)
+            self._stop_all(ResultKind.CANCELLED, None)
         room = self.width - len(self.flying) - len(self.leaving)
+        # Only as many as may run at once: a call that waits here can still be called off before it has begun.
         chosen = [] if self.stopping else [self.queue.pop() for _ in range(min(room, len(self.queue)))]
         if run.journal is not None and (chosen or self.landed):
             chosen = await self._note(chosen)
@@ -77,7 +79,7 @@ class _Batch:
                 continue
             timeout = job.timeout(run)
             job.announce(run)
-            self.flying[job] = inf if timeout is None else run.time() + timeout
+            self.flying[job] = inf if timeout is None else run.watch.time() + timeout
             job.task = run.watch.loop.create_task(_contained(run, job), name=f"glidepath-tool-{job.call.name}")
             job.task.add_done_callback(self.ring)
 
@@ -87,11 +89,11 @@ class _Batch:
         landed, self.landed = self.landed, []
         queued, self.noted = () if self.noted else tuple(self.queue), True
         try:
-            await run.journal.starting(chosen, queued, landed)
+            await run.journal.starting(chosen, queued, landed)  # type: ignore[union-attr] # `_start` has looked
         except Touchdown as touchdown:
             if run.watch.interrupt is None:  # the store has failed: what runs is stopped, and its results are kept
-                run.verdict = touchdown.verdict
-            self._stop_all("cancelled", touchdown.verdict.cause.reason)
+                run.descent.condemn(touchdown.verdict)
+            self._stop_all(ResultKind.CANCELLED, touchdown.verdict.cause.reason)
             for job in chosen:
                 job.not_started(run, reason=touchdown.verdict.cause.reason)
             return []
@@ -101,7 +103,7 @@ class _Batch:
         run = self.run
         if not self.bell.done():
             soonest = min([*self.flying.values(), *self.leaving.values()])
-            run.watch.scope(None if soonest == inf else max(0.0, soonest - run.time()))
+            run.watch.scope(None if soonest == inf else max(0.0, soonest - run.watch.time()))
             with suppress(asyncio.CancelledError):  # our own poke; or the caller's, which is in `watch.interrupt` now
                 await run.watch.wait(self.bell)
         if self.bell.done():
@@ -112,7 +114,7 @@ class _Batch:
             if job.task is not None and job.task.done():
                 self.flying.pop(job, None)
                 self.leaving.pop(job, None)
-                job.took = self.run.time() - job.started_at  # type: ignore[operator]
+                job.took = self.run.watch.time() - job.started_at  # type: ignore[operator]
                 self._land(job)
                 if self.notes_results and job.result is not None:
                     self.landed.append(job)
@@ -124,39 +126,34 @@ class _Batch:
         error = asyncio.CancelledError() if task.cancelled() else task.result()  # it may cancel itself and return
         if error is not None:
             if isinstance(error, asyncio.CancelledError):
-                job.stopped(self.run, Stopped(self._why(job)))
+                job.stopped(self.run, Stopped(job.stop_why))
             else:
                 job.raised(error)
         tool = job.tool
         if tool is not None and tool.aborts_siblings_on_error and job.result is not None and job.result.is_error:
-            self._stop_all("aborted", f"{job.call.name} failed and aborts its siblings")
-
-    def _why(self, job: Job) -> str:
-        if job.stop_asked is None:
-            return "uninvited"
-        return "timeout" if job.stop_asked.startswith("no result") else "interrupt"
+            self._stop_all(ResultKind.ABORTED, f"{job.call.name} failed and aborts its siblings")
 
     def _time_out(self, now: float) -> None:
         for job, at in list(self.flying.items()):
             if now >= at:
-                self._stop(job, f"no result within {job.timeout(self.run):g} s")
+                self._stop(job, Why.TIMEOUT, f"no result within {job.timeout(self.run):g} s")
         for job, at in list(self.leaving.items()):
             if now >= at:
                 del self.leaving[job]
-                job.stopped(self.run, Stopped(self._why(job), let_go=True))
+                job.stopped(self.run, Stopped(job.stop_why, let_go=True))
 
-    def _stop_all(self, kind: str, why: str | None) -> None:
+    def _stop_all(self, kind: ResultKind, why: str | None) -> None:
         self.stopping = True
         reason = why or "the run is being stopped"
         for job in self.queue:
             job.not_started(self.run, kind, reason)
         self.queue.clear()
         for job in list(self.flying):
-            self._stop(job, reason)
+            self._stop(job, Why.INTERRUPT, reason)
 
-    def _stop(self, job: Job, why: str) -> None:
+    def _stop(self, job: Job, why: Why, reason: str) -> None:
         del self.flying[job]
-        job.stop_asked = why
+        job.stop_why, job.stop_asked = why, reason
         job.task.cancel()  # type: ignore[union-attr]
         watch = self.run.watch
         patience = min(PATIENCE, max(0.05, (watch.deadline_at - watch.loop.time()) / 2))
@@ -172,7 +169,7 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
     inside = Place(run, job.call.id, job)
     INSIDE.set(inside)  # in the context of its own task
     try:
-        value = await mortal(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr]
+        value = await closable(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr]
         job.returned(value)
     except BaseException as error:
         return error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from glidepath.errors import ToolError
 from glidepath.events import BreakerChanged
+from glidepath.outcome import ResultKind
 from glidepath.resilience import Admission, tool_breaker
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def blames_tool(error: BaseException) -> bool:
 
 def admit(run: Run, job: Job) -> None:
     """Ask the breaker about a call; when it refuses, the model is told so instead of a result."""
-    breaker, now = tool_breaker(job.tool), run.time()
+    breaker, now = tool_breaker(job.tool), run.watch.time()
     admission = breaker.admit(now)
     job.trial = "probe" if admission is Admission.PROBE else "call"
     if admission is Admission.PROBE:
@@ -47,7 +48,7 @@ def admit(run: Run, job: Job) -> None:
     elif admission is Admission.REFUSED:
         job.trial = None
         job.refuse(
-            "breaker_open",
+            ResultKind.BREAKER_OPEN,
             run.plan.texts.fill(
                 "breaker_open",
                 tool=job.call.name,
@@ -61,9 +62,9 @@ def tell(run: Run, job: Job) -> None:
     """How a call ended that the breaker must know about."""
     breaker, probe = tool_breaker(job.tool), job.trial == "probe"
     if job.blamed:
-        changed = breaker.failed(run.time(), probe=probe)
-    elif job.kind in ("cancelled", "aborted") or job.stop_asked is not None:  # not its own end
-        changed = probe and breaker.unanswered(run.time())
+        changed = breaker.failed(run.watch.time(), probe=probe)
+    elif job.kind in (ResultKind.CANCELLED, ResultKind.ABORTED) or job.stop_asked is not None:  # not its own end
+        changed = probe and breaker.unanswered(run.watch.time())
     else:
         changed = breaker.succeeded()
     if changed:

@@ -12,8 +12,9 @@ from glidepath.errors import shown, told
 from glidepath.events import HookFailed
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
-from glidepath.outcome import AgentState, StopCause
+from glidepath.outcome import AgentState, ResultKind, StopCause
 from glidepath.run import Decision, HookFault, Opinion, Verdict, about, opinion, report, to_read
+from glidepath.run.origins import heard_in_programs, transcripts_above
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
 from glidepath.tools import ArgumentsError, Continuation, ToolResult, malformed_arguments_message, unknown_tool_message
 from glidepath.tools.text import clean
@@ -28,7 +29,7 @@ MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's 
 
 def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
     """A job for every call, in order; those that cannot run have their result already."""
-    plan, allowed = run.plan, run.allowed
+    plan, allowed = run.plan, run.turn.allowed
     if not plan.plain_policy:
         repaired = _normalized(run, calls)
         if repaired is None:
@@ -86,9 +87,9 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
             if job.result is None and run.hooks.before_tool_call:
                 await _ask_all(run, job, replaceable=False, approved=True)
         elif decision.kind == "deny":
-            job.refuse("denied", _denied(run, decision.text))
+            job.refuse(ResultKind.DENIED, _denied(run, decision.text))
         else:
-            job.kind, job.result = "answered", ToolResult(decision.text)
+            job.kind, job.result = ResultKind.ANSWERED.value, ToolResult(decision.text)
     _cap_run(run, [job for job in jobs if job.waits_for is None])
 
 
@@ -104,7 +105,7 @@ def keep_to_programs(run: Run, jobs: Sequence[Job]) -> None:
             shown = sorted(run.plan.tool_names - run.plan.hands)
             text = unknown_tool_message(job.call.name, shown)
             job.result = None
-            job.refuse("unknown_tool", run.plan.texts.fill("unknown_tool", advice=text))
+            job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.texts.fill("unknown_tool", advice=text))
 
 
 def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | None:
@@ -132,24 +133,25 @@ def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
     """The policy failed: nobody knows which tools were meant, so none runs."""
     jobs = [Job(call, run.plan.tools.get(call.name)) for call in calls]
     for job in jobs:
-        job.refuse("policy_failed", run.plan.texts.fill("policy_failed"))
+        job.refuse(ResultKind.POLICY_FAILED, run.plan.texts.fill("policy_failed"))
     return jobs
 
 
 def _turn_away(run: Run, job: Job) -> None:
     """Unknown and hidden tools, and arguments that are no JSON object."""
-    call, allowed = job.call, run.allowed
+    call, allowed = job.call, run.turn.allowed
     if job.tool is None:
         shown = sorted(run.plan.tools if allowed is None else allowed)
-        job.refuse("unknown_tool", run.plan.texts.fill("unknown_tool", advice=unknown_tool_message(call.name, shown)))
-    elif allowed is not None and call.name not in allowed:
         job.refuse(
-            "withdrawn" if call.name in run.withdrawn or run.work_withdrawn else "hidden_tool",
-            _hidden(run, call.name, sorted(allowed)),
+            ResultKind.UNKNOWN_TOOL, run.plan.texts.fill("unknown_tool", advice=unknown_tool_message(call.name, shown))
         )
+    elif allowed is not None and call.name not in allowed:
+        withdrawn = call.name in run.descent.withdrawn or run.descent.work_withdrawn
+        kind = ResultKind.WITHDRAWN if withdrawn else ResultKind.HIDDEN_TOOL
+        job.refuse(kind, _hidden(run, call.name, sorted(allowed)))
     else:
         problem = malformed_arguments_message(call.malformed or "")
-        job.refuse("invalid_arguments", run.plan.texts.fill("bad_arguments", problem=problem))
+        job.refuse(ResultKind.INVALID_ARGUMENTS, run.plan.texts.fill("bad_arguments", problem=problem))
 
 
 def _hidden(run: Run, name: str, shown: list[str]) -> str:
@@ -162,7 +164,7 @@ def _hidden(run: Run, name: str, shown: list[str]) -> str:
         text = None
     if isinstance(text, str) and text:
         return clean(text)
-    reason = run.denials.get(name)
+    reason = run.turn.denials.get(name)
     message = unknown_tool_message(name, shown, hidden=True)
     return run.plan.texts.fill("hidden_tool", advice=f"{message} Reason: {reason}." if reason else message)
 
@@ -176,7 +178,7 @@ def _cap_turn(run: Run, jobs: list[Job], cap: int) -> None:
             continue
         used += 1
         if used > cap:
-            job.refuse("skipped", run.plan.texts.fill("calls_per_turn", limit=cap))
+            job.refuse(ResultKind.SKIPPED, run.plan.texts.fill("calls_per_turn", limit=cap))
 
 
 def _cap_run(run: Run, jobs: list[Job]) -> None:
@@ -187,9 +189,11 @@ def _cap_run(run: Run, jobs: list[Job]) -> None:
     for job in jobs:
         if job.result is None and not job.counted and job.tool.counts_toward_limit:  # type: ignore[union-attr]
             if left <= 0:
-                job.refuse("skipped", run.plan.texts.fill("calls_spent"))
+                job.refuse(ResultKind.SKIPPED, run.plan.texts.fill("calls_spent"))
                 job.waits_for = None
-                run.verdict = run.verdict or _spent(run, room)
+                verdict = None if run.descent.verdict is not None else _spent(run, room)
+                if verdict is not None:
+                    run.descent.condemn(verdict)
             left -= 1
 
 
@@ -214,7 +218,7 @@ def _bind(run: Run, job: Job, arguments: Any = None) -> None:
 
 def misfits(run: Run, job: Job, error: ArgumentsError) -> None:
     """The arguments do not fit the tool: the model is told what is wrong."""
-    job.refuse("invalid_arguments", run.plan.texts.fill("bad_arguments", problem=error))
+    job.refuse(ResultKind.INVALID_ARGUMENTS, run.plan.texts.fill("bad_arguments", problem=error))
 
 
 async def _judge(run: Run, job: Job) -> None:
@@ -235,7 +239,9 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
         call=ToolCall(job.call.id, job.call.name, bound.arguments),
         arguments=bound.arguments,
         tool=job.tool,
-        messages=to_read(run, run.messages),
+        messages=to_read(run, run.transcript.messages),
+        above=transcripts_above(run) if run.work.above is not None else (),
+        origins=heard_in_programs(run) if run.work.heard else (),
         replaceable=replaceable,
         approved=approved,
     )
@@ -247,11 +253,12 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
             _block_for(run, job, said.name, fault)
             return None
         if isinstance(decision, Block):
-            job.refuse("blocked", run.plan.texts.fill("blocked", reason=clean(decision.reason)))
+            job.refuse(ResultKind.BLOCKED, run.plan.texts.fill("blocked", reason=clean(decision.reason)))
             return None
         if isinstance(decision, Ask):
             if not approved:
                 job.waits_for = clean(decision.reason) or f"plugin {said.name!r} asks for a decision"
+                job.suspects = tuple(dict.fromkeys((*job.suspects, *decision.origins)))
         elif isinstance(decision, Replace) and replaceable:
             replaced = decision.arguments
             context = replace(context, arguments=replaced, call=ToolCall(job.call.id, job.call.name, replaced))
@@ -268,7 +275,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
 
 def _block_for(run: Run, job: Job, name: str, fault: HookFault) -> None:
     report(run, "before_tool_call", name, fault, "the call is blocked")
-    job.refuse("blocked", run.plan.texts.fill("guard_failed"))
+    job.refuse(ResultKind.BLOCKED, run.plan.texts.fill("guard_failed"))
 
 
 def _read(arguments: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -299,4 +306,10 @@ def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
         return Replace(_read(decision.arguments))
     if isinstance(decision, Block | Ask) and not isinstance(decision.reason, str):
         raise HookFault(f"{type(decision).__name__} takes its reason as a str, not {shown(decision.reason)}")
+    if isinstance(decision, Ask) and not _are_names(decision.origins):
+        raise HookFault(f"Ask takes its origins as a tuple of str, not {shown(decision.origins)}")
     return decision
+
+
+def _are_names(origins: Any) -> bool:
+    return type(origins) is tuple and all(type(name) is str for name in origins)

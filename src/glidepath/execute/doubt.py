@@ -13,7 +13,7 @@ from glidepath.tools import ArgumentsError
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["forget_program", "job_for", "keep", "settle"]
+__all__ = ["close_accounts", "forget_program", "job_for", "keep", "settle"]
 
 
 def settle(run: Run) -> None:
@@ -22,10 +22,10 @@ def settle(run: Run) -> None:
     What is left is idempotent, its tool is there and takes its arguments: it runs again if everything allows it, and
     is unknown otherwise.
     """
-    resumed = run.resumed
+    resumed = run.terms.resumed
     if resumed is None:
         return
-    for call in run.open_calls():
+    for call in run.turn.open_calls():
         decision = resumed.decisions.get(call.id)
         if decision is None or not decision.in_doubt:
             continue
@@ -34,15 +34,13 @@ def settle(run: Run) -> None:
             job.refuse(UNKNOWN, "")
             keep(run, job)
             forget_program(run, call.id)
-            run.pending = tuple([waiting for waiting in run.pending if waiting.call.id != call.id])
+            run.turn.pend(tuple([waiting for waiting in run.turn.pending if waiting.call.id != call.id]))
 
 
 def forget_program(run: Run, call_id: str) -> None:
     """A call that made calls has its result: what was kept of it is not needed, and nothing in it waits any more."""
-    if call_id in run.programs:
-        run.pending = tuple([waiting for waiting in run.pending if waiting.inside != call_id])
-        run.programs = {key: one for key, one in run.programs.items() if key != call_id}
-        run.program_states = {key: one for key, one in run.program_states.items() if key != call_id}
+    if call_id in run.turn.programs:
+        run.turn.forget_program(call_id)
 
 
 def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:
@@ -59,12 +57,12 @@ def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:
 def job_for(run: Run, call: ToolCall) -> Job:
     """A job for a call of a reply that stands already; one that had begun knows it."""
     job = Job(call, run.plan.tools.get(call.name))
-    decision = None if run.resumed is None else run.resumed.decisions.get(call.id)
+    decision = None if run.terms.resumed is None else run.terms.resumed.decisions.get(call.id)
     if decision is not None and decision.in_doubt:
         job.doubt = run.plan.texts.fill("unknown_effect")
         job.counted = True
-    elif run.resumed is not None:
-        job.counted = call.id in run.resumed.counted
+    elif run.terms.resumed is not None:
+        job.counted = call.id in run.terms.resumed.counted
     return job
 
 
@@ -74,18 +72,18 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
     One that nobody knows is listed, and its children.
     """
     if job.doubt is not None and job.kind == UNKNOWN:
-        if job.call not in run.unknown_effects:
-            run.unknown_effects += (job.call,)
-        _close_accounts(run, job.call.id)
+        if job.call not in run.work.unknown_effects:
+            run.work.doubt((job.call,))
+        close_accounts(run, job.call.id)
     elif job.counted and job.doubt is None and job.started_at is None:
         job.uncount(run)
     place(run, job.message(run, count))
 
 
-def _close_accounts(run: Run, call_id: str) -> None:
+def close_accounts(run: Run, call_id: str) -> None:
     """The children of this call do not go on: what they have cost is charged, and what is unknown of them is listed."""
-    told = {child.run_id for child in run.children}
-    for child in run.resumed.offspring.get(call_id, ()):  # type: ignore[union-attr]
+    told = {child.run_id for child in run.work.children}
+    for child in run.terms.resumed.offspring.get(call_id, ()):  # type: ignore[union-attr]
         if child.run_id not in told:
-            run.unknown_effects += child.unknown
-            run.charge_child(child.agent, child.usage, child.picodollars)
+            run.work.doubt(child.unknown)
+            run.spend.charge_child(child.agent, child.usage, child.picodollars)

@@ -23,7 +23,7 @@ def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVe
     if step.withdrawn and all(call.name in step.withdrawn for call in step.calls):
         tools = frozenset(call.name for call in step.calls)
         verdict = GuardVerdict(action="land", reason="it keeps calling what was withdrawn", tools=tools)
-        return "withdrawn" if run.withdrawal is None else run.withdrawal.source, verdict
+        return "withdrawn" if run.descent.withdrawal is None else run.descent.withdrawal.source, verdict
     for guard in guards:
         try:
             found = guard.before(step)
@@ -58,7 +58,7 @@ def heeded_by(run: Run, name: str, verdict: GuardVerdict) -> Touchdown | None:
     if verdict.action == "land":
         return Touchdown(stuck(name, verdict))
     if verdict.notice:
-        run.later += ((verdict.notice_reason or name, name, verdict.notice),)
+        run.transcript.tell_later(verdict.notice_reason or name, name, verdict.notice)
     return None
 
 
@@ -73,8 +73,8 @@ def apply(run: Run, name: str, verdict: GuardVerdict) -> None:
     """Say what a guard found, and withdraw what it wants withdrawn."""
     run.emit(GuardTripped, name, verdict.action, verdict.reason, tuple(sorted(verdict.tools)))
     if verdict.action == "withdraw":
-        run.withdrawn |= verdict.tools
-        run.withdrawal = StopCause(source=name, action="withdraw", reason=verdict.reason)
+        cause = StopCause(source=name, action="withdraw", reason=verdict.reason)
+        run.descent.withdraw(verdict.tools, cause)
 
 
 def stuck(name: str, verdict: GuardVerdict) -> Verdict:

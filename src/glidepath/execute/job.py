@@ -12,9 +12,10 @@ from glidepath.errors import FatalToolError, ToolError, words
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.execute.breaker import blames_tool
 from glidepath.messages import ToolCall, ToolResultMessage
-from glidepath.outcome import AbandonedWork
-from glidepath.run import Stopped
+from glidepath.outcome import ResultKind
+from glidepath.run import Stopped, Why
 from glidepath.run.inside import LostChild
+from glidepath.run.origins import heard_in
 from glidepath.tools import (
     Bound,
     CallsMade,
@@ -27,7 +28,7 @@ from glidepath.tools import (
     as_result,
     trim_result,
 )
-from glidepath.tools.pictures import small_enough
+from glidepath.tools.picture_size import small_enough
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -40,7 +41,7 @@ NOT_SHOWN = (
     "The tool ran to its end, and whatever it does is done. What it returned is binary data that cannot be shown here; "
     "calling it again would not show it either."
 )
-UNKNOWN = "unknown_effect"  # the kind of a result that nobody knows
+UNKNOWN = ResultKind.UNKNOWN_EFFECT
 MOST_KEPT = 32_000  # characters of a result at most
 ALWAYS_KEPT = 200  # characters of a result that no budget takes away
 SHARE = 0.35  # of what is left of window and token budget, for one batch
@@ -64,7 +65,9 @@ class Job(Record, eq=False):
     begun: bool = False
     """Its task has taken its first step."""
     stop_asked: str | None = None
-    """Why it was asked to stop."""
+    """Why it was asked to stop, in words."""
+    stop_why: Why = Why.UNINVITED
+    """The same, for us: nobody asked it, until somebody has."""
     task: asyncio.Task[BaseException | None] | None = None
     trial: str | None = None
     """Set when the tool's breaker must be told how it ended: "call" or "probe"."""
@@ -72,6 +75,8 @@ class Job(Record, eq=False):
     """It failed, and that is the tool's own fault."""
     waits_for: str | None = None
     """Why a person must decide first."""
+    suspects: tuple[str, ...] = ()
+    """The untrusted sources that a plugin asks about."""
     asks: Any = None
     """A `NeedsInput` or `NeedsCalls` that it raised, or the `PendingCall` of one it had raised: what it waits for."""
     continuation: Continuation | None = None
@@ -85,15 +90,17 @@ class Job(Record, eq=False):
 
     # --- becoming a result ------------------------------------------------------------------------------------
 
-    def refuse(self, kind: str, text: str) -> None:
+    def refuse(self, kind: ResultKind, text: str) -> None:
         """It does not run, or not to its end; this is what the model is told instead."""
         if self.result is None:
             if self.doubt is not None:
                 kind, text = UNKNOWN, self.doubt
-            self.kind = kind
+            self.kind = kind.value
             self.result = ToolResult(text, is_error=True)
 
-    def not_started(self, run: Run, kind: str = "cancelled", reason: str = "the run is being stopped") -> None:
+    def not_started(
+        self, run: Run, kind: ResultKind = ResultKind.CANCELLED, reason: str = "the run is being stopped"
+    ) -> None:
         """It was counted as a call and then kept from beginning: it gives its place under the limits back."""
         if self.result is None:
             if self.doubt is None:  # else it had begun before the process died
@@ -103,7 +110,7 @@ class Job(Record, eq=False):
     def uncount(self, run: Run) -> None:
         """It was counted, and never began."""
         self.counted = False
-        run.tool_calls -= 1
+        run.turn.uncount_call()
         if self.tool is None or self.tool.counts_toward_limit:
             run.meter.return_tool_call()
 
@@ -125,7 +132,7 @@ class Job(Record, eq=False):
 
     def _cannot_be_shown(self, error: ToolError) -> None:
         """It ran and returned what no model can read: the model is told that it ran, people what to change."""
-        self.kind = "not_shown"
+        self.kind = ResultKind.NOT_SHOWN.value
         self.traceback = f"{self.call.name}: {error}"
         _log.warning("%s", self.traceback)
         self.result = ToolResult(NOT_SHOWN, is_error=True)
@@ -141,7 +148,7 @@ class Job(Record, eq=False):
             self.asks = error
             return
         if isinstance(error, LostChild):
-            self.kind, self.result = UNKNOWN, ToolResult(words(error), is_error=True)
+            self.kind, self.result = UNKNOWN.value, ToolResult(words(error), is_error=True)
             return
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {words(error)}"
@@ -158,7 +165,7 @@ class Job(Record, eq=False):
 
     def stopped(self, run: Run, stopped: Stopped) -> None:
         """It did not finish: timed out, interrupted, or cancelled by nobody of ours."""
-        if stopped.why != "interrupt" and self.result is None:
+        if stopped.why is not Why.INTERRUPT and self.result is None:
             self.blame()
         context = self.context
         let_go = "task" if stopped.let_go else None if context is None else context.abandoned
@@ -166,22 +173,18 @@ class Job(Record, eq=False):
             if context is not None:
                 context.abandoned = let_go
             reason = self._why(run, stopped.why)
-            run.abandoned += (
-                AbandonedWork(call_id=self.call.id, tool_name=self.call.name, kind=let_go, reason=reason),
-            )
-            self.refuse("not_stopped", run.plan.texts.fill("not_stopped", reason=reason))
-        elif stopped.why == "uninvited":
-            self.refuse("CancelledError", run.plan.texts.fill("cancelled_inside"))
+            run.work.abandon(self.call.id, self.call.name, let_go, reason)
+            self.refuse(ResultKind.NOT_STOPPED, run.plan.texts.fill("not_stopped", reason=reason))
+        elif stopped.why is Why.UNINVITED:
+            self.refuse(ResultKind.CANCELLED_INSIDE, run.plan.texts.fill("cancelled_inside"))
         else:
-            self.refuse(
-                "timeout" if stopped.why == "timeout" else "cancelled",
-                run.plan.texts.fill("stopped", reason=self._why(run, stopped.why)),
-            )
+            kind = ResultKind.TIMEOUT if stopped.why is Why.TIMEOUT else ResultKind.CANCELLED
+            self.refuse(kind, run.plan.texts.fill("stopped", reason=self._why(run, stopped.why)))
 
-    def _why(self, run: Run, why: str) -> str:
+    def _why(self, run: Run, why: Why) -> str:
         if self.stop_asked is not None:
             return self.stop_asked
-        if why == "timeout":
+        if why is Why.TIMEOUT:
             return f"no result within {self.timeout(run):g} s"
         return "the run is being stopped"
 
@@ -194,17 +197,22 @@ class Job(Record, eq=False):
 
     def announce(self, run: Run) -> None:
         """It starts."""
-        self.started_at = run.time()
-        if run.listening and self.made is None:  # else it is a step of a call that has started
+        self.started_at = run.watch.time()
+        if run.voice.listening and self.made is None:  # else it is a step of a call that has started
             run.emit(ToolStarted, self.call.id, self.call.name, self.bound.arguments)  # type: ignore[union-attr]
 
-    def bare_message(self) -> ToolResultMessage:
+    def bare_message(self, run: Run) -> ToolResultMessage:
         """The result for the journal, as soon as it is there: before the hooks, and before the batch is complete."""
         limit = None if self.tool is None else self.tool.max_result_chars
         result = trim_result(self.result, min(limit or MOST_KEPT, MOST_KEPT))  # type: ignore[arg-type]
-        return ToolResultMessage(
-            self.call.id, self.call.name, result.content, result.is_error, self.kind, result.details, result.narration
-        )
+        call, kind, origins = self.call, self.kind, self.origins(run)
+        details, narration = result.details, result.narration
+        return ToolResultMessage(call.id, call.name, result.content, result.is_error, kind, details, narration, origins)
+
+    def origins(self, run: Run) -> tuple[str, ...]:
+        """The untrusted sources of its result: its tool, and whatever its children have read."""
+        own = self.tool.origins if self.tool is not None else ()
+        return heard_in(run, self.call.id, own) if run.work.heard else own
 
     def message(self, run: Run, count: int = 0) -> ToolResultMessage:
         """The result as a message, and the event that goes with it; `count` results share what is left of the budget.
@@ -216,16 +224,17 @@ class Job(Record, eq=False):
         if content.__class__ is not str or len(content) > ALWAYS_KEPT:
             result = self._fitted(run, result, count)
             content = result.content
+        origins = self.origins(run)
         message = ToolResultMessage(
-            call_id, name, content, result.is_error, self.kind, result.details, result.narration
+            call_id, name, content, result.is_error, self.kind, result.details, result.narration, origins
         )
-        if run.listening:
+        voice = run.voice
+        if voice.tell_all is not None:
             seconds = self.took
             if seconds is None:
-                seconds = 0.0 if self.started_at is None else run.time() - self.started_at
-            number, at, trace = run.next_number(), run.now(), self.traceback
-            ended = ToolEnded(run.run_id, run.parent_id, number, at, call_id, name, message, seconds, trace)
-            run.tell_all(ended)  # type: ignore[misc]
+                seconds = 0.0 if self.started_at is None else run.watch.time() - self.started_at
+            number, at, trace = voice.next_number(), voice.now(), self.traceback
+            voice.tell_all(ToolEnded(run.run_id, voice.parent_id, number, at, call_id, name, message, seconds, trace))
         return message
 
     def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:
@@ -246,7 +255,7 @@ def _result_budget(run: Run, count: int) -> int:
     limit = MOST_KEPT
     left: int | None = None
     if run.plan.context_window is not None:
-        left = run.plan.context_window - run.input_tokens()
+        left = run.plan.context_window - run.transcript.input_tokens()
     tokens = run.meter.room_tokens()
     if tokens is not None:
         left = tokens if left is None else min(left, tokens)

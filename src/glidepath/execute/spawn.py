@@ -9,6 +9,7 @@ from glidepath.errors import ToolError
 from glidepath.events import Event, ToolProgress
 from glidepath.run import HIGH_WATER, CancelToken, Place
 from glidepath.run.inside import launch
+from glidepath.run.seams import Spawner
 from glidepath.tools.text import trim
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Host:
     @property
     def deps(self) -> Any:
         """What the application passed to the run."""
-        return self.run.deps
+        return self.run.terms.deps
 
     @property
     def metadata(self) -> Mapping[str, str] | None:
@@ -62,25 +63,24 @@ class Host:
         run = self.run
         self.dropped += dropped
         if run.result is None:
-            if run.outbox is not None and len(run.outbox) >= HIGH_WATER:
-                self.dropped += _make_room(run.outbox, call_id)
+            if run.voice.outbox is not None and len(run.voice.outbox) >= HIGH_WATER:
+                self.dropped += _make_room(run.voice.outbox, call_id)
             run.emit(ToolProgress, call_id, tool_name, _brief(progress), self.dropped)
-            if run.ring is not None:
-                run.ring()
+            if run.work.ring is not None:
+                run.work.ring()
             elif run.watch.ring is not None:  # it may have come from a task beside the run's own
                 run.watch.ring()
 
     def unknown(self, call_id: str) -> None:
         """Nobody knows what this call has done: its result says so, and so does the run's."""
         run = self.run
-        if run.result is None and run.reply is not None:
-            run.unknown_effects += tuple([call for call in run.reply.tool_calls if call.id == call_id])
+        if run.result is None and run.turn.reply is not None:
+            run.work.doubt([call for call in run.turn.reply.tool_calls if call.id == call_id])
 
     async def spawn(self, agent: Any, prompt: Any, limits: Any, call_id: str) -> RunResult:
         """Run a child on this run's budget; it is stopped when its tool call ends before it."""
         run = self.run
-        fly = getattr(agent, "fly_child", None)
-        if fly is None:
+        if not isinstance(agent, Spawner):
             raise ToolError(f"spawn() takes an Agent, not {type(agent).__name__}")
         if run.result is not None:
             raise ToolError("the run has ended: nothing can be spawned any more")
@@ -88,7 +88,7 @@ class Host:
             raise ToolError("the run is being stopped: nothing can be spawned any more")
 
         def begin(token: CancelToken, name: str) -> Any:
-            return fly(prompt, parent=run, limits=limits, cancel=token, place=name)
+            return agent.fly_child(prompt, parent=run, limits=limits, cancel=token, place=name)
 
         return await launch(self.place(call_id), begin)  # type: ignore[no-any-return]
 

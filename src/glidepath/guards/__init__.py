@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from glidepath.guards.config import GuardrailsConfig
+from glidepath.guards.guardrails_config import GuardrailsConfig
+from glidepath.guards.own import is_stop_guard, own_guards
 from glidepath.guards.repetition import RepetitionGuard
 from glidepath.guards.stops import EmptyAnswerGuard, PrematureEndGuard, TruncationGuard
 from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
 from glidepath.guards.truncation import MaxTokensRecovery, TokenScaling, stitch
-from glidepath.guards.turns import DEFAULT_NOTICE, LANDING_NOTICE, GracefulTurnLimit
+from glidepath.guards.turn_notice import DEFAULT_NOTICE, LANDING_NOTICE, GracefulTurnLimit
 from glidepath.spi import CallGuard, StopGuard
 from glidepath.texts import Texts
 
@@ -37,7 +38,12 @@ _STOPS = frozenset(guard.name for guard in (TruncationGuard, PrematureEndGuard, 
 
 
 def make_guards(
-    config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False, texts: Texts | None = None
+    config: GuardrailsConfig,
+    metadata: dict[str, Any],
+    *,
+    resumed: bool = False,
+    texts: Texts | None = None,
+    own: tuple[Any, ...] = (),
 ) -> tuple[CallGuard, ...]:
     """The guards of a run's steps, their state in `metadata["guardrails"]`; forgotten unless the run is resumed."""
     fresh = resumed or "guardrails" not in metadata
@@ -49,11 +55,17 @@ def make_guards(
         guards.append(ErrorStreakGuard(limit, _dict(home, ErrorStreakGuard.name), texts))
     if config.read_only_loop_threshold:
         guards.append(ReadOnlyGuard(config.read_only_loop_threshold, _dict(home, ReadOnlyGuard.name), texts))
-    return tuple(guards) if fresh else _forgetful(guards)
+    made = tuple(guards) if fresh else _forgetful(guards)
+    return (*made, *own_guards(own, home, stops=False)) if own else made
 
 
 def make_stop_guards(
-    config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False, texts: Texts | None = None
+    config: GuardrailsConfig,
+    metadata: dict[str, Any],
+    *,
+    resumed: bool = False,
+    texts: Texts | None = None,
+    own: tuple[Any, ...] = (),
 ) -> tuple[StopGuard, ...]:
     """The guards of a run's end, made when an end looks bad; their state as that of the others."""
     home = _dict(metadata, "guardrails")
@@ -64,17 +76,24 @@ def make_stop_guards(
         guards.append(PrematureEndGuard(limit, _dict(home, PrematureEndGuard.name), texts))
     # an empty answer is never a success, however this is set
     guards.append(EmptyAnswerGuard(config.max_empty_recoveries or 0, _dict(home, EmptyAnswerGuard.name), texts))
-    return tuple(guards) if resumed else _forgetful(guards)
+    made = tuple(guards) if resumed else _forgetful(guards)
+    return (*made, *own_guards(own, home, stops=True)) if own else made
 
 
 def known_stop_guards(
-    config: GuardrailsConfig, metadata: dict[str, Any], *, resumed: bool = False, texts: Texts | None = None
+    config: GuardrailsConfig,
+    metadata: dict[str, Any],
+    *,
+    resumed: bool = False,
+    texts: Texts | None = None,
+    own: tuple[Any, ...] = (),
 ) -> tuple[StopGuard, ...] | None:
-    """The same at the beginning of a run, when an earlier one has needed them; else None."""
+    """The same at the beginning of a run, when an earlier one has needed them or the application has its own."""
     home = metadata.get("guardrails")
-    if type(home) is not dict or home.keys().isdisjoint(_STOPS):
+    counted = type(home) is dict and not home.keys().isdisjoint(_STOPS)
+    if not counted and not any(map(is_stop_guard, own)):
         return None
-    return make_stop_guards(config, metadata, resumed=resumed, texts=texts)
+    return make_stop_guards(config, metadata, resumed=resumed, texts=texts, own=own)
 
 
 def _forgetful(guards: list[Any]) -> tuple[Any, ...]:

@@ -10,18 +10,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from glidepath.guards.signature import (
-    call_signature,
-    counted,
-    kept,
-    names,
-    outcome_of,
-    pair,
-    result_signature,
-    short,
-    take_away,
-)
-from glidepath.messages import ToolCall, ToolResultMessage
+from glidepath import _wire
+from glidepath.guards.withdrawing import SHORT, counted, digest, kept, names, short, take_away
+from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
@@ -41,6 +32,47 @@ _COUNTS: dict[str, list[Any]] = {"told": _NOBODY, "runs": _NO_RUNS, "same": _NON
 _BRIEF = 30  # characters of an answer that only acknowledges; a hash is longer
 _WORD = re.compile("[A-Za-z]{2,}")
 _READS = 4  # times the limit: equal answers of a read-only tool until it is withdrawn; the nudge comes two before
+
+_canonical, _loads, _Raw = _wire.canonical, _wire.loads, _wire.Raw
+
+
+def call_signature(call: ToolCall) -> str:
+    """Tool and arguments, whatever the order of the keys; the whole of them, however long."""
+    try:
+        given: Any = stored_arguments(call) if call.malformed is None else call.malformed
+        data = _canonical(_loads(given) if given.__class__ is _Raw else given)
+    except Exception:  # what JSON cannot hold can still be told apart
+        data = repr(call.arguments if call.malformed is None else call.malformed).encode("utf-8", "surrogatepass")
+    if len(data) > SHORT:
+        return short(f"{call.name} {digest(data)}")
+    text = f"{call.name} {data.decode('utf-8', 'replace')}"
+    return text if len(text) <= SHORT and text.isascii() else short(text)
+
+
+def result_signature(result: ToolResultMessage) -> str:
+    """What a tool answered; an error begins with an exclamation mark."""
+    content = result.content
+    if content.__class__ is str:
+        if len(content) <= SHORT and content.isascii():
+            return f"!{content}" if result.is_error else content
+        text = short(content)
+    else:  # an image is a result too, although it has no text
+        try:
+            text = digest(_wire.canonical(content))
+        except Exception:
+            text = digest(repr(content).encode("utf-8", "surrogatepass"))
+    return f"!{text}" if result.is_error else text
+
+
+def pair(call: str, outcome: str) -> str:
+    """A call together with its result, from their signatures."""
+    return digest(f"{call}\0{outcome}".encode("utf-8", "surrogatepass"), 8)
+
+
+def outcome_of(calls: tuple[ToolCall, ...], results: tuple[ToolResultMessage, ...]) -> str:
+    """The signature of what these calls returned; equal answers once, so that ten times "ok" is "ok"."""
+    ours = {call.id for call in calls}
+    return short("\n".join(sorted({result_signature(result) for result in results if result.call_id in ours})))
 
 
 class RepetitionGuard:
@@ -129,7 +161,10 @@ class RepetitionGuard:
             self._seen, calls = step, step.calls
             tool = step.tools.get(calls[0].name) if len(calls) == 1 else None
             if tool is not None and not tool.polling:
-                name, known, self._counted, self._reads = calls[0].name, self._known, calls, tool.read_only
+                name = calls[0].name
+                known = self._known
+                self._counted = calls
+                self._reads = tool.read_only
                 if name not in known or len(known) > 1:  # most steps use the tool of the one before
                     self._known = [name]
                 self._signature = signature = call_signature(calls[0])
@@ -169,7 +204,9 @@ class RepetitionGuard:
             pairs = _pairs_of(found, results) if len(found) > 1 else _ALONE
         self._pairs = pairs
         self._seen = None  # the step is over
-        past, known, tools = self._results, self._known, self._tools
+        past = self._results
+        known = self._known
+        tools = self._tools
         if past and past[-1] == outcome and known and tools[-1] == known:
             return self._same_answer(step, outcome) or self._note(step, outcome)
         if self._same[1]:

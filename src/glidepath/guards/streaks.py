@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from glidepath.guards.signature import counted, kept, short, take_away
+from glidepath.guards.withdrawing import counted, kept, short, take_away
 from glidepath.messages import ToolResultMessage
+from glidepath.outcome import ResultKind
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
 __all__ = ["ErrorStreakGuard", "ReadOnlyGuard"]
 
-_NEITHER = frozenset(
-    {"withdrawn", "hidden_tool", "skipped", "cancelled", "blocked", "denied", "not_decided", "aborted", "interrupted"}
-)
+_NEITHER = frozenset(kind.value for kind in ResultKind if not kind.failed)
 """Results of calls that did not run: a person, a hook or a limit said no. They are neither failures nor successes."""
 
 _NO_STREAKS: dict[str, list[Any]] = {}  # of a run in which nothing has failed; never changed, as the next one
@@ -107,9 +106,9 @@ class ErrorStreakGuard:
 def _error(step: Step, result: ToolResultMessage) -> tuple[str, str]:
     """What makes an error the same error, and what to call it. Unreadable JSON is one error wherever it breaks off."""
     kind = result.kind or "error"
-    if kind == "unknown_tool":
+    if kind == ResultKind.UNKNOWN_TOOL:
         return kind, kind
-    if kind == "invalid_arguments":
+    if kind == ResultKind.INVALID_ARGUMENTS:
         for call in step.calls:
             if call.id == result.call_id and call.malformed is not None:
                 return "malformed", kind

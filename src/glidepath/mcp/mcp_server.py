@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from glidepath._wire import Value, replace
 from glidepath.errors import ConfigurationError, shown
+from glidepath.sandbox.policy import Sandbox
 from glidepath.tools import Tool
 from glidepath.tools.options import check_name
 from glidepath.tools.sources import SourceError, ToolSource
@@ -63,6 +64,7 @@ class ServerLink(Value, frozen=True, kw_only=True):
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
     cwd: str | None = None
+    sandbox: Sandbox | None = None
     url: str | None = None
     headers: Mapping[str, str] = {}
     auth: Any = None
@@ -108,7 +110,7 @@ class McpServer(ToolSource):
     `trusted=True` believes the server's own hints (read-only, idempotent, destructive). `required=True` makes a run
     fail when the server cannot be reached; otherwise the run goes on without its tools. `auth="oauth"` uses the tokens
     of `glidepath mcp login`; any `httpx2.Auth` is used as it is. `sampling=Sampling(...)` and `elicitation=True` allow
-    what is refused otherwise.
+    what is refused otherwise. `sandbox=Sandbox(...)` closes a program in: what it may read, write and reach.
     """
 
     __slots__ = ("chosen", "link", "name", "prefix", "required")
@@ -125,6 +127,7 @@ class McpServer(ToolSource):
         args: Sequence[str | os.PathLike[str]] = (),
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
+        sandbox: Sandbox | None = None,
         url: str | None = None,
         headers: Mapping[str, str] | None = None,
         auth: object | None = None,
@@ -153,6 +156,7 @@ class McpServer(ToolSource):
             args=_texts(wrong, "args", args),
             env=_pairs(wrong, "env", env),
             cwd=_optional(wrong, "cwd", cwd),
+            sandbox=_sandbox(wrong, sandbox, url),
             url=_optional(wrong, "url", url),
             headers=_pairs(wrong, "headers", headers),
             auth=auth,
@@ -251,6 +255,14 @@ class McpServer(ToolSource):
                     f"at it with `glidepath mcp diff {self.name}`"
                 )
         return [tool.renamed(self.prefix + tool.name) for tool in tools] if self.prefix else tools
+
+
+def _sandbox(wrong: str, sandbox: Any, url: Any) -> Sandbox | None:
+    if sandbox is None or isinstance(sandbox, Sandbox):
+        if sandbox is not None and url is not None:
+            raise ConfigurationError(f"{wrong}: sandbox= closes a program in, and url= names somebody else's; drop one")
+        return sandbox
+    raise ConfigurationError(f"{wrong}: sandbox must be a glidepath.sandbox.Sandbox, not {sandbox!r:.80}")
 
 
 def _check_server_name(name: Any) -> None:

@@ -50,7 +50,7 @@ async def sampled(supply: McpSupply, call: ServerCall, params: CreateMessageRequ
 def _account(run: Any, server: str, sampling: Sampling) -> SideAccount:
     """What the server may spend in this run, less what it has spent before a pause."""
     name = f"mcp:{server}"
-    spent = run.other_accounts.get(name)
+    spent = run.spend.other_accounts.get(name)
     return SideAccount(
         name=name,
         max_calls=sampling.max_calls,

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from glidepath.agent import Agent, Budget, Limits
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, install_line, told
 from glidepath.events import BudgetSettled, Event, LandingStarted, ToolStarted, TurnStarted
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.run import CancelToken
@@ -52,7 +52,7 @@ def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instru
     try:
         from mcp.server import MCPServer
     except ImportError:
-        raise ConfigurationError("serving agents needs the extra: pip install 'glidepath[mcp]'") from None
+        raise ConfigurationError(f"serving agents needs the extra: {install_line('mcp')}") from None
 
     running: set[asyncio.Task[Any]] = set()
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from glidepath.errors import told, words
+from glidepath.errors import install_line, told, words
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.retreat import Retreat
 from glidepath.mcp.threading_out import on_a_thread
@@ -262,7 +262,7 @@ class ServerOwner:
             from glidepath.mcp.client_maker import make_client
         except ImportError as error:
             raise SourceError(
-                f"MCP server {self.link.name!r}: the extra is missing ({error}): pip install 'glidepath[mcp]'"
+                f"MCP server {self.link.name!r}: the extra is missing ({error}): {install_line('mcp')}"
             ) from None
         client, self._transport = make_client(self.link, self, self._asked)
         return client

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections import deque
@@ -28,6 +29,7 @@ from glidepath.mcp.definitions import clean_text
 from glidepath.mcp.large_messages import OFF_THE_LOOP, is_large, slimmed
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.threading_out import on_a_thread
+from glidepath.sandbox.policy import Boxed, SandboxError
 
 __all__ = ["StdioTransport", "inherited_environment"]
 
@@ -68,6 +70,21 @@ def inherited_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in INHERITED if not os.environ.get(name, "()").startswith("()")}
 
 
+def _boxed(link: ServerLink) -> Boxed | None:
+    """The server's command in its sandbox, where it has one; raises `OSError` with what is missing."""
+    sandbox = link.sandbox
+    if sandbox is None:
+        return None
+    path = {**inherited_environment(), **link.env}.get("PATH")
+    program = shutil.which(cast("str", link.command), path=path)
+    if program is None:
+        raise OSError(_missing(link))
+    try:
+        return sandbox.enter([program, *link.args], cwd=link.cwd, env=link.env)
+    except SandboxError as error:
+        raise OSError(str(error)) from None
+
+
 class Noise:
     """What a server said that was no message."""
 
@@ -105,20 +122,25 @@ class StdioTransport:
         self._drain: _Drain | None = None
         self._inbox: _Inbox | None = None
         self._leaving = False
+        self._boxed: Boxed | None = None
 
     async def __aenter__(self) -> tuple[Any, Any]:
         link = self._link
+        self._boxed = boxed = _boxed(link)
         try:
             process = subprocess.Popen(  # noqa: S603, ASYNC220 - starting it is the point, and takes a moment
-                [cast("str", link.command), *link.args],
+                [cast("str", link.command), *link.args] if boxed is None else boxed.words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env={**inherited_environment(), **link.env},
-                cwd=link.cwd,
+                env={**inherited_environment(), **link.env} if boxed is None else boxed.env,
+                cwd=link.cwd if boxed is None else boxed.cwd,
+                pass_fds=() if boxed is None else boxed.pass_fds,
                 start_new_session=True,
                 bufsize=0,
             )
+            if boxed is not None:
+                boxed.started()
         except FileNotFoundError:
             raise OSError(_missing(link)) from None
         except (OSError, ValueError) as error:
@@ -193,6 +215,8 @@ class StdioTransport:
         process = cast("subprocess.Popen[bytes]", self._process)
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.05)  # it was killed: this collects it
+        if self._boxed is not None:
+            self._boxed.close()
 
     # --- reading ----------------------------------------------------------------------------------------------
 

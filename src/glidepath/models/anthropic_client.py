@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.checks import check_headers, check_key, check_url, leave_open, site
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
@@ -72,9 +72,7 @@ def _sdk(extra: str) -> Any:
     try:
         import anthropic
     except ImportError:
-        raise ConfigurationError(
-            f"Anthropic models need the anthropic package: pip install 'glidepath[{extra}]'"
-        ) from None
+        raise ConfigurationError(f"Anthropic models need the anthropic package: {install_line(extra)}") from None
     return anthropic
 
 
@@ -127,7 +125,7 @@ def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] |
         if find_spec("boto3") is None:
             raise ConfigurationError(
                 "there is no key for Bedrock: set the environment variable AWS_BEARER_TOKEN_BEDROCK, or pass api_key=; "
-                "for AWS credentials (profiles, roles) pip install 'glidepath[bedrock]'"
+                f"for AWS credentials (profiles, roles) {install_line('bedrock')}"
             )
     return _settled(client)
 
@@ -145,7 +143,7 @@ def _vertex(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
         from importlib.util import find_spec
 
         if find_spec("google") is None or find_spec("google.auth") is None:
-            raise ConfigurationError("Vertex AI needs the google-auth package: pip install 'glidepath[vertex]'")
+            raise ConfigurationError(f"Vertex AI needs the google-auth package: {install_line('vertex')}")
     client = sdk.AsyncAnthropicVertex(
         region=setting("CLOUD_ML_REGION") or setting("GOOGLE_CLOUD_LOCATION") or "global",
         project_id=project,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from glidepath.errors import ConfigurationError
-from glidepath.models.hosts import HOSTS, Host
+from glidepath.errors import ConfigurationError, install_line
+from glidepath.models.hosts import HOSTS, ModelHost
 
 __all__ = ["resolve"]
 
@@ -52,7 +52,7 @@ def resolve(model: str, *, api_key: str | None = None) -> Any:
         raise ConfigurationError(f"model {_shown(model)}: {error}") from None
 
 
-def _made(host: Host, name: str, api_key: str | None) -> Any:
+def _made(host: ModelHost, name: str, api_key: str | None) -> Any:
     if host.adapter == "local":
         return _local(name)
     found = list(_ADDRESS.finditer(name))
@@ -86,7 +86,7 @@ def _local(name: str) -> Any:
     try:
         module = import_module("glidepath.models.local")
     except ImportError as error:
-        raise ConfigurationError(f"local models are not available ({error}): pip install 'glidepath[local]'") from None
+        raise ConfigurationError(f"local models are not available ({error}): {install_line('local')}") from None
     return module.LocalModel(name)
 
 

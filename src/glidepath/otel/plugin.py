@@ -51,11 +51,11 @@ class OpenTelemetry(Plugin):
             raise ConfigurationError(f"OpenTelemetry: redact must be a function of a text, not {redact!r:.80}")
         if type(max_chars) is not int or max_chars < 1:
             raise ConfigurationError(f"OpenTelemetry: max_chars must be a whole number from 1, not {max_chars!r:.80}")
-        if tracer_provider is not None and not isinstance(tracer_provider, TracerProvider):
+        if tracer_provider is not None and not hasattr(tracer_provider, "get_tracer"):
             raise ConfigurationError(
                 f"OpenTelemetry: tracer_provider must be a TracerProvider, not {tracer_provider!r:.80}"
             )
-        if meter_provider is not None and not isinstance(meter_provider, MeterProvider):
+        if meter_provider is not None and not hasattr(meter_provider, "get_meter"):
             raise ConfigurationError(
                 f"OpenTelemetry: meter_provider must be a MeterProvider, not {meter_provider!r:.80}"
             )

@@ -1,7 +1,7 @@
 """One run: its state, its plan, its watchdog."""
 
 from glidepath.outcome import Snapshot, Verdict
-from glidepath.run.adrift import mortal
+from glidepath.run.abandoned import closable
 from glidepath.run.cancel import CancelToken
 from glidepath.run.decisions import Decision, answer, approve, deny
 from glidepath.run.hooks import HookFault, Opinion, ToRead, about, opinion, report, take_all, to_read
@@ -12,7 +12,17 @@ from glidepath.run.snapshot import Offspring, Resumption, place, restore_meter, 
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
 from glidepath.run.switches import Lookout, Lookouts, Sentry, Switch, cleared
-from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, interrupt_by_hand, tether, tethered
+from glidepath.run.watch import (
+    Interrupt,
+    LetGo,
+    Signal,
+    Stopped,
+    Watch,
+    Why,
+    interrupt_by_hand,
+    interruptible,
+    interruptible_within,
+)
 
 __all__ = [
     "HIGH_WATER",
@@ -48,13 +58,16 @@ __all__ = [
     "Touchdown",
     "Verdict",
     "Watch",
+    "Why",
     "about",
     "answer",
     "approve",
     "cleared",
+    "closable",
     "deny",
     "interrupt_by_hand",
-    "mortal",
+    "interruptible",
+    "interruptible_within",
     "open_state",
     "opinion",
     "place",
@@ -62,7 +75,5 @@ __all__ = [
     "restore_meter",
     "snapshot_of",
     "take_all",
-    "tether",
-    "tethered",
     "to_read",
 ]

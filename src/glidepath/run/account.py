@@ -1,34 +1,25 @@
-"""What one model or child has cost so far."""
+"""What a run has cost so far, model by model and child by child, and what it holds for calls to come."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
+from glidepath._wire import Record
+from glidepath.ledger import Amount, Meter, Reservation
 from glidepath.messages import ToolResultMessage, Usage
-from glidepath.outcome import Charge, Spend, dollars
+from glidepath.outcome import Charge, ResultKind, Spend, dollars
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["Account", "breakdown"]
+__all__ = ["Account", "Spending", "breakdown"]
 
-NEVER_RAN = frozenset(
-    {
-        "unknown_tool",
-        "hidden_tool",
-        "invalid_arguments",
-        "withdrawn",
-        "skipped",
-        "blocked",
-        "cut",
-        "interrupted",
-        "denied",
-        "answered",
-        "not_decided",
-        "breaker_open",
-    }
-)
+_NOTHING: Final[Any] = MappingProxyType({})
+
+NEVER_RAN = frozenset(kind.value for kind in ResultKind if not kind.ran)
 
 
 class Account:
@@ -72,12 +63,121 @@ class Account:
         return account
 
 
+class Spending(Record, eq=False, kw_only=True):
+    """What the run has spent, by whom, and what is set aside for it."""
+
+    account: Account
+    """Of the model in use."""
+    other_accounts: Mapping[str, Account] = _NOTHING
+    child_accounts: Mapping[str, Account] = _NOTHING
+    money: int = 0
+    """Pico-dollars in all."""
+    landing_reserve: Amount
+    landing_paid: bool = True
+    """False when earlier runs of the session left too little for a landing call."""
+    first_call: Reservation | None = None
+    """On a budget above: reserved before take-off, traded for the first call."""
+    admitted: bool = False
+    """The landing is set aside with the ancestors."""
+    return_at: float = 0.0
+    """When the configured model is tried again, while a fallback is in use."""
+
+    def pay(self, usage: Usage, money: int) -> None:
+        """A call of the model in use is paid."""
+        account = self.account  # as `Account.add` does it: every turn comes here
+        account.calls += 1
+        if money:
+            self.money += money
+            account.money += money
+        account.input += usage.input
+        account.output += usage.output
+        if usage.cache_read or usage.cache_write or usage.reasoning:
+            account.cache_read += usage.cache_read
+            account.cache_write += usage.cache_write
+            account.reasoning += usage.reasoning
+        if usage.estimated:
+            account.estimated = True
+
+    def pay_beside(self, name: str, usage: Usage, money: int) -> None:
+        """A call that somebody else made is paid, under a name of its own."""
+        self.money += money
+        accounts = {**self.other_accounts}
+        accounts[name] = mine = Account.of(accounts.get(name, Account()).charge())
+        mine.add(usage, money)
+        self.other_accounts = accounts
+
+    def charge_child(self, name: str, usage: Usage, money: int) -> None:
+        """Count what a child cost."""
+        self.money += money
+        accounts = {**self.child_accounts}
+        accounts.setdefault(name, Account()).add(usage, money)
+        self.child_accounts = accounts
+
+    def switch(self, before: str, now: str) -> None:
+        """Another model is in use: each has an account of its own."""
+        accounts = {**self.other_accounts, before: self.account}
+        self.account = accounts.pop(now) if now in accounts else Account()
+        self.other_accounts = accounts
+
+    def come_back(self, at: float) -> None:
+        """When to try the configured model again."""
+        self.return_at = at
+
+    def correct(self, spent: Charge) -> None:
+        """What the model in use has really cost, as a journal has it."""
+        before, self.account = self.account, Account.of(spent)
+        self.money += self.account.money - before.money
+
+    def restore(self, spent: Charge, others: Mapping[str, Charge], children: Mapping[str, Charge]) -> None:
+        """What an earlier process has spent."""
+        self.account = Account.of(spent)
+        self.other_accounts = {name: Account.of(charge) for name, charge in others.items()}
+        self.child_accounts = {name: Account.of(charge) for name, charge in children.items()}
+        accounts = (self.account, *self.other_accounts.values(), *self.child_accounts.values())
+        self.money = sum([account.money for account in accounts])
+
+    def usage(self) -> Usage:
+        """All tokens, children included."""
+        total = self.account.usage()
+        for account in (*self.other_accounts.values(), *self.child_accounts.values()):
+            total = total + account.usage()
+        return total
+
+    # --- what is set aside ------------------------------------------------------------------------------------
+
+    def admit(self, first_call: Reservation) -> None:
+        """A budget above has set aside the landing and the first call."""
+        self.first_call = first_call
+        self.admitted = True
+
+    def trade_first_call(self) -> None:
+        """Its reservation is part of another one now."""
+        self.first_call = None
+
+    def drop_first_call(self) -> None:
+        """It is not made."""
+        if self.first_call is not None:
+            self.first_call.cancel()
+            self.first_call = None
+
+    def open_landing(self) -> None:
+        """What was set aside for the landing is used."""
+        self.admitted = False
+
+    def settle_up(self, meter: Meter) -> None:
+        """Give back what was promised and not used."""
+        self.drop_first_call()
+        if self.admitted:
+            self.admitted = False
+            meter.give_back(self.landing_reserve)
+
+
 def breakdown(run: Run) -> tuple[Spend, ...]:
     """Spend by model and child, and how often each tool ran; what a tool spent through children stands with them."""
     accounts = (
-        *[("model", name, account) for name, account in run.other_accounts.items()],
-        ("model", run.plan.model_name, run.account),
-        *[("child", name, account) for name, account in run.child_accounts.items()],
+        *[("model", name, account) for name, account in run.spend.other_accounts.items()],
+        ("model", run.plan.model_name, run.spend.account),
+        *[("child", name, account) for name, account in run.spend.child_accounts.items()],
     )
     spends = [
         Spend(
@@ -85,20 +185,20 @@ def breakdown(run: Run) -> tuple[Spend, ...]:
             name=name,
             calls=spend.calls,
             usage=spend.usage(),
-            cost=dollars(spend.money) if run.money else None,
+            cost=dollars(spend.money) if run.spend.money else None,
         )
         for kind, name, spend in accounts
         if spend.calls
     ]
-    cost = Decimal(0) if run.money else None
+    cost = Decimal(0) if run.spend.money else None
     tools = [Spend(kind="tool", name=name, calls=calls, cost=cost) for name, calls in _calls_by_tool(run).items()]
     return (*spends, *tools)
 
 
 def _calls_by_tool(run: Run) -> dict[str, int]:
     ran: dict[str, int] = {}
-    if run.tool_calls:
-        for message in run.messages[run.first_new :]:
+    if run.turn.tool_calls:
+        for message in run.transcript.messages[run.transcript.first_new :]:
             if type(message) is ToolResultMessage and message.kind not in NEVER_RAN:
                 ran[message.tool_name] = ran.get(message.tool_name, 0) + 1
     return ran

@@ -11,8 +11,8 @@ from glidepath.errors import GlidepathError, told
 from glidepath.events import HookFailed
 from glidepath.messages import Message
 from glidepath.run.inside import Place, recall
-from glidepath.run.watch import Stopped, tethered
-from glidepath.spi.inside import INSIDE
+from glidepath.run.watch import Stopped, Why, interruptible_within
+from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
@@ -63,11 +63,9 @@ class ToRead(Sequence[Message]):
 
 def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
     """Messages for a hook to read; one object stands for the transcript as long as the run lasts."""
-    if messages is not run.messages:
+    if messages is not run.transcript.messages:
         return ToRead(messages)
-    if run.shown is None:
-        run.shown = ToRead(messages)
-    return run.shown
+    return run.transcript.shown or run.transcript.show_hooks(ToRead(messages))
 
 
 def about(run: Run) -> dict[str, Any]:
@@ -75,11 +73,11 @@ def about(run: Run) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "agent_name": run.plan.agent_name,
-        "iteration": run.iterations,
+        "iteration": run.turn.iterations,
         "conversation_id": run.plan.conversation_id,
         "user": run.user,
         "metadata": run.metadata,
-        "deps": run.deps,
+        "deps": run.terms.deps,
     }
 
 
@@ -111,9 +109,9 @@ async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], contex
                         continue
                 return Opinion(name, answer, None)
             except Stopped as stopped:
-                if stopped.why == "interrupt":
+                if stopped.why is Why.INTERRUPT:
                     raise run.interrupted() from None
-                hung = f"no answer within {run.plan.times.hook} s" if stopped.why == "timeout" else "it was cancelled"
+                hung = f"no answer within {run.plan.times.hook} s" if stopped.why is Why.TIMEOUT else "it was cancelled"
                 return Opinion(name, None, HookFault(f"{hook} of plugin {name!r}: {hung}"))
             except KeyboardInterrupt:
                 raise run.interrupted_by_hand() from None
@@ -125,7 +123,7 @@ async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], contex
     finally:
         place.close()
         INSIDE.set(None)
-        if run.spawned and not run.watch.gone:
+        if run.work.spawned and not run.watch.gone:
             await recall(run, hook)
 
 
@@ -134,7 +132,7 @@ async def _awaited(run: Run, answer: Any) -> Any:
         answer = _as_coroutine(answer)
     if run.watch.interrupt is not None:  # the run is being stopped: a hook that has to wait is interrupted at once
         run.watch.wanted = True
-    return await tethered(answer, run.watch, run.plan.times.hook)
+    return await interruptible_within(answer, run.watch, run.plan.times.hook)
 
 
 async def _as_coroutine(awaitable: Any) -> Any:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 from glidepath._wire import Record
 from glidepath.errors import ToolError
-from glidepath.outcome import AbandonedWork
+from glidepath.messages import ToolCall
+from glidepath.outcome import AbandonedWork, RunResult
 from glidepath.run.cancel import CancelToken
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.threads import WORKER
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ __all__ = [
     "Outbox",
     "Place",
     "Post",
+    "SideWork",
     "apart",
     "around",
     "at_home",
@@ -50,6 +53,7 @@ BLOCKED: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("glidepa
 """The event loops that `run_sync` blocks until this code is done."""
 
 _log = logging.getLogger("glidepath")
+_NOTHING: Final[Any] = MappingProxyType({})  # for all, until there is something to be kept
 
 
 class _Inherit(Enum):
@@ -161,6 +165,73 @@ class Place(Record, eq=False):
             )
 
 
+class SideWork(Record, eq=False):
+    """What runs beside the loop, or did: children of calls and hooks, work that was abandoned, unknown effects."""
+
+    SURVIVES: ClassVar[tuple[str, ...]] = ("children", "abandoned", "unknown_effects")
+
+    spawned: Mapping[str, tuple[Any, ...]] = _NOTHING
+    """The children of each tool call or hook that is running."""
+    named: Mapping[str, int] = _NOTHING
+    """How many children of the same name hooks have had, where there is a journal."""
+    children: tuple[RunResult, ...] = ()
+    abandoned: tuple[AbandonedWork, ...] = ()
+    unknown_effects: tuple[ToolCall, ...] = ()
+    ring: Callable[[], None] | None = None
+    """Wakes the run when something happened beside it."""
+    heard: Mapping[str, tuple[str, ...]] = _NOTHING
+    """The untrusted sources that children and programs have read, by call or hook."""
+    above: Any = None
+    """The run that has started this one, while this one flies."""
+
+    def belong_to(self, above: Any) -> None:
+        """The run that has started this one; None when it has ended, so that a child does not keep its parent."""
+        self.above = above
+
+    def hear(self, key: str, origins: tuple[str, ...]) -> None:
+        """Something inside this call or hook has read from these sources."""
+        self.heard = {**self.heard, key: tuple(dict.fromkeys((*self.heard.get(key, ()), *origins)))}
+
+    def enlist(self, key: str, child: tuple[CancelToken, asyncio.Future[Any]]) -> None:
+        """A call or hook has started a child."""
+        self.spawned = {**self.spawned, key: (*self.spawned.get(key, ()), child)}
+
+    def dismiss(self, key: str) -> tuple[Any, ...]:
+        """The children of a call or hook that has ended."""
+        left = self.spawned.get(key, ())
+        self.spawned = {other: children for other, children in self.spawned.items() if other != key}
+        return left
+
+    def number(self, name: str) -> int:
+        """How many children of this name there are, with one more."""
+        number = self.named.get(name, 0) + 1
+        self.named = {**self.named, name: number}
+        return number
+
+    def report(self, child: RunResult) -> None:
+        """A child has ended, and with it what it leaves behind."""
+        self.children += (child,)
+        self.abandoned += child.abandoned
+        self.unknown_effects += child.unknown_effects
+
+    def adopt(self, child: RunResult) -> None:
+        """A child had ended before the process died: what it let go of is gone."""
+        self.children += (child,)
+        self.unknown_effects += child.unknown_effects
+
+    def abandon(self, call_id: str, name: str, kind: str, reason: str) -> None:
+        """Work that ignored its cancellation is let go; the result lists it."""
+        self.abandoned += (AbandonedWork(call_id=call_id, tool_name=name, kind=kind, reason=reason),)
+
+    def doubt(self, calls: Iterable[ToolCall]) -> None:
+        """Nobody knows what these calls have done."""
+        self.unknown_effects += tuple(calls)
+
+    def wake_by(self, ring: Callable[[], None] | None) -> None:
+        """How to wake the run; None when it does not wait for anything beside it."""
+        self.ring = ring
+
+
 def _post(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
     with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
         loop.call_soon_threadsafe(act)
@@ -195,8 +266,7 @@ class outside:  # noqa: N801 - used as a statement
 
 def enlist(place: Place, token: CancelToken, child: asyncio.Future[Any]) -> None:
     """A child belongs to a place: it is stopped when that ends before it."""
-    run, key = place.run, place.key
-    run.spawned = {**run.spawned, key: (*run.spawned.get(key, ()), (token, child))}
+    place.run.work.enlist(place.key, (token, child))
 
 
 async def launch(
@@ -215,7 +285,7 @@ async def launch(
         place.warn()
         return await alone()
     token, let_go = linked(cancel)
-    name = f"{place.key}.{len(place.run.spawned.get(place.key, ())) + 1}"
+    name = f"{place.key}.{len(place.run.work.spawned.get(place.key, ())) + 1}"
     child = _begun(place.loop, fly(token, name), "glidepath-child")
     enlist(place, token, child)
     try:
@@ -265,15 +335,14 @@ def linked(*parents: CancelToken | None) -> tuple[CancelToken, Callable[[], None
 
 async def recall(run: Run, key: str) -> None:
     """A call or hook has ended: stop the children it left behind, and wait for them."""
-    left = run.spawned.get(key, ())
-    run.spawned = {other: children for other, children in run.spawned.items() if other != key}
+    left = run.work.dismiss(key)
     for token, child in left:
         if not child.done():
             token.cancel("the tool call or hook that started it has ended")
             await _gone(run, child)
         if not child.done():
             reason = "the tool call or hook that started it has ended"
-            run.abandoned += (AbandonedWork(call_id=key, tool_name="", kind="child", reason=reason),)
+            run.work.abandon(key, "", "child", reason)
         elif not child.cancelled():
             child.exception()  # nobody waits for it any more: what it raised is not to be reported as forgotten
 
@@ -281,12 +350,12 @@ async def recall(run: Run, key: str) -> None:
 async def _gone(run: Run, child: asyncio.Future[Any]) -> None:
     """Wait until the child has landed, interrupts or not; it lets go of what does not stop within its own patience."""
     watch = run.watch
-    until = run.time() + PATIENCE
-    while not child.done() and run.time() < until:
+    until = run.watch.time() + PATIENCE
+    while not child.done() and run.watch.time() < until:
         bell: asyncio.Future[None] = watch.loop.create_future()
         ring = partial(_ring, bell)
         child.add_done_callback(ring)
-        watch.scope(until - run.time())
+        watch.scope(until - run.watch.time())
         try:
             await watch.wait(bell)
         except asyncio.CancelledError:
@@ -371,7 +440,7 @@ async def apart(
         return await alone()
     loop: asyncio.AbstractEventLoop = run.watch.loop
     post: Post = partial(_post, loop) if place.mailbox is None else place.mailbox.append
-    token, let_go = linked(cancel, run.token)
+    token, let_go = linked(cancel, run.terms.token)
     enlisted: list[asyncio.Future[None]] = []
 
     def begin() -> None:

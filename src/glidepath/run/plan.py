@@ -168,6 +168,8 @@ class Plan(Value, frozen=True, kw_only=True):
     built_in: int
     """How many of the constraints are ours; they come first."""
     custom: tuple[ResourceConstraint, ...]
+    own_guards: bool
+    """The application has guards of its own."""
     clocked: tuple[ResourceConstraint, ...]
     """Those that are asked on a clock, too."""
     switches: tuple[Switch, ...]
@@ -185,13 +187,19 @@ class Plan(Value, frozen=True, kw_only=True):
 
     It is worked out here: with any of these a turn is not ordinary.
     """
+    ordinary_tools: Mapping[str, Tool] = {}
+    """Those that such a turn may call: inline, not terminal, and not for programs only."""
 
     def __post_init__(self) -> None:
         tiered = self.price is not None and self.price.tier is not None
         model = self.position or self.escalation is not None or self.thinking_tags or not self.measures_replies
         tools = self.approvals or self.max_calls_per_turn is not None or not self.plain_policy
-        others = self.custom or self.fallback is not None or self.lineup.shapes_turns
+        others = self.custom or self.own_guards or self.fallback is not None or self.lineup.shapes_turns
         settle_field(self, "cruises", not (tiered or model or tools or others))
+        inline = {name: tool for name, tool in self.tools.items() if tool.isolation == "inline"}
+        apart = self.terminal_tools | self.hands
+        ordinary = {name: tool for name, tool in inline.items() if tool.name not in apart}
+        settle_field(self, "ordinary_tools", ordinary)
 
 
 class Touchdown(GlidepathError):  # noqa: N818 - not an error: what happens now

@@ -25,12 +25,12 @@ def broke_prefix(run: Run, what: str, *, ours: bool = True) -> None:
     What the runtime does itself, for a window or a budget, is a warning only where a cache was in use: without one
     nothing is lost.
     """
-    if run.request is None or what in run.prefix_breaks:
+    if run.turn.request is None or what in run.transcript.prefix_breaks:
         return
-    if ours and not run.account.cache_read:
+    if ours and not run.spend.account.cache_read:
         _log.info(_LOST, run.run_id, what)
         return
-    run.prefix_breaks = (*run.prefix_breaks, what)
+    run.transcript.break_prefix(what)
     _log.warning(_LOST, run.run_id, what)
 
 

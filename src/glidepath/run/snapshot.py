@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
@@ -13,13 +14,27 @@ from glidepath.events import MessageAdded
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage, placed
 from glidepath.outcome import Charge, LoopOutcome, RunResult, Snapshot
 from glidepath.run.account import Account
+from glidepath.run.descent import Audit, Descent
+from glidepath.run.inside import SideWork
+from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
+from glidepath.run.terms import Terms
 
 if TYPE_CHECKING:
     from glidepath.ledger import Meter
     from glidepath.run.plan import Ending
     from glidepath.run.state import Run
 
-__all__ = ["Offspring", "Resumption", "place", "restore", "restore_meter", "snapshot_of", "take_snapshot"]
+__all__ = [
+    "KEPT",
+    "PARTS",
+    "Offspring",
+    "Resumption",
+    "place",
+    "restore",
+    "restore_meter",
+    "snapshot_of",
+    "take_snapshot",
+]
 
 
 class Offspring(Record):
@@ -49,74 +64,72 @@ class Resumption(Record):
 
 _TOLD = ("violations", "children", "pending", "abandoned", "unknown_effects")
 """What a result tells anyway."""
+_SETS = frozenset({"withdrawn", "notices_told", "allowed"})
+"""What is a set in the run, and a sorted tuple in its snapshot."""
+
+
+PARTS: Mapping[str, Any] = {
+    "transcript": Transcript,
+    "turn": CurrentTurn,
+    "answer": AnswerSoFar,
+    "descent": Descent,
+    "audit": Audit,
+    "work": SideWork,
+    "terms": Terms,
+}
+"""The parts of a run that survive it: together, with its meter and its accounts, they are its snapshot."""
+KEPT: Mapping[str, tuple[str, ...]] = {
+    part: (*kind.SURVIVES, *getattr(kind, "UNTIL_IT_ENDS", ())) for part, kind in PARTS.items()
+}
+"""The fields of each part that a snapshot has, under the same names."""
+
+
+def _copied(value: Any) -> Any:
+    """A field as a snapshot has it: a value that nobody changes."""
+    if value.__class__ is frozenset:
+        return tuple(sorted(value))
+    if value.__class__ is list:
+        return tuple(value)
+    return dict(value) if value.__class__ in (dict, MappingProxyType) else value
 
 
 def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
-    """The run as it stands. With its `ending` it is for the result, and leaves out what that tells anyway."""
-    meter = run.meter
-    number = run.peek_number()
-    told: dict[str, Any] = {}
-    if ending is None:
-        told = {name: tuple(getattr(run, name)) for name in _TOLD}
-    else:
-        told = {"state": ending.state, "outcome": ending.outcome, "cause": ending.cause, "partial": ending.partial}
-        number += run.listening  # the last event is still to come
+    """The run as it stands: its parts, copied. With its `ending` it leaves out what the result tells anyway."""
+    meter, spend = run.meter, run.spend
+    fields = {name: _copied(getattr(getattr(run, part), name)) for part, names in KEPT.items() for name in names}
+    number = run.voice.peek_number()
+    if ending is not None:
+        for name in _TOLD:
+            del fields[name]
+        fields |= {"state": ending.state, "outcome": ending.outcome, "cause": ending.cause, "partial": ending.partial}
+        number += run.voice.listening  # the last event is still to come
     return Snapshot(
         run_id=run.run_id,
-        iterations=run.iterations,
-        tool_calls=run.tool_calls,
-        landing_calls=run.landing_calls,
-        empty_outcomes=run.empty_outcomes,
-        cut_calls_refused=run.cut_calls_refused,
-        last_error=run.last_error,
-        rescued=run.rescued,
-        plain_text=run.plain_text,
-        output_repaired=run.output_repaired,
         elapsed=run.elapsed(),
         next_event=number,
         spent=_accounts(run)[configured(run)].charge(),
         fallbacks_spent=fallbacks_spent(run),
-        children_spent={name: account.charge() for name, account in run.child_accounts.items()},
+        children_spent={name: account.charge() for name, account in spend.child_accounts.items()},
         turns=meter.turns,
         metered_tool_calls=meter.tool_calls,
         descendants=meter.descendants,
         tokens=meter.tokens,
         picodollars=meter.money,
-        carried=run.carried,
         on_budget=_on_budget(run),
-        verdict=run.verdict,
-        notice=run.notice,
-        wind_down=run.wind_down,
-        final_turn=run.final_turn,
-        work_withdrawn=run.work_withdrawn,
-        withdrawal=run.withdrawal,
-        withdrawn=tuple(sorted(run.withdrawn)),
-        allowed=None if run.allowed is None else tuple(sorted(run.allowed)),
-        notices_told=tuple(sorted(run.notices_told)),
-        later=run.later,
-        waiting=run.waiting,
-        text=run.text,
-        parts=run.parts,
-        stop_reason=run.stop_reason,
-        first_new=run.first_new,
-        pinned=run.pinned,
-        votes=run.votes,
-        programs=dict(run.programs),
-        program_states=dict(run.program_states),
-        guards=_guard_state(run.guard_home.get("guardrails")),
-        per_run=run.per_run,
-        **told,
+        guards=_guard_state(run.guards.home.get("guardrails")),
+        **fields,
     )
 
 
 def _on_budget(run: Run) -> bool:
     """Whether it spends from a budget that somebody must pass again; the journal knows that of its session."""
     above = run.meter.parent
-    return above is not None and (run.carried.session is None or above.parent is not None)
+    return above is not None and (run.terms.carried.session is None or above.parent is not None)
 
 
 def _accounts(run: Run) -> dict[str, Account]:
-    return {configured(run): Account(), **run.other_accounts, run.plan.model_name: run.account}
+    spend = run.spend
+    return {configured(run): Account(), **spend.other_accounts, run.plan.model_name: spend.account}
 
 
 def fallbacks_spent(run: Run) -> dict[str, Charge]:
@@ -165,72 +178,50 @@ def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
 
 def restore(run: Run, resumed: Resumption) -> None:
     """Make a fresh run the one that stopped. One that has ended comes up again: what brought it down is forgotten."""
-    run.resumed, snapshot = resumed, resumed.snapshot
-    for name in (
-        "iterations",
-        "tool_calls",
-        "landing_calls",
-        "last_error",
-        "withdrawal",
-        "later",
-        "waiting",
-        "text",
-        "stop_reason",
-        "first_new",
-        "children",
-        "pending",
-        "abandoned",
-        "unknown_effects",
-        "votes",
-        "programs",
-        "program_states",
-        "pinned",
-        "per_run",
-    ):
-        setattr(run, name, getattr(snapshot, name))
-    run.violations = list(snapshot.violations)
-    run.withdrawn = frozenset(snapshot.withdrawn)
-    run.allowed = None if snapshot.allowed is None else frozenset(snapshot.allowed)
-    run.notices_told = frozenset(snapshot.notices_told)
-    run.started_at -= max(0.0, snapshot.elapsed)
-    run.account = Account.of(snapshot.spent)
-    run.other_accounts = {name: Account.of(charge) for name, charge in snapshot.fallbacks_spent.items()}
-    run.child_accounts = {name: Account.of(charge) for name, charge in snapshot.children_spent.items()}
-    others = (*run.other_accounts.values(), *run.child_accounts.values())
-    run.money = run.account.money + sum(account.money for account in others)
-    run.count_from(snapshot.next_event)
-    if snapshot.outcome in (None, LoopOutcome.PAUSED):
-        for name in ("empty_outcomes", "cut_calls_refused", "rescued", "plain_text", "output_repaired", "parts"):
-            setattr(run, name, getattr(snapshot, name))
-        for name in ("verdict", "notice", "wind_down", "final_turn", "work_withdrawn"):
-            setattr(run, name, getattr(snapshot, name))
+    snapshot = resumed.snapshot
+    ended = snapshot.outcome not in (None, LoopOutcome.PAUSED)
+    for part, kind in PARTS.items():
+        for name in kind.SURVIVES if ended else KEPT[part]:
+            _assign(getattr(run, part), name, getattr(snapshot, name))
+    run.terms.resume(resumed)
+    run.descent.restored()
+    run.spend.restore(snapshot.spent, snapshot.fallbacks_spent, snapshot.children_spent)
+    run.voice.count_from(snapshot.next_event)
+    transcript = run.transcript
+    if not ended:
         _reopen_turn(run)
-    elif run.messages and type(run.messages[-1]) is AssistantMessage:
-        run.later = (*run.later, ("resumed", "resume", run.plan.texts.fill("resumed")))
+    elif transcript.messages and type(transcript.messages[-1]) is AssistantMessage:
+        transcript.tell_later("resumed", "resume", run.plan.texts.fill("resumed"))
+
+
+def _assign(part: Any, name: str, value: Any) -> None:
+    """Put a field of a snapshot back, as the run has it."""
+    if name in _SETS and value is not None:
+        value = frozenset(value)
+    elif name == "violations":
+        value = list(value)
+    setattr(part, name, value)
 
 
 def _reopen_turn(run: Run) -> None:
     """The last reply may still have calls to answer."""
-    for place in range(len(run.messages) - 1, run.first_new - 1, -1):
-        message = run.messages[place]
+    messages = run.transcript.messages
+    for place in range(len(messages) - 1, run.transcript.first_new - 1, -1):
+        message = messages[place]
         if type(message) is AssistantMessage:
-            results = tuple(one for one in run.messages[place + 1 :] if type(one) is ToolResultMessage)
+            results = tuple(one for one in messages[place + 1 :] if type(one) is ToolResultMessage)
             if len(results) < len(message.tool_calls):
-                run.reply, run.results, run.turn_open = message, results, True
+                run.turn.reopen(message, results)
             return
 
 
 def place(run: Run, result: ToolResultMessage) -> None:
     """Put the result of a call that waited where it belongs: in the order of the calls of the current reply."""
-    before, run.results = run.results, placed(run.reply, run.results, result)  # type: ignore[arg-type]
-    behind = len(before) - run.results.index(result)  # how many of the results that are there belong behind it
+    turn, before = run.turn, run.turn.results
+    turn.answer(placed(turn.reply, before, result))  # type: ignore[arg-type]
+    behind = len(before) - turn.results.index(result)  # how many of the results that are there belong behind it
     if not behind:
         run.add(result)
         return
-    size = run.plan.size_of(result)
-    run.messages.insert(len(run.messages) - behind, result)
-    run.sizes.insert(len(run.sizes) - behind, size)
-    if run.view is not run.messages:
-        run.view.insert(len(run.view) - behind, result)
-    run.view_tokens += size
+    run.transcript.insert(result, run.plan.size_of(result), behind)
     run.emit(MessageAdded, result)

@@ -79,7 +79,7 @@ class RunStream(Generic[OutputT]):
         if run is None:
             return self.state.name
         ended = "" if run.result is None else f"/{run.result.outcome.name}"
-        return f"{run.run_id}: {run.state.name}{ended}, {run.iterations} turns, {run.meter.tokens} tokens"
+        return f"{run.run_id}: {run.state.name}{ended}, {run.turn.iterations} turns, {run.meter.tokens} tokens"
 
     async def __aenter__(self) -> Self:
         if self._entered:
@@ -114,6 +114,13 @@ class RunStream(Generic[OutputT]):
             raise cancelled
 
     # --- consuming --------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Event]:
+        """Not without a loop: raises TypeError, and says how."""
+        raise TypeError(
+            "agent.stream() is asynchronous: use `async with agent.stream(...) as stream: async for event in stream`, "
+            "or, in code without an event loop, `with agent.stream_sync(...) as stream: for event in stream`"
+        )
 
     def __aiter__(self) -> AsyncIterator[Event]:
         self._take_off()
@@ -171,9 +178,13 @@ class RunStream(Generic[OutputT]):
                 await self._ring_for_me()
 
     def _next_batch(self) -> bool:
-        if not self.outbox:
+        outbox = self.outbox
+        if not outbox:
             return False
-        self._batch = iter(self._taken())
+        self._batch = iter(outbox[:])  # as `_taken` does it: every wait of the run ends here
+        outbox.clear()
+        if self._room is not None:
+            self._make_room()
         return True
 
     def _taken(self) -> list[Event]:

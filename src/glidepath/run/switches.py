@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from glidepath.errors import told
-from glidepath.outcome import AbandonedWork
 from glidepath.run.watch import Interrupt, Signal
 
 if TYPE_CHECKING:
@@ -241,7 +240,7 @@ class Sentry:
                         await self._watch.wait(answer)
             if lookout.hanging() and not lookout.told:
                 reason = f"looking at the kill switch did not come back: {lookout.why}"
-                run.abandoned += (AbandonedWork(call_id="", tool_name=lookout.name, kind="thread", reason=reason),)
+                run.work.abandon("", lookout.name, "thread", reason)
 
     def stop(self) -> None:
         """Look no more."""

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from glidepath.messages import CustomMessage, Message, UnknownMessage, UserMessage
 
-if TYPE_CHECKING:
-    from glidepath.run.state import Run
-
-__all__ = ["NEVER_SENT", "is_notice", "sendable", "transcript"]
+__all__ = ["NEVER_SENT", "hidden", "is_notice", "sendable"]
 
 NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
 _HIDDEN = CustomMessage("hidden")
@@ -27,11 +23,13 @@ def is_notice(message: Message) -> bool:
     return type(message) is UserMessage and message.internal and message.reason is not None
 
 
-def transcript(run: Run) -> tuple[Sequence[Message], Sequence[int]]:
-    """What a view is made from, with the size of each message: the transcript without notices of earlier runs."""
-    if not run.stale:
-        return run.messages, run.sizes
-    messages, sizes = list(run.messages), list(run.sizes)
-    for place in run.stale:
+def hidden(
+    messages: Sequence[Message], sizes: Sequence[int], stale: frozenset[int]
+) -> tuple[Sequence[Message], Sequence[int]]:
+    """The messages and their sizes, with nothing where the stale ones stand; the same lists when there is none."""
+    if not stale:
+        return messages, sizes
+    messages, sizes = list(messages), list(sizes)
+    for place in stale:
         messages[place], sizes[place] = _HIDDEN, 0
     return messages, sizes

@@ -5,8 +5,8 @@ and takes the cancellation back (`uncancel`) when it arrives, so that the caller
 neither ours nor made by the foreign code that the run drives (`whose` tells) is the caller's own and is passed on after
 the landing.
 
-Foreign code (a model's stream, a tool, a hook) is awaited through a `tether`: it gets the cancellation first, and
-when it does not obey within its patience the run lets go of it, and the foreign code drifts on in a task of its own.
+Foreign code (a model's stream, a tool, a hook) is awaited through `interruptible`: it gets the cancellation first, and
+when it does not obey within its patience the run lets go of it, and the foreign code goes on in a task of its own.
 """
 
 from __future__ import annotations
@@ -16,16 +16,26 @@ import time
 import types
 from asyncio import Future
 from collections.abc import Callable, Generator, Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 from math import inf
 from typing import Any, Protocol, TypeVar
 
 from glidepath._wire import Value
 from glidepath.outcome import Verdict
-from glidepath.run.adrift import MAX_PATIENCE, Settled, drift, is_request, request, resettle
+from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, move_scopes, request, run_abandoned
 from glidepath.run.whose import INSIDE, Ear, is_by_hand
 
-__all__ = ["Interrupt", "LetGo", "Signal", "Stopped", "Watch", "interrupt_by_hand", "tether", "tethered"]
+__all__ = [
+    "Interrupt",
+    "LetGo",
+    "Signal",
+    "Stopped",
+    "Watch",
+    "Why",
+    "interrupt_by_hand",
+    "interruptible",
+    "interruptible_within",
+]
 
 T = TypeVar("T")
 MIN_PATIENCE = 0.05
@@ -54,16 +64,27 @@ class LetGo(Exception):  # noqa: N818 - not an error: what happened
     """Foreign code ignored its cancellation and was let go."""
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: what happened
-    """Foreign code did not finish. `why`: "timeout", "interrupt" or "uninvited"; `let_go`: it may still be running."""
+class Why(Enum):
+    """Why foreign code did not finish."""
 
-    def __init__(self, why: str, *, let_go: bool = False) -> None:
-        super().__init__(why)
+    TIMEOUT = "timeout"
+    """Its own time was up."""
+    INTERRUPT = "interrupt"
+    """The run is being stopped."""
+    UNINVITED = "uninvited"
+    """It cancelled itself: nobody of ours has asked it to stop."""
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: what happened
+    """Foreign code did not finish. `let_go`: it may still be running."""
+
+    def __init__(self, why: Why, *, let_go: bool = False) -> None:
+        super().__init__(why.value)
         self.why = why
         self.let_go = let_go
 
 
-async def tethered(coroutine: Any, watch: Watch, seconds: float | None, *waiting: Any) -> Any:
+async def interruptible_within(coroutine: Any, watch: Watch, seconds: float | None, *waiting: Any) -> Any:
     """Await foreign code within `seconds`, raced against every interrupt; raises `Stopped` when it did not finish.
 
     `waiting`: what the coroutine waits for, when it has been started already.
@@ -73,7 +94,7 @@ async def tethered(coroutine: Any, watch: Watch, seconds: float | None, *waiting
     else:
         watch.scope_hit = False
     try:
-        return await tether(coroutine, watch, *waiting)
+        return await interruptible(coroutine, watch, *waiting)
     except (LetGo, asyncio.CancelledError) as stop:
         raise watch.stopped(stop) from None
     finally:
@@ -102,7 +123,7 @@ def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
     return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
 
 
-class Watch(Settled):
+class Watch(TaskBound):
     """Deadlines and interrupts of one run."""
 
     __slots__ = (
@@ -146,6 +167,7 @@ class Watch(Settled):
         self.time = clock_of(self.loop)
         self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
         self.base = base = self.task.cancelling()
+        # asyncio has no public way to ask whether a cancellation is still to be delivered.
         if base and getattr(self.task, "_must_cancel", False):  # it has cancelled itself, and will hear of it in here
             self.base = base - 1
         self.above: Watch | None = None  # of the run whose tool has started this one
@@ -294,6 +316,7 @@ class Watch(Settled):
         """Cancel what the run waits for, now or at its next wait."""
         if self.poked or self.over:  # one cancellation is on its way, and whoever gets it looks at everything
             return
+        # A task must not cancel itself while it runs: the cancellation would arrive at whatever it awaits next.
         if asyncio.current_task(self.loop) is not self.task:
             self.poked = self.poking = True
             self.task.cancel()
@@ -354,6 +377,7 @@ class Watch(Settled):
         count = self.count()
         if count <= self.level:
             self.own = max(0, self.own - self.level + count)
+        # Ctrl-C cancels the main task, too, and is nobody's mistake.
         elif not is_by_hand(self.task):
             self.own += count - self.level
         self.level = count
@@ -373,6 +397,7 @@ class Watch(Settled):
         if not self.in_doubt():
             return False
         self.level = self.count()
+        # Counted into the base, so that it is heeded once and stays open for the caller to see.
         self.base = self.level - self.own
         self.heed()
         return True
@@ -382,6 +407,7 @@ class Watch(Settled):
         self.look()
         self.claim()
         taken, self.own = self.own, 0
+        # Left behind, it would end the caller's next wait with a cancellation nobody asked for.
         for _ in range(taken):
             self.task.uncancel()
         self.level = self.count()
@@ -401,6 +427,7 @@ class Watch(Settled):
         if self.task is old:
             self.retract()
             self.task, self.base = new, new.cancelling()
+            # The new task has cancellations of its own; what was counted for the old one means nothing here.
             self.level, self.own, self.heard = self.base, 0, 0
 
     def forgive(self, *, asked: bool) -> bool:
@@ -412,6 +439,7 @@ class Watch(Settled):
     def be_patient(self) -> None:
         """Foreign code was asked to stop: come back when its patience has run out."""
         now = self.time()
+        # At most half of the time that is left: the run must come down in the other half.
         self._patience_at = now + min(self._longest_patience, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
         if self._patience_at < self._handle_at:
             self._arm(self._patience_at)
@@ -423,8 +451,8 @@ class Watch(Settled):
     def stopped(self, stop: BaseException) -> Stopped:
         """Why foreign code did not finish."""
         let_go = isinstance(stop, LetGo)
-        why = "timeout" if self.scope_hit or let_go else "uninvited"
-        return Stopped(why if self.interrupt is None else "interrupt", let_go=let_go)
+        why = Why.TIMEOUT if self.scope_hit or let_go else Why.UNINVITED
+        return Stopped(why if self.interrupt is None else Why.INTERRUPT, let_go=let_go)
 
     def calm(self) -> None:
         """The wait is over: nothing is asked to stop any more, and nothing is shown."""
@@ -488,7 +516,7 @@ def interrupt_by_hand() -> bool:
 
 
 @types.coroutine
-def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, Any]:
+def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, Any]:
     """Await a foreign coroutine inside the run's own task, and let go of it when it ignores its cancellation.
 
     `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`.
@@ -511,6 +539,7 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
             raise
+        # Foreign code may have cancelled our task: count it as its own before anybody else can.
         if watch.task.cancelling() != watch.level:
             watch.look()
         if doubt and not watch.in_doubt():
@@ -519,6 +548,7 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
             watch.poke_self()
         if watch.ring is not None:
             watch.ring()
+        # Deltas after this wait have another time than those before it.
         error = None
         watch.fresh = True
         try:
@@ -531,13 +561,16 @@ def tether(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, A
             watch.arrived()
             doubt = watch.in_doubt()
             if patient and watch.out_of_patience():
-                resettle(coroutine, watch, watch.loop.create_task(drift(coroutine), name="glidepath-abandoned"))
+                move_scopes(
+                    coroutine, watch, watch.loop.create_task(run_abandoned(coroutine), name="glidepath-abandoned")
+                )
                 yield from watch.settle().__await__()
                 raise LetGo from None
             if (asked or doubt) and not patient:
                 patient = True
                 watch.be_patient()
         except GeneratorExit:
+            # The run's own coroutine is being closed: nothing may be awaited, and nothing may be left open.
             watch.gone = True
             coroutine.close()
             raise

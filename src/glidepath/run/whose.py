@@ -23,7 +23,7 @@ from asyncio.runners import Runner
 from contextvars import ContextVar
 from typing import Any
 
-from glidepath.run.adrift import scopes
+from glidepath.run.abandoned import scopes
 
 __all__ = ["INSIDE", "Ear", "is_by_hand"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -20,15 +21,18 @@ from glidepath._version import VERSION
 from glidepath._wire import Settings, WireError, asdict
 from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.serve.agui_door import AguiDoor
 from glidepath.serve.event_log import log_for
 from glidepath.serve.event_streams import card_stream, run_stream
 from glidepath.serve.fleet_view import FleetView
-from glidepath.serve.gatekeeper import MAX_BODY, Gatekeeper, Visitor, allowed_hosts, checked_tokens
+from glidepath.serve.gatekeeper import BODY_SECONDS, MAX_BODY, Gatekeeper, Visitor, allowed_hosts, checked_tokens
 from glidepath.serve.hub import Hub, refusal_of
+from glidepath.serve.openai_door import OpenAIDoor
 from glidepath.serve.openapi import openapi_page
 from glidepath.serve.prometheus import exposition
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_actions import RunActions
+from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.shapes import (
     AgentInfo,
     DecideBody,
@@ -55,10 +59,11 @@ class ServeOptions(Settings, frozen=True, kw_only=True):
     """How a server behaves.
 
     `max_runs` run at once, more are refused with 429. `on_disconnect` is what becomes of a run without a store whose
-    last reader has gone: `land` or `continue`. `allowed_hosts` are host names beside localhost that requests may use.
-    `prefix` is the path under which a proxy shows the server. `resume_lost` resumes, at the start, the runs that a
-    dead server has left behind. Events of runs that wrote none for `keep_events` days are forgotten at the start; the
-    journals stay. Without `metrics` runs are not measured for /metrics.
+    last reader has gone for `disconnect_grace` seconds: `land` or `continue`. `allowed_hosts` are host names beside
+    localhost that requests may use. `prefix` is the path under which a proxy shows the server. A body has at most
+    `max_body` bytes, and `body_seconds` to arrive. `resume_lost` resumes, at the start, the runs that a dead server has
+    left behind. Events of runs that wrote none for `keep_events` days are forgotten at the start; the journals stay.
+    Without `metrics` runs are not measured for /metrics.
     """
 
     max_runs: int = 100
@@ -67,6 +72,7 @@ class ServeOptions(Settings, frozen=True, kw_only=True):
     allowed_hosts: Sequence[str] = ()
     prefix: str = ""
     max_body: int = MAX_BODY
+    body_seconds: float = BODY_SECONDS
     resume_lost: bool = False
     keep_events: float = 30.0
     metrics: bool = True
@@ -129,7 +135,14 @@ def make_application(agents: Any, *, store: Any = None, token: Any = None, **opt
     )
     server = DeckServer(hub, chosen)
     hosts = allowed_hosts(chosen.allowed_hosts)
-    gate = Middleware(Gatekeeper, tokens=tokens, hosts=hosts, max_body=chosen.max_body, prefix=chosen.prefix)
+    gate = Middleware(
+        Gatekeeper,
+        tokens=tokens,
+        hosts=hosts,
+        max_body=chosen.max_body,
+        body_seconds=chosen.body_seconds,
+        prefix=chosen.prefix,
+    )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -220,7 +233,10 @@ class DeckServer:
             Route("/api/runs/{id}/events", self.events, methods=["GET"]),
             Route("/api/feed", self.feed, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
+            *OpenAIDoor(self.hub, self.reader).routes(),
+            *AguiDoor(self.hub, self.reader, self.actions).routes(),
             Route("/", static_file, methods=["GET"]),
+            Route("/api/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
             Route("/{path:path}", static_file, methods=["GET"]),
         ]
         return routes
@@ -287,10 +303,11 @@ class DeckServer:
         return await _caught(self._events, request)
 
     async def _events(self, request: Request) -> Any:
-        found = await self.reader.find(request.path_params["id"])
-        feed = found.feed
+        feed = self.hub.feeds.get(request.path_params["id"])
+        if feed is None or not feed.live:  # what flies here is known without a look into the store
+            feed = (await self.reader.find(request.path_params["id"])).feed
         if feed is None:
-            raise Refused(404, "no_events", "this run's events were not kept: another program ran it; see /messages")
+            raise Refused(404, "no_events", "this run has not started: it has no events yet")
         after = _number(request, "after", 0, 0, MOST)
         if "text/event-stream" not in request.headers.get("accept", ""):
             before = _number(request, "before", -1, 0, MOST)
@@ -302,7 +319,13 @@ class DeckServer:
             if not last.isascii() or not last.isdigit() or len(last) > 12:  # noqa: PLR2004 - more than there can be
                 raise Refused(400, "bad_event_id", f"Last-Event-ID must be the number of an event, not {last!r:.40}")
             after = int(last)
-        return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(found.run_id))
+        if feed.log is not self.hub.log and not feed.finished and not feed.readers:
+            self.hub.look_after(self._told(feed))
+        return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(feed.run_id))
+
+    async def _told(self, feed: RunFeed) -> None:
+        await asyncio.sleep(0)  # until its reader is there
+        await self.reader.keep_telling(feed)
 
     async def feed(self, _: Request) -> Any:
         """The cards that change."""
@@ -432,6 +455,10 @@ def _posted(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable[Any]
     return posted
 
 
+async def _no_such_path(_: Request) -> Response:
+    raise HTTPException(404)
+
+
 async def _refused(_: Request, error: Exception) -> Response:
     refused: Any = error
     headers = {} if refused.retry_after is None else {"retry-after": str(refused.retry_after)}
@@ -445,4 +472,14 @@ async def _http(_: Request, error: Exception) -> Response:
     return _json({"error": {"code": code, "message": message}}, known.status_code, known.headers or {})
 
 
-_HANDLERS: dict[Any, Any] = {Refused: _refused, HTTPException: _http}
+async def _unavailable(request: Request, error: Exception) -> Response:
+    known: Any = error
+    return await _refused(request, refusal_of(known))
+
+
+_HANDLERS: dict[Any, Any] = {
+    Refused: _refused,
+    HTTPException: _http,
+    ConfigurationError: _unavailable,
+    StoreError: _unavailable,
+}

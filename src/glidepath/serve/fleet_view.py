@@ -11,7 +11,8 @@ from typing import Any
 from glidepath.errors import StoreError
 from glidepath.serve.hub import Hub
 from glidepath.serve.shapes import BudgetNode, Gauge
-from glidepath.serve.store_reader import StoreReader, budget_node
+from glidepath.serve.store_reader import StoreReader
+from glidepath.serve.stored_card import budget_node
 from glidepath.spi.sessions import Wallet, WalletStore
 
 __all__ = ["FleetView"]
@@ -37,7 +38,7 @@ class FleetView:
 
             self._looked = True
             if isinstance(self.hub.store, PostgresStore):
-                from glidepath.engines.dbos.ledger import FleetLedger
+                from glidepath.engines.dbos.fleet_ledger import FleetLedger
 
                 if await self.hub.store.asked(_HERE):
                     self._ledger = FleetLedger(self.hub.store.dsn, connections=2)

@@ -24,6 +24,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_BODY = 1_000_000
+MAX_HEAD = 32_768  # bytes of headers
 BODY_SECONDS = 10.0  # in which a body must have arrived
 LEAST_TOKEN = 16  # characters
 ROLES = ("view", "control")
@@ -133,6 +134,8 @@ class Gatekeeper:
             await send(message)
 
         try:
+            if sum([len(name) + len(value) for name, value in scope["headers"]]) > MAX_HEAD:
+                raise Refused(431, "large_headers", f"the headers may have {MAX_HEAD} bytes at most")
             path = scope["path"].removeprefix(scope.get("root_path", ""))
             if self._prefix and (path == self._prefix or path.startswith(f"{self._prefix}/")):
                 path = path.removeprefix(self._prefix) or "/"  # the proxy has left it on
@@ -252,7 +255,7 @@ async def refuse(refused: Refused, send: Send) -> None:
         headers.append((b"www-authenticate", b'Bearer realm="glidepath"'))
     if refused.retry_after is not None:
         headers.append((b"retry-after", str(refused.retry_after).encode()))
-    if refused.status in (408, 413, 415):  # the body was not read: this connection is of no further use
+    if refused.status in (408, 413, 415, 431):  # the body was not read: this connection is of no further use
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -178,8 +178,9 @@ class Hub:
         limits: Mapping[str, Any] | None = None,
         tags: Sequence[str] | None = None,
         who: str | None = None,
+        instructions: str = "",
     ) -> RunFeed:
-        """Start a run and return its feed once it has taken off; raises `Refused`."""
+        """Start a run, return its feed once it has taken off; raises `Refused`. `instructions` follow the agent's."""
         agent = self.admit(name, session)
         tags = None if tags is None else _checked(checked_tags, tags)
         if session is not None:
@@ -187,9 +188,10 @@ class Hub:
         if limits is not None:
             agent = agent.replace(limits=changed_limits(agent.config.limits, limits))
         flight = self._flight(agent, name)
-        feed = await self._launch(
-            flight, session, lambda: agent.stream(prompt, session=session, cancel=flight.token, parent=None)
-        )
+        given: dict[str, Any] = {"session": session, "cancel": flight.token, "parent": None}
+        if instructions:
+            given["system_prompt"] = "\n\n".join(part for part in (agent.config.system_prompt, instructions) if part)
+        feed = await self._launch(flight, session, lambda: agent.stream(prompt, **given))
         if who is not None:
             feed.card.who = who
         if tags:

@@ -117,14 +117,10 @@ class PrometheusGauge:
 
 
 class PrometheusMeters:
-    """What OpenTelemetry calls a meter provider, and its one meter: keeps every instrument to be read."""
+    """What OpenTelemetry calls a meter: keeps every instrument to be read."""
 
     def __init__(self) -> None:
         self.instruments: dict[str, Any] = {}
-
-    def get_meter(self, *_: object, **__: object) -> PrometheusMeters:
-        """Itself."""
-        return self
 
     def create_counter(self, name: str, unit: str = "", description: str = "") -> Any:
         """A counter, made once."""
@@ -163,6 +159,7 @@ class PrometheusMeters:
 def metrics_plugin(meters: PrometheusMeters) -> Any:
     """The observer that fills these meters; None without the extra `otel`."""
     try:
+        from opentelemetry.metrics import MeterProvider
         from opentelemetry.trace import NoOpTracerProvider
 
         from glidepath.otel import OpenTelemetry
@@ -178,8 +175,14 @@ def metrics_plugin(meters: PrometheusMeters) -> Any:
             """Wait a moment until everything is counted that has ended."""
             await self._background.drained()
 
-    kept: Any = meters  # by duck typing: a meter provider with one meter
-    return ServeMetrics(content=False, tracer_provider=NoOpTracerProvider(), meter_provider=kept)
+    class KeptMeters(MeterProvider):
+        """Gives out one meter, which keeps everything to be read."""
+
+        def get_meter(self, *_: Any, **__: Any) -> Any:
+            """These meters, by duck typing."""
+            return meters
+
+    return ServeMetrics(content=False, tracer_provider=NoOpTracerProvider(), meter_provider=KeptMeters())
 
 
 def exposition(figures: Mapping[str, tuple[str, str, float]], meters: PrometheusMeters | None) -> bytes:

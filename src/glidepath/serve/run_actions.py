@@ -113,7 +113,7 @@ class RunActions:
             run: Any = None if flight is None or flight.stream is None else flight.stream.run
             if run is None:
                 raise Refused(409, "not_here", "only a run in flight can be steered without a store")
-            run.waiting += (UserMessage(text),)
+            run.transcript.wait((UserMessage(text),))
         else:
             await self._stored(send(self.store, found.session_id, text))
             await self._remark(found, flight, "steer", body.reason, who, message=text[:MAX_REASON])
@@ -282,7 +282,7 @@ class RunActions:
         began = time.perf_counter()
         if body.scope == "run":
             if not body.id:
-                raise Refused(400, "no_id", "say which run: id")
+                raise Refused(400, "no_id", "say which run to stop: pass its id")
             if body.active:
                 return await self.stop(body.id, ReasonBody(reason=body.reason), who)
             found = await self.reader.find(body.id)
@@ -318,7 +318,7 @@ class RunActions:
         self, found: FoundRun, flight: Flight | None, action: str, reason: str, who: Visitor, **more: Any
     ) -> None:
         """Journal what was done, why, and who: by the run itself where it flies here, else in the session's inbox."""
-        if self.store is None or found.entry is None:
+        if self.store is None or (found.entry is None and flight is None):
             return
         control = _control(action, reason, who, **more)
         run: Any = None if flight is None or flight.stream is None else flight.stream.run

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Record, asdict, replace
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.messages import AssistantMessage
 from glidepath.outcome import RunResult
+from glidepath.serve.event_log import LogHead
 from glidepath.serve.flight_card import origin_of, pending_items, state_of
 from glidepath.serve.hub import Hub, refusal_of
 from glidepath.serve.refusals import Refused
+from glidepath.serve.retold import retold_feed
 from glidepath.serve.run_feed import RunFeed
-from glidepath.serve.shapes import BudgetNode, CauseShape, PendingItem, RunCard, RunDetail, UsageShape
+from glidepath.serve.shapes import PendingItem, RunCard, RunDetail
+from glidepath.serve.stored_card import (
+    accounted_fields,
+    bare_card,
+    budget_node,
+    entry_state,
+    newer_fields,
+    shown_limits,
+    spent_until,
+    unknown_effects,
+)
 from glidepath.serve.transcript_page import shown_messages
-from glidepath.sessions.archive import Journal, read_journal
+from glidepath.sessions.archive import StoredJournal, read_journal
 from glidepath.sessions.cards import UNFINISHED, cursor_after
 from glidepath.sessions.chain import read
 from glidepath.sessions.families import family_of
 from glidepath.sessions.finding import each_session, find_sessions
 from glidepath.sessions.fold import Folded, fold
-from glidepath.sessions.owner import free
+from glidepath.sessions.inbox import control_in
 from glidepath.spi.sessions import Entry, SessionQuery
 
 __all__ = ["FoundRun", "StoreReader"]
 
 _FOLDED = 64  # journals that are kept at hand, folded
 _SCANNED = 20_000  # sessions that are looked through for a run's id
+LOOK = 1.0  # seconds between two looks at a journal that another process writes
 _ONLY_ENTRY = 1 << 62  # a number that no commit has
 _STATES = ("queued", "running", "paused", "ended", "lost")
-_RESUMABLE = frozenset({"wrapped_up", "cut_off", "failed", "cancelled", "paused"})
 
 
 class FoundRun(Record, kw_only=True):
@@ -51,8 +63,9 @@ class StoreReader:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.store = hub.store
-        self._journals: OrderedDict[str, Journal] = OrderedDict()
+        self._journals: OrderedDict[str, StoredJournal] = OrderedDict()
         self._sessions: dict[str, str] = {}
+        self._told: OrderedDict[str, RunFeed] = OrderedDict()
 
     # --- finding one ------------------------------------------------------------------------------------------
 
@@ -70,7 +83,33 @@ class StoreReader:
         if entry is None:
             raise Refused(404, "unknown_run", f"there is no run or session {name!r:.80}; GET /api/runs lists them")
         run_id = str(entry.summary.get("run_id") or entry.session_id)
-        return FoundRun(run_id=run_id, session_id=entry.session_id, feed=await self.hub.feed(run_id), entry=entry)
+        feed = await self.hub.feed(run_id) or await self._retold(run_id, entry)
+        return FoundRun(run_id=run_id, session_id=entry.session_id, feed=feed, entry=entry)
+
+    async def _retold(self, run_id: str, entry: Entry) -> RunFeed | None:
+        """The feed of a run whose events nobody kept, from its journal."""
+        if not entry.head:
+            return None
+        feed = self._told.get(run_id)
+        if feed is None:
+            above = entry.session_id.rpartition("/")[0] if entry.summary.get("parent") else None
+            agent = str(entry.summary.get("agent") or "")
+            head = LogHead(run_id=run_id, session_id=entry.session_id, agent=agent, parent=above)
+            feed = self._told[run_id] = await retold_feed(head, lambda: self.journal(entry.session_id))
+            while len(self._told) > _FOLDED:
+                self._told.popitem(last=False)
+        elif not feed.finished or entry.head:
+            await feed.recall()
+        return feed
+
+    async def keep_telling(self, feed: RunFeed) -> None:
+        """While somebody reads a run of another program: look for what its journal has more."""
+        while feed.readers:
+            await asyncio.sleep(LOOK)
+            before = feed.last
+            await feed.recall()
+            if feed.last != before:
+                feed.wake()
 
     async def _entry(self, session_id: str) -> Entry | None:
         """The session's entry; None when no store keeps it."""
@@ -94,13 +133,17 @@ class StoreReader:
         if run_id in self._sessions:
             return await self._entry(self._sessions[run_id])
         seen = 0
-        async for entry in each_session(self.store, roots=False, limit=1000):
-            seen += 1
-            known = entry.summary.get("run_id")
-            if isinstance(known, str):
-                self._sessions[known] = entry.session_id
-            if known == run_id or seen >= _SCANNED:
-                break
+        try:
+            async for entry in each_session(self.store, roots=False, limit=1000):
+                seen += 1
+                known = entry.summary.get("run_id")
+                if isinstance(known, str):
+                    self._sessions[known] = entry.session_id
+                if known == run_id or seen >= _SCANNED:
+                    break
+        except StoreError as error:
+            if error.kind != "missing":  # a store to which nothing was written yet
+                raise refusal_of(error) from None
         found = self._sessions.get(run_id)
         return None if found is None else await self._entry(found)
 
@@ -115,16 +158,16 @@ class StoreReader:
         """The card of a run, from what is known: events, and what the store says about its session."""
         now = time.time()
         if feed is None:
-            return _bare_card(entry, now)  # type: ignore[arg-type] # one of the two is known
+            return bare_card(entry, now)  # type: ignore[arg-type] # one of the two is known
         known: dict[str, Any] = {"tags": self.hub.tags.get(feed.head.session_id, ())}
         if entry is not None:
             known = {"title": entry.title, "tags": entry.tags, "owner": entry.owner}
         if feed.live:
             known["state"] = "running"
         elif entry is not None and entry.summary.get("run_id") == feed.run_id:
-            known["state"] = state = _state(entry, now)
+            known["state"] = state = entry_state(entry, now)
             card = feed.card.card(now, None, **known)
-            return replace(card, resumable=card.resumable or state == "lost", **_newer(card, entry))
+            return replace(card, resumable=card.resumable or state == "lost", **newer_fields(card, entry))
         return feed.card.card(now, feed.meter, **known)
 
     async def cards(
@@ -205,7 +248,7 @@ class StoreReader:
 
     # --- one run ----------------------------------------------------------------------------------------------
 
-    async def journal(self, session_id: str) -> Journal | None:
+    async def journal(self, session_id: str) -> StoredJournal | None:
         """The journal of a session, folded; None without a store. The last ones are kept while they do not change."""
         if self.store is None:
             return None
@@ -237,14 +280,17 @@ class StoreReader:
         text = "" if feed is None else feed.card.text
         if result is not None:
             text = result.text
+        controls = await self.controls(found)
+        settled = {one.get("call_id") for one in controls if one.get("action") == "settle"}
         return RunDetail(
-            **{**fields, **_accounted(card, result, folded)},
+            **{**fields, **accounted_fields(card, result, folded)},
             text=text,
             text_origin=None if result is None else origin_of(result),
-            unknown_effects=_unknown(result, folded),
+            unknown_effects=tuple(one for one in unknown_effects(result, folded) if one["call_id"] not in settled),
+            controls=tuple(controls),
             abandoned=() if result is None else tuple(f"{one.tool_name}: {one.reason}" for one in result.abandoned),
             budget=budget_node(card, children),
-            limits={} if feed is None else _limits(feed.card.limits),
+            limits={} if feed is None else shown_limits(feed.card.limits),
             notices=() if feed is None else tuple(feed.card.notices),
             guards=() if feed is None else tuple(feed.card.guards),
             verdicts=() if feed is None else tuple(feed.card.verdicts),
@@ -260,6 +306,20 @@ class StoreReader:
         journal = await self.journal(found.session_id)
         folded = None if journal is None else journal.folded
         return (None, None) if folded is None else (folded.result, folded)
+
+    async def controls(self, found: FoundRun) -> list[dict[str, Any]]:
+        """What people did to the runs of a session: by its journal, and what waits in its inbox."""
+        if self.store is None or found.entry is None:
+            return []
+        journal = await self.journal(found.session_id)
+        if journal is None:
+            return []
+        try:
+            notes = await self.store.notes(found.session_id, journal.folded.taken)
+        except (AttributeError, StoreError):  # a store without an inbox
+            notes = ()
+        waiting = [control_in(note) for note in notes]
+        return [*journal.folded.controls, *[one for one in waiting if one is not None]]
 
     async def _children(self, found: FoundRun) -> list[RunCard]:
         cards = {feed.run_id: self.card(feed, None) for feed in self.hub.below(found.run_id)}
@@ -301,7 +361,7 @@ class StoreReader:
         messages: list[Any]
         flight = self.hub.flights.get(found.run_id)
         if flight is not None and flight.stream is not None and flight.stream.run is not None:
-            messages = flight.stream.run.messages
+            messages = flight.stream.run.transcript.messages
         else:
             journal = await self.journal(found.session_id)
             result = self.hub.result_of(found.run_id)
@@ -344,7 +404,7 @@ class StoreReader:
         then = fold(journal.commits[:kept], found.session_id)
         card = self.card(found.feed, found.entry)
         snapshot = then.snapshot
-        usage, cost = _spent(snapshot)
+        usage, cost = spent_until(snapshot)
         return {
             **asdict(card),
             "turn": turn,
@@ -357,140 +417,3 @@ class StoreReader:
             "messages": len(then.messages),
             "turns": replies if kept == len(journal.commits) else None,
         }
-
-
-def _spent(snapshot: Any) -> tuple[UsageShape, str | None]:
-    if snapshot is None:
-        return UsageShape(), None
-    usage = snapshot.spent.usage
-    cost = f"{snapshot.picodollars / 1e12:.12f}".rstrip("0").rstrip(".") if snapshot.picodollars else None
-    return UsageShape(input=usage.input, output=usage.output, total=snapshot.tokens), cost
-
-
-def _state(entry: Entry, now: float) -> str:
-    outcome = entry.summary.get("outcome")
-    if isinstance(outcome, str):
-        return state_of(outcome)
-    if entry.summary.get("state") == "queued" and not entry.head:
-        return "queued"
-    if free(entry.owner, entry.expires, now):
-        return "lost"
-    return "running"
-
-
-def _newer(card: RunCard, entry: Entry) -> dict[str, Any]:
-    """What the store knows and the events do not: another process has continued the run."""
-    outcome = entry.summary.get("outcome")
-    if outcome == card.outcome or not isinstance(outcome, str):
-        return {}
-    return {
-        "outcome": outcome,
-        "phase": "ground",
-        "turn": int(entry.summary.get("iterations") or 0),
-        "cost": entry.summary.get("cost"),
-        "updated": entry.updated,
-        "ended": entry.updated,
-        "resumable": outcome in _RESUMABLE,
-    }
-
-
-def _bare_card(entry: Entry, now: float) -> RunCard:
-    """A card without events: another program ran it."""
-    summary = entry.summary
-    outcome = summary.get("outcome") if isinstance(summary.get("outcome"), str) else None
-    state = _state(entry, now)
-    tokens = int(summary.get("tokens") or 0)
-    parent = summary.get("parent")
-    above = parent.get("session_id") if isinstance(parent, Mapping) else None
-    waiting = int(state == "paused")
-    return RunCard(
-        run_id=str(summary.get("run_id") or entry.session_id),
-        session_id=entry.session_id,
-        agent=str(summary.get("agent") or summary.get("team") or ""),
-        task=str(summary.get("task") or "")[:200],
-        title=entry.title,
-        state=state,
-        outcome=outcome,
-        phase="ground" if outcome is not None else "cruise",
-        turn=int(summary.get("iterations") or 0),
-        usage=UsageShape(total=tokens),
-        cost=summary.get("cost") if isinstance(summary.get("cost"), str) else None,
-        started=entry.updated,
-        updated=entry.updated,
-        ended=entry.updated if outcome is not None else None,
-        tags=entry.tags,
-        pending=waiting,
-        pending_count=waiting,
-        parent=above if isinstance(above, str) else None,
-        owner=entry.owner,
-        resumable=state == "lost" or outcome in _RESUMABLE,
-        last=_last_line(state, outcome),
-    )
-
-
-def _last_line(state: str, outcome: str | None) -> str:
-    if state == "lost":
-        return "its process is gone: resume it"
-    if state == "running":
-        return "runs in another process"
-    return "" if outcome is None else outcome.replace("_", " ")
-
-
-def _accounted(card: RunCard, result: RunResult[Any] | None, folded: Folded | None) -> dict[str, Any]:
-    """Figures of a run without events, from its journal."""
-    if folded is None or result is None:
-        return {}
-    usage, cause = result.usage, result.cause
-    return {
-        "usage": UsageShape(input=usage.input, output=usage.output, total=usage.total),
-        "cost": None if result.cost is None else f"{result.cost:f}",
-        "turn": result.iterations,
-        "cause": card.cause if cause is None else CauseShape(source=cause.source, reason=cause.reason),
-    }
-
-
-def _unknown(result: RunResult[Any] | None, folded: Folded | None) -> tuple[Mapping[str, Any], ...]:
-    calls = [] if result is None else list(result.unknown_effects)
-    found: list[dict[str, Any]] = [
-        {"call_id": one.id, "tool": one.name, "arguments": one.arguments, "since": None} for one in calls
-    ]
-    if folded is not None and result is None:
-        for intent in folded.intents.values():
-            if intent.call_id not in folded.results:
-                call = _call_in(folded.messages, intent.call_id)
-                found.append(
-                    {
-                        "call_id": intent.call_id,
-                        "tool": intent.tool or (call.name if call else ""),
-                        "arguments": intent.arguments or (call.arguments if call else {}),
-                        "since": folded.time,
-                    }
-                )
-    return tuple(found)
-
-
-def _call_in(messages: Iterable[Any], call_id: str) -> Any:
-    for message in messages:
-        if type(message) is AssistantMessage:
-            for call in message.tool_calls:
-                if call.id == call_id:
-                    return call
-    return None
-
-
-def _limits(limits: Mapping[str, float]) -> dict[str, float]:
-    return {
-        ("cost" if name == "picodollars" else name): (value / 1e12 if name == "picodollars" else value)
-        for name, value in limits.items()
-    }
-
-
-def budget_node(card: RunCard, below: Sequence[RunCard], kind: str = "run") -> BudgetNode:
-    """The budget of a run with those of its descendants below it."""
-    return BudgetNode(
-        name=card.agent,
-        kind=kind,
-        run_id=card.run_id,
-        gauges=card.gauges,
-        children=tuple(budget_node(one, below, "child") for one in below if one.parent == card.session_id),
-    )

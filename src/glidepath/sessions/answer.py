@@ -10,7 +10,7 @@ from types import CoroutineType
 from typing import Any, TypeVar
 
 from glidepath.errors import ConfigurationError, StoreError, told
-from glidepath.run import mortal
+from glidepath.run import closable
 
 __all__ = ["FAREWELL", "SILENCE", "as_store_error", "called", "heard"]
 
@@ -85,7 +85,7 @@ async def _take_back(work: asyncio.Task[Any], later: Any, undo: Any) -> None:
 async def _contained(later: Any, over: Any) -> tuple[Any, BaseException | None]:
     """The answer, or what was raised: SystemExit and KeyboardInterrupt, too, stay in here."""
     try:
-        return await mortal(later if type(later) is CoroutineType else _awaited(later), over), None
+        return await closable(later if type(later) is CoroutineType else _awaited(later), over), None
     except BaseException as error:
         return None, error
 

@@ -64,6 +64,7 @@ class Base(Value, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
     taken: int = 0
     """How many notes of the inbox were taken."""
+    controls: tuple[Mapping[str, Any], ...] = ()
     totals: Totals
     version: int = 0
 
@@ -99,6 +100,7 @@ def next_base(folded: Folded, head: int, hash_: bytes) -> Base | None:
         forked=folded.forked,
         unread=tuple(folded.unread),
         taken=folded.taken,
+        controls=tuple(folded.controls),
         totals=folded.session.totals,
         version=folded.session.version,
     )
@@ -191,5 +193,5 @@ def _restored(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | 
     folded.decisions, folded.config = dict(base.decisions), base.config
     folded.imported, folded.forked, folded.unread = base.imported, base.forked, list(base.unread)
     folded.bases, folded.based = list(base.before), base.first
-    folded.taken = base.taken
+    folded.taken, folded.controls = base.taken, [dict(one) for one in base.controls]
     return folded

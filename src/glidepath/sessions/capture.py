@@ -15,7 +15,7 @@ from glidepath.messages import AssistantMessage
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Run
 from glidepath.run.account import Account
-from glidepath.run.snapshot import configured, fallbacks_spent, take_snapshot
+from glidepath.run.snapshot import KEPT, configured, fallbacks_spent, take_snapshot
 from glidepath.sessions.changes import diff
 
 __all__ = ["Capture", "bare", "tick", "untick"]
@@ -39,13 +39,14 @@ class Capture:
         None when nothing differs. `guards` is False when the guards cannot have counted anything since.
         """
         found = _fingerprint(run)
+        # Nearly always equal, and comparing it is far cheaper than a snapshot: this is asked twice a turn.
         if found != self._print:
             self._print = found
             return self._all(run)
         changed: dict[str, Any] = {}
-        if run.text is not self._known["text"]:
-            self._text(run, run.text, changed)
-        if run.other_accounts:
+        if run.answer.text is not self._known["text"]:
+            self._text(run, run.answer.text, changed)
+        if run.spend.other_accounts:
             self._look_at_fallbacks(run, changed)
         if guards:
             self._look_at_guards(run, changed)
@@ -66,7 +67,7 @@ class Capture:
 
     def _look_at_guards(self, run: Run, changed: dict[str, Any]) -> None:
         """Compare what each guard keeps with what it kept, and copy only what differs."""
-        known, live = self._known["guards"], run.guard_home.get("guardrails")
+        known, live = self._known["guards"], run.guards.home.get("guardrails")
         if live.__class__ is not dict or known.keys() != live.keys():
             self._print = None  # the long way, next time
             return
@@ -116,18 +117,18 @@ class Capture:
 def tick(run: Run) -> tuple[Any, ...]:
     """The figures that change every turn, in the order of `TICK` and `SPENT`."""
     meter = run.meter
-    account = run.account if not run.other_accounts else configured_account(run)
+    account = run.spend.account if not run.spend.other_accounts else configured_account(run)
     return (
-        round(run.time() - run.started_at, 6),
-        run.iterations,
-        run.tool_calls,
+        round(run.watch.time() - run.terms.started_at, 6),
+        run.turn.iterations,
+        run.turn.tool_calls,
         meter.turns,
         meter.tool_calls,
         meter.tokens,
         meter.money,
-        run.peek_number() if run.listening else 1,
-        run.stop_reason,
-        run.last_error,
+        run.voice.peek_number() if run.voice.listening else 1,
+        run.turn.stop_reason,
+        run.turn.last_error,
         0,  # `behind`, which earlier versions read
         account.calls,
         account.input,
@@ -175,12 +176,18 @@ def untick(data: list[Any], fields: dict[str, Any]) -> None:
 def configured_account(run: Run) -> Any:
     """What the configured model has cost, whichever is in use."""
     name = configured(run)
-    return run.account if run.plan.model_name == name else run.other_accounts.get(name) or Account()
+    return run.spend.account if run.plan.model_name == name else run.spend.other_accounts.get(name) or Account()
 
 
 _GROWING = ("violations", "children", "pinned")
-_OTHERWISE = ("run_id", "text", "state", "guards", *_GROWING)
-_RARE = attrgetter(*[name for name in _SLOW if name in Run.__struct_fields__ and name not in _OTHERWISE])
+_RARE = attrgetter(
+    *[
+        f"{part}.{name}"
+        for part, names in KEPT.items()
+        for name in names
+        if name in _SLOW and name not in ("text", *_GROWING)
+    ]
+)
 
 
 def _fingerprint(run: Run) -> tuple[Any, ...]:
@@ -189,13 +196,13 @@ def _fingerprint(run: Run) -> tuple[Any, ...]:
     return (
         _RARE(run),
         meter.descendants,
-        len(run.violations),
-        len(run.children),
-        len(run.pinned),
-        run.pinned[-1] if run.pinned else -1,
+        len(run.audit.violations),
+        len(run.work.children),
+        len(run.transcript.pinned),
+        run.transcript.pinned[-1] if run.transcript.pinned else -1,
         run.plan.model_name,
-        [account.calls for account in run.child_accounts.values()] if run.child_accounts else None,
-        [account.calls for account in run.other_accounts.values()] if run.other_accounts else None,
+        [account.calls for account in run.spend.child_accounts.values()] if run.spend.child_accounts else None,
+        [account.calls for account in run.spend.other_accounts.values()] if run.spend.other_accounts else None,
     )
 
 
@@ -229,7 +236,9 @@ def _copied(value: Any) -> Any:
 
 
 def _last_reply(run: Run) -> str | None:
-    return next((message.text for message in reversed(run.messages) if type(message) is AssistantMessage), None)
+    return next(
+        (message.text for message in reversed(run.transcript.messages) if type(message) is AssistantMessage), None
+    )
 
 
 def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:

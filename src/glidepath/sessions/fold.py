@@ -13,12 +13,12 @@ from glidepath import _wire
 from glidepath._version import VERSION, is_newer
 from glidepath._wire import Value, WireError
 from glidepath.errors import StoreError
-from glidepath.messages import AssistantMessage, Message, ToolResultMessage, placed
+from glidepath.messages import IMPORTED, AssistantMessage, Message, ToolResultMessage, coming_from, placed
 from glidepath.outcome import AgentState, RunResult, Snapshot
 from glidepath.run.decisions import Decision
 from glidepath.run.fingerprint import Fingerprint
 from glidepath.sessions.capture import untick
-from glidepath.sessions.chain import Record, check_schema, read
+from glidepath.sessions.chain import JournalRecord, check_schema, read
 from glidepath.sessions.changes import apply
 from glidepath.sessions.lenient import converted, decoded, message_of
 from glidepath.sessions.session import Session
@@ -202,7 +202,7 @@ class Folded:
         self.taken = 0
         """Up to which number the notes of the inbox were taken."""
         self.controls: list[dict[str, Any]] = []
-        """What people did to its runs from outside, why, and who, since the last base."""
+        """What people did to its runs from outside, why, and who."""
         self.config: Fingerprint | None = None
         """What the agent was like that wrote the last leg."""
         self.charged: dict[str, Used] = {}
@@ -246,7 +246,7 @@ class Folded:
         """The transcript."""
         return self.session.messages
 
-    def take(self, records: Iterable[Record], commit: Commit | None = None) -> None:
+    def take(self, records: Iterable[JournalRecord], commit: Commit | None = None) -> None:
         """The records of one more commit; without it, whatever is a base among them is not remembered as one."""
         self.reserved = None
         records = list(records)
@@ -381,6 +381,8 @@ class Folded:
         """Nothing before this may act: decisions are void, and what had begun is not repeated, idempotent or not."""
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
         self.imported = self.foreign = True
+        self.messages[:] = [coming_from(message, (IMPORTED,)) for message in self.messages]  # whoever wrote them
+        self.results = {key: coming_from(one, (IMPORTED,)) for key, one in self.results.items()}
         self.bases, self.based = [], 0  # a stranger's
         self.taken = 0  # its inbox is its own
         if self.result is not None:

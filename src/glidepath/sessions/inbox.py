@@ -24,7 +24,7 @@ from glidepath.spi.sessions import Inbox, Note
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["Mailbox", "control_in", "decide", "note_control", "posted_decisions", "send"]
+__all__ = ["SessionMailbox", "control_in", "decide", "note_control", "posted_decisions", "send"]
 
 _DECISIONS = Mapping[str, Decision]
 _NO_NEWS: Sequence[tuple[str, Any]] = ()
@@ -99,7 +99,7 @@ def posted_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
     return found
 
 
-class Mailbox:
+class SessionMailbox:
     """How far one run has taken the notes of its session."""
 
     def __init__(self, taken: int = 0) -> None:
@@ -132,7 +132,7 @@ class Mailbox:
                 messages.append(message)
                 self._delivered[id(message)] = (note.number, message)
         self._decided |= posted_decisions(notes)
-        run.waiting += tuple(messages)
+        run.transcript.wait(messages)
 
     def remark(self, control: dict[str, Any]) -> None:
         """What a person did to this run, for the next commit; the same as a note, without the way through the store."""
@@ -156,15 +156,14 @@ class Mailbox:
     def put_back(self, run: Run, result: RunResult) -> RunResult:
         """The run ends with messages that its model has not seen: they wait in the inbox again, for whoever comes."""
         self.closed = True
-        left = [self._delivered[id(one)] for one in run.waiting if id(one) in self._delivered]
+        left = [self._delivered[id(one)] for one in run.transcript.waiting if id(one) in self._delivered]
         if not left:
             return result
-        gone = {id(message) for _, message in left}
-        run.waiting = tuple(one for one in run.waiting if id(one) not in gone)
+        run.transcript.take_back(frozenset(id(message) for _, message in left))
         self.taken = min(number for number, _ in left) - 1
         if result.snapshot is None:
             return result
-        return replace(result, snapshot=replace(result.snapshot, waiting=run.waiting))
+        return replace(result, snapshot=replace(result.snapshot, waiting=run.transcript.waiting))
 
 
 def control_in(note: Note) -> dict[str, Any] | None:

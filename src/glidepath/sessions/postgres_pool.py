@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
-from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.errors import ConfigurationError, StoreError, install_line, told
 
 __all__ = ["ConnectionPool", "driver", "explained", "ridden_out"]
 
@@ -28,7 +28,7 @@ def driver() -> Any:
     try:
         import asyncpg
     except ImportError:
-        raise ConfigurationError("PostgresStore needs asyncpg: pip install 'glidepath[postgres]'") from None
+        raise ConfigurationError(f"PostgresStore needs asyncpg: {install_line('postgres')}") from None
     return asyncpg
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "abandon",
     "begun_calls",
     "charged",
+    "inner_calls",
     "known_results",
     "open_calls",
     "strangers",

@@ -12,6 +12,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Raw, replace
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.messages import REDACTED
 from glidepath.sessions.chain import link, plain_payload, read
 from glidepath.spi.sessions import Commit, Note
 
@@ -48,6 +49,7 @@ _NAMES = frozenset(  # what a journal is read by
         *("coordinator", "evaluator", "parent_id", "member_run_id", "required_capability", "resource_constraint"),
     }
 )
+_SAID = frozenset({"user", "tool_result"})  # messages that have origins
 _GUARDS = "guards"
 _GUARD_KEYS = 2  # levels of names in what guards keep: the guard, and what it calls a figure
 
@@ -108,6 +110,8 @@ class Redactor:
         if "program_states" in data:
             data = {**data, "program_states": {}}
         found = {key: self._deep(one) if key in _DEEP else self._walk(one, key) for key, one in data.items()}
+        if found.get("role") in _SAID and found.get("content") != data.get("content"):
+            found["origins"] = [*[one for one in data.get("origins") or () if one != REDACTED], REDACTED]
         if found.get("arguments") != data.get("arguments"):
             call_id = data.get("call_id") or data.get("id")
             if isinstance(call_id, str):

@@ -25,7 +25,7 @@ from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
-from glidepath.sessions.inbox import Mailbox
+from glidepath.sessions.inbox import SessionMailbox
 from glidepath.sessions.pulse import Pulse, pulse_of
 from glidepath.sessions.redaction import redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
@@ -67,7 +67,7 @@ class Scribe:
         """The commit with the newest base."""
         self.time = 0.0
         """When the last commit was written, in seconds since the epoch."""
-        self.mailbox = Mailbox()
+        self.mailbox = SessionMailbox()
         self.stopped = False  # the stop that the store asks for was heard: the end of the run acknowledges it
         self.imported = False
         """Some of the journal was taken in from a file."""
@@ -87,7 +87,7 @@ class Scribe:
         self.held: list[tuple[Commit, Any]] = []  # commits that wait for the end, with durability "exit"
         self._filed: dict[str, ToolResultMessage] = {}
         self._flying: asyncio.Task[None] | None = None
-        self._run: Any = None
+        self._run: Any = None  # a Run, from `attend` on
         self._pulse: Pulse | None = None
         self._beats, self._seen = 0, self.number
 
@@ -116,8 +116,8 @@ class Scribe:
             run_id=run.run_id,
             agent=plan.agent_name,
             model=plan.model_name,
-            resumed=run.resumed is not None,
-            first_new=run.first_new,
+            resumed=run.terms.resumed is not None,
+            first_new=run.transcript.first_new,
             decisions=self.decisions,
             pins=self.pins,
             schema=SCHEMA,
@@ -128,11 +128,11 @@ class Scribe:
         self.ahead = []
         if self.config != now:
             items.append(("config", now))
-        if run.resumed is not None:
-            run.changes = self._changes(now)
+        if run.terms.resumed is not None:
+            run.terms.note_changes(self._changes(now))
         await self._write(items, [], summary=self._summary(run.state.value, None))
-        if run.changes:
-            run.emit(ConfigurationChanged, run.changes)
+        if run.terms.changes:
+            run.emit(ConfigurationChanged, run.terms.changes)
 
     def _changes(self, now: Fingerprint) -> tuple[ConfigurationChange, ...]:
         """What is different since the last leg; nothing where that was not written down."""
@@ -151,7 +151,7 @@ class Scribe:
             output=max(0, reservation.tokens - booking.input),
             tokens=reservation.tokens,
             money=reservation.money,
-            model=run.plan.model_name if run.other_accounts and run.plan.model_name != configured(run) else "",
+            model=run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else "",
         )
         await self._write([], [("reserved", reserved)])
         self._stop_if_asked()
@@ -169,7 +169,7 @@ class Scribe:
         run = self._run
         items: Items = []
         for job in done:
-            message = job.bare_message()
+            message = job.bare_message(run)
             self._filed[message.call_id] = message
             items.append(("result", message))
         if queued:
@@ -240,14 +240,16 @@ class Scribe:
     def _failed(self, result: RunResult, error: StoreError) -> RunResult:
         run = self._run
         cause = _cause(error)
-        run.state = AgentState.ERROR
-        run.result = replace(
-            result,
-            state=AgentState.ERROR,
-            outcome=LoopOutcome.FAILED,
-            cause=cause if result.cause is None or result.cause.source != "store" else result.cause,
+        run.turn.fail()
+        run.conclude_with(
+            ended := replace(
+                result,
+                state=AgentState.ERROR,
+                outcome=LoopOutcome.FAILED,
+                cause=cause if result.cause is None or result.cause.source != "store" else result.cause,
+            )
         )
-        return run.result  # type: ignore[no-any-return]
+        return ended
 
     async def release(self) -> None:
         """Stop looking after the lease and give it back. Never fails: a lease that is not given back runs out."""
@@ -284,7 +286,7 @@ class Scribe:
         try:
             items = first  # a list made for this commit
             if self.tail is None and not self._filed:
-                for message in run.messages[self.written :]:
+                for message in run.transcript.messages[self.written :]:
                     items.append(("message", _writable(message)))
             else:
                 items += self._new_messages()
@@ -309,13 +311,13 @@ class Scribe:
         else:
             self.number, self.hash = commit.number, commit.hash
             self.sequence += len(items)
-            self.written = len(run.messages)
+            self.written = len(run.transcript.messages)
             if later is not None:
                 self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
                 await self._see_through(task)
         if self.broken is not None:
             raise _down(self.broken)
-        if run.listening and not last and self.durability in ON_DISK:
+        if run.voice.listening and not last and self.durability in ON_DISK:
             run.emit(SessionSaved, run.session_id, self.sequence)
 
     def _charge(self, items: Items) -> None:
@@ -329,7 +331,7 @@ class Scribe:
             items.append(("charged", charged))
 
     def _now(self) -> float:
-        return round(self._run.now(), 3)  # type: ignore[no-any-return]
+        return round(self._run.voice.now(), 3)  # type: ignore[no-any-return]
 
     def _tick(self) -> tuple[Any, ...]:
         return tick(self._run)
@@ -383,7 +385,7 @@ class Scribe:
                 task.remove_done_callback(ring)
 
     def _new_messages(self) -> Items:
-        messages = self._run.messages
+        messages = self._run.transcript.messages
         if self.tail is not None:
             recent = messages[self.written - len(self.tail) :]
             fresh = [one for one in recent if type(one) is not ToolResultMessage or one.call_id not in self.tail]
@@ -405,7 +407,7 @@ class Scribe:
     def _summary(self, state: str, result: RunResult | None) -> dict[str, Any]:
         run = self._run
         cost = run.cost()
-        task = next((m.text for m in run.messages[run.first_new :] if m.role == "user"), "")
+        task = next((m.text for m in run.transcript.messages[run.transcript.first_new :] if m.role == "user"), "")
         return {
             "state": state,
             "outcome": None if result is None else result.outcome.value,
@@ -413,9 +415,9 @@ class Scribe:
             "agent": run.plan.agent_name,
             "model": run.plan.model_name,
             "task": task[:200],
-            "iterations": run.iterations,
-            "messages": len(run.messages),
-            "tokens": run.meter.tokens - run.carried.tokens,
+            "iterations": run.turn.iterations,
+            "messages": len(run.transcript.messages),
+            "tokens": run.meter.tokens - run.terms.carried.tokens,
             "cost": None if cost is None else str(cost),
             "parent": self.parent,
             **({"base": self.base} if self.base else {}),
@@ -439,13 +441,14 @@ class Scribe:
             lost = _down(StoreError("another owner has taken the session", kind="fenced"))
             reason = lost.verdict.cause.reason
             run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
-        elif sign.stop is not None:
-            self.stop(sign.stop)
-        elif sign.mail > self.mailbox.taken:
+            return
+        if sign.mail > self.mailbox.taken:  # first: it may say who asked for the stop
             store: Any = self.store
             notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
             if self._run is not None:
                 self.mailbox.take(run, notes)
+        if sign.stop is not None:
+            self.stop(sign.stop)
 
 
 def _linked(before: bytes, number: int, first: int, now: float, items: Items) -> Commit:

@@ -26,7 +26,7 @@ class SessionLimits(Protocol):
         ...
 
     @property
-    def max_cost(self) -> Decimal | str | int | None:
+    def max_cost(self) -> Decimal | str | float | None:
         """Dollars."""
         ...
 
@@ -34,7 +34,10 @@ class SessionLimits(Protocol):
 class HasState(Protocol):
     """A run, as its session sees it."""
 
-    state: AgentState
+    @property
+    def state(self) -> AgentState:
+        """Where it stands."""
+        ...
 
 
 class Totals(Struct):

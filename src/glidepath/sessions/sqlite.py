@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.errors import ConfigurationError, StoreError, install_line, told
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free
@@ -61,7 +61,7 @@ def default_file() -> Path:
         import platformdirs
     except ImportError:
         raise ConfigurationError(
-            "the user's data folder is found by platformdirs: pip install 'glidepath[cli]', or name a file"
+            f"the user's data folder is found by platformdirs: {install_line('cli')}, or name a file"
         ) from None
     return platformdirs.user_data_path("glidepath") / "sessions.db"
 

@@ -10,7 +10,7 @@ and plugins are the real ones. Flights are flown in virtual time and are the sam
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from glidepath._wire import Value, encode
@@ -35,6 +35,8 @@ class Report(Value, frozen=True, kw_only=True):
     skipped: tuple[str, ...] = ()
     """Specimens that need tools, which this configuration has none of."""
     cpu_seconds: float = 0.0
+    limits: Mapping[str, float] = {}
+    """The limits of the configuration: turns, tokens, dollars, tool calls, seconds; those that are set."""
 
     @property
     def ok(self) -> bool:
@@ -94,7 +96,22 @@ def simulate(
         if progress is not None:
             progress(len(flights), len(plan), flights[-1])
     cpu = round(time.process_time() - began, 3)
-    return Report(flights=tuple(flights), findings=find(config, flights), skipped=skipped, cpu_seconds=cpu)
+    limits = _figures(config)
+    return Report(
+        flights=tuple(flights), findings=find(config, flights), skipped=skipped, cpu_seconds=cpu, limits=limits
+    )
+
+
+def _figures(config: LoopConfig) -> dict[str, float]:
+    limits = config.limits
+    known = {
+        "turns": limits.max_iterations,
+        "tokens": limits.max_tokens,
+        "dollars": limits.max_cost,
+        "tool calls": limits.max_tool_calls,
+        "seconds": limits.timeout,
+    }
+    return {name: float(value) for name, value in known.items() if value is not None}
 
 
 def encode_report(report: Report) -> str:

@@ -15,12 +15,12 @@ from typing import Any
 from glidepath._wire import Value, encode, replace
 from glidepath.agent import Agent, LoopConfig
 from glidepath.errors import ConfigurationError, told
-from glidepath.events import Event, GateApplied, GuardTripped, RunEnded
+from glidepath.events import BudgetSettled, Event, GateApplied, GuardTripped, RunEnded, ToolStarted, TurnStarted
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome, RunResult
 from glidepath.run import approve
 from glidepath.sessions import Session
 from glidepath.sim.crash import fly_twice
-from glidepath.sim.world import CEILING, World
+from glidepath.sim.sim_world import CEILING, SimWorld
 from glidepath.testing import VirtualClock, VirtualTimeError, live_work, transcript_errors, work
 from glidepath.testing.specimens import ANSWER, Specimen
 
@@ -32,6 +32,7 @@ REAL_SECONDS = 2.0  # time limits of a flight that cannot be flown in virtual ti
 TIME_SLACK = 1.5  # what an abandoned tool may cost beside the deadline
 UNBOUNDED_REPLY = 30_000  # tokens: only the ceiling that every reply has, or nothing, ended it
 REPEATS = 12
+BURN_POINTS = 64
 GUARDS = ("repetition", "error_streak", "withdrawn", "read_only")
 
 
@@ -55,6 +56,8 @@ class Flight(Value, frozen=True, kw_only=True):
     cost: Decimal | None = None
     seconds: float = 0.0
     problems: tuple[str, ...] = ()
+    burn: tuple[tuple[int, int, float, int, float], ...] = ()
+    """What was used after each model call: turns, tokens, dollars, tool calls, seconds; thinned out when it is long."""
     refused: str = ""
     """Why the configuration could not take off."""
     gated: bool = False
@@ -71,6 +74,9 @@ class Trail:
         self.result: RunResult | None = None
         self.ended = 0
         self.gated = self.noticed = False
+        self.burn: list[tuple[int, int, float, int, float]] = []
+        self._turns = self._tools = 0
+        self._began: float | None = None
 
     def __call__(self, event: Event) -> None:
         """Take note of one event."""
@@ -78,6 +84,14 @@ class Trail:
             self._hash.update(encode(event))
         except Exception:  # half a surrogate pair in a chunk cannot be written
             self._hash.update(repr(event).encode("utf-8", "replace"))
+        if self._began is None:
+            self._began = event.time
+        if type(event) is TurnStarted and event.parent_id is None:
+            self._turns = event.iteration
+        elif type(event) is ToolStarted:
+            self._tools += 1
+        elif type(event) is BudgetSettled:
+            self._burnt(event)
         if type(event) is RunEnded and event.parent_id is None:
             self.result = event.result
             self.ended += 1
@@ -87,6 +101,14 @@ class Trail:
             self.gated = True
         elif type(event) is GuardTripped and event.guard in GUARDS:
             self.noticed = True
+
+    def _burnt(self, event: BudgetSettled) -> None:
+        _, tokens, money, _, _ = self.burn[-1] if self.burn else (0, 0, 0.0, 0, 0.0)
+        paid = float(event.cost or 0)
+        seconds = round(event.time - (self._began or 0.0), 3)
+        self.burn.append((self._turns, tokens + event.usage.total, money + paid, self._tools, seconds))
+        if len(self.burn) > BURN_POINTS:
+            self.burn = [*self.burn[:-1:2], self.burn[-1]]
 
     def digest(self) -> str:
         """The hash so far."""
@@ -134,7 +156,7 @@ def _refused(config: LoopConfig, kind: type[Specimen], seed: int, error: Configu
     if config.limits.max_cost is not None:
         penniless = replace(config, limits=replace(config.limits, max_cost=None))
         with suppress(ConfigurationError):
-            Agent(World(penniless, kind(), Random(seed)).configuration(None))  # noqa: S311 - for tests
+            Agent(SimWorld(penniless, kind(), Random(seed)).configuration(None))  # noqa: S311 - for tests
             problem = "unknown_price"
     return Flight(specimen=kind.name, family=kind.family, seed=seed, refused=str(error), problems=(problem,))
 
@@ -145,7 +167,7 @@ def _in_a_hurry(config: LoopConfig) -> LoopConfig:
 
 
 async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Callable[[], float]) -> Flight:
-    world = World(config, kind(), Random(seed))  # noqa: S311 - for tests
+    world = SimWorld(config, kind(), Random(seed))  # noqa: S311 - for tests
     trail = Trail()
     logs = logging.getLogger("glidepath")
     quiet, logs.disabled = logs.disabled, True
@@ -163,7 +185,7 @@ async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Cal
         logs.disabled = quiet
 
 
-async def _to_the_end(agent: Agent, world: World, trail: Trail, seed: int) -> str:
+async def _to_the_end(agent: Agent, world: SimWorld, trail: Trail, seed: int) -> str:
     """Fly until there is a result; says what was raised instead of one, if anything was."""
     world.task = asyncio.create_task(_run(agent, world, seed))
     beside = [asyncio.create_task(world.specimen.outside(world)), asyncio.create_task(_too_long(world))]
@@ -180,7 +202,7 @@ async def _to_the_end(agent: Agent, world: World, trail: Trail, seed: int) -> st
     return raised
 
 
-async def _run(agent: Agent, world: World, seed: int) -> None:
+async def _run(agent: Agent, world: SimWorld, seed: int) -> None:
     session = Session(f"flight_{seed}")
     result = await agent.run(PROMPT, session=session, cancel=world.token)
     for _ in range(APPROVALS):
@@ -190,7 +212,7 @@ async def _run(agent: Agent, world: World, seed: int) -> None:
         result = await agent.resume(result, decisions=decisions, cancel=world.token)
 
 
-async def _too_long(world: World) -> None:
+async def _too_long(world: SimWorld) -> None:
     await asyncio.sleep(CEILING.seconds)
     world.runaway = "seconds"
     world.cancel()
@@ -200,7 +222,7 @@ async def _too_long(world: World) -> None:
 
 
 def _judged(
-    config: LoopConfig, world: World, trail: Trail, seconds: float, *, raised: str, left: list[str], seed: int
+    config: LoopConfig, world: SimWorld, trail: Trail, seconds: float, *, raised: str, left: list[str], seed: int
 ) -> Flight:
     specimen, result = world.specimen, trail.result
     over = _overshoot(config, world, result, seconds)
@@ -232,12 +254,13 @@ def _judged(
         cost=result.cost if result is not None else None,
         seconds=round(seconds, 3),
         problems=tuple(problems),
+        burn=tuple(trail.burn),
         gated=trail.gated,
         journal=trail.digest(),
     )
 
 
-def _overshoot(config: LoopConfig, world: World, result: RunResult | None, seconds: float) -> dict[str, float]:
+def _overshoot(config: LoopConfig, world: SimWorld, result: RunResult | None, seconds: float) -> dict[str, float]:
     """The limits that were really exceeded, and by which share. A tenth of one call is within the promise."""
     limits = config.limits
     over = {}
@@ -255,7 +278,7 @@ def _overshoot(config: LoopConfig, world: World, result: RunResult | None, secon
     return over
 
 
-def _told_wrong(config: LoopConfig, world: World, trail: Trail, result: RunResult) -> list[str]:
+def _told_wrong(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
     """What the result does not say as it was."""
     specimen = world.specimen
     problems = []

@@ -7,10 +7,15 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from glidepath.burndown import Burn, svg_burndown
+
 if TYPE_CHECKING:
     from glidepath.sim import Flight, Report
 
 __all__ = ["page"]
+
+_LIMITS = ("turns", "tokens", "dollars", "tool calls", "seconds")
+_CHARTS = 6
 
 _HEADS = ("specimen", "contained", "end", "answer", "overshoot", "calls", "tokens", "time", "cause", "problems")
 
@@ -33,6 +38,7 @@ def page(report: Report, *, title: str = "Flight report") -> str:
         _bars([(family, share, "--ok" if share == 100 else "--bad") for family, share in _shares(flown)], unit="%"),  # noqa: PLR2004 - percent
         "<h2>Tokens really used</h2>",
         _bars([(f.specimen, f.tokens, "--bar") for f in sorted(rows, key=lambda f: -f.tokens)[:20]]),
+        _burndowns(report, rows),
         "<h2>Every specimen</h2>",
         _table(rows),
     ]
@@ -70,6 +76,24 @@ def _findings(report: Report) -> str:
         for finding in report.findings
     ]
     return "<h2>Findings</h2>" + "".join(blocks)
+
+
+def _burndowns(report: Report, rows: list[Flight]) -> str:
+    """What was left of each limit after each model call, of the flights that used up most of one."""
+    charts = []
+    for flight in rows:
+        burns = [
+            Burn(name, [float(point[place]) for point in flight.burn], report.limits.get(name))
+            for place, name in enumerate(_LIMITS)
+        ]
+        charts.append((max((burn.share for burn in burns), default=0.0), flight, burns))
+    charts.sort(key=lambda chart: -chart[0])
+    shown = [
+        f"<h3>{escape(flight.specimen)}: {escape(flight.outcome or 'no result')}</h3>{svg_burndown(burns)}"
+        for _, flight, burns in charts[:_CHARTS]
+        if flight.burn
+    ]
+    return "<h2>How the limits were used up</h2>" + "".join(shown) if shown and report.limits else ""
 
 
 def _count(names: Iterable[str]) -> list[tuple[str, int]]:

@@ -1,6 +1,6 @@
 """Every extension point: a protocol, a read-only context in, a decision value out."""
 
-from glidepath.spi.constraints import Meters, Remaining, ResourceConstraint, ResourceContext
+from glidepath.spi.constraints import Remaining, ResourceConstraint, ResourceContext
 from glidepath.spi.context import ContextStrategy, Shaped
 from glidepath.spi.guards import CallGuard, GuardVerdict, Recovery, Step, Stop, StopGuard, ToolTraits
 from glidepath.spi.hooks import (
@@ -66,7 +66,6 @@ __all__ = [
     "GuardVerdict",
     "Hold",
     "Lease",
-    "Meters",
     "Model",
     "ModelRequest",
     "OverdueHold",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from glidepath._wire import Value
 from glidepath.messages import StopReason
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
 from glidepath.stability import UNPROVEN, experimental
 
-__all__ = ["Meters", "Remaining", "ResourceConstraint", "ResourceContext"]
+__all__ = ["Remaining", "ResourceConstraint", "ResourceContext"]
 
 
 class Remaining(Value, frozen=True, kw_only=True):
@@ -25,20 +25,8 @@ class Remaining(Value, frozen=True, kw_only=True):
     tool_calls: int | None = None
 
 
-class Meters(Protocol):
-    """Whoever can say what is left."""
-
-    def remaining(self) -> Remaining:
-        """What is left of each limit."""
-        ...
-
-    def near_budget(self) -> bool:
-        """True when tokens or money are nearly used up."""
-        ...
-
-
 class ResourceContext(Value, frozen=True, kw_only=True):
-    """What a constraint may look at. `iteration` counts completed turns: 0 at the first pre-flight."""
+    """What a constraint may look at: a copy, which stays as it is. `iteration` counts completed turns, from 0."""
 
     checkpoint: str = "pre_flight"
     iteration: int = 0
@@ -50,15 +38,21 @@ class ResourceContext(Value, frozen=True, kw_only=True):
     agent_name: str = ""
     agent_state: AgentState = AgentState.RUNNING
     last_stop_reason: StopReason | None = None
-    meters: Any = None
+    run_id: str = ""
+    session_id: str = ""
+    conversation_id: str | None = None
+    user: str | None = None
+    metadata: Mapping[str, str] | None = None
+    left: Remaining = Remaining()
+    nearly_used_up: bool = False
 
     def remaining(self) -> Remaining:
         """What is left of each limit, the landing reserve apart."""
-        return self.meters.remaining() if self.meters is not None else Remaining()
+        return self.left
 
     def near_budget(self) -> bool:
         """True when what is left of tokens or money above the landing reserve is nearly used up."""
-        return self.meters is not None and self.meters.near_budget()
+        return self.nearly_used_up
 
 
 @experimental(reason=UNPROVEN)
@@ -72,7 +66,9 @@ class ResourceConstraint:
     Set `state` on the class to say in which state a run ends that this constraint stopped, and `name` to say who
     you are in causes and events (default: the class name). Set `check_every` to a number of seconds to be asked on a
     clock, too, while tools and streams are in flight (`checkpoint` is "in_flight" then): an `EMERGENCY_STOP` interrupts
-    them; a milder action waits for the next checkpoint, where the constraint is asked again.
+    them; a milder action waits for the next checkpoint, where the constraint is asked again. One that keeps state about
+    a run makes it in `for_run`. A plain function of the context is a constraint, too: it answers with a validation, or
+    with None when its limit holds.
     """
 
     state: ClassVar[AgentState] = AgentState.BUDGET_EXCEEDED
@@ -84,6 +80,10 @@ class ResourceConstraint:
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             cls.name = cls.__name__
+
+    def for_run(self) -> ResourceConstraint:
+        """The constraint that serves one run: `self`, unless it keeps state that must not be shared."""
+        return self
 
     @abstractmethod
     def validate(self, context: ResourceContext) -> ResourceValidation | Awaitable[ResourceValidation]:

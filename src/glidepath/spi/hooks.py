@@ -57,8 +57,10 @@ class _Context(Value, Generic[DepsT], frozen=True, kw_only=True):
 class ToolCallContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
     """A call about to run, with its final, validated arguments (plain data); those of `call` are the same.
 
-    `messages`, here and in every context, can be read and not changed. `approved`: a person has approved it, so that
-    another `Ask` counts as answered.
+    `messages`, here and in every context, can be read and not changed; the `origins` of each say which untrusted
+    sources its text comes from. `origins`: further sources, whose text is not in `messages`: a program makes the call
+    and has read it itself. `above`: the transcripts of the runs this one is a child of, the outermost first.
+    `approved`: a person has approved it, so that another `Ask` counts as answered.
     """
 
     call: ToolCall
@@ -67,6 +69,8 @@ class ToolCallContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True
     messages: Sequence[Message] = ()
     replaceable: bool = True
     approved: bool = False
+    above: tuple[Sequence[Message], ...] = ()
+    origins: tuple[str, ...] = ()
 
 
 class ToolResultContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
@@ -124,9 +128,10 @@ class Block(Value, frozen=True):
 
 
 class Ask(Value, frozen=True):
-    """Pause the run until a person decides about this call."""
+    """Pause the run until a person decides about this call, who is shown the reason and the untrusted `origins`."""
 
     reason: str = ""
+    origins: tuple[str, ...] = ()
 
 
 class AfterDecision(Value, frozen=True, kw_only=True):

@@ -91,7 +91,11 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
         port="glidepath.teams.spi:EvaluationStrategy",
         implementations=("glidepath.teams:SimpleEvaluationStrategy", "glidepath.teams:AgentEvaluationStrategy"),
     ),
-    ExtensionPoint(name="before_tool_call", port=_HOOKS, implementations=("glidepath.plugins:ApprovalGate",)),
+    ExtensionPoint(
+        name="before_tool_call",
+        port=_HOOKS,
+        implementations=("glidepath.plugins:ApprovalGate", "glidepath.provenance:Provenance"),
+    ),
     ExtensionPoint(name="after_tool_call", port=_HOOKS),
     ExtensionPoint(name="context_transform", port=_HOOKS),
     ExtensionPoint(
@@ -121,7 +125,6 @@ TEXTBOOK: Mapping[str, str] = MappingProxyType(
     {
         "token_estimator": "a real tokenizer belongs to a model family and brings a dependency; ours needs none",
         "protocol_policy": "it holds the tool vocabulary of one product, and this package names no tool",
-        "before_tool_call": "what may run is the application's rule; asking a person is the one rule everybody shares",
         "after_tool_call": "what to hide or change in a result depends on the data; the guide shows a redaction",
         "context_transform": "what a model should see instead is the application's knowledge; shaping has its own port",
         "follow_up": "what to say to a finished run is the application's; the channel is the one general source",

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, replace
 from glidepath.agent import Agent
-from glidepath.agent.limits import checked_int
 from glidepath.errors import ConfigurationError, shown, told
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.setting import checked_int
 from glidepath.teams.answers import objects_in
 from glidepath.teams.journal import add_cost
-from glidepath.teams.prompts import judge_prompt
+from glidepath.teams.team_prompts import judge_prompt
 from glidepath.teams.values import (
     EvaluationContext,
     EvaluationVerdict,

@@ -101,6 +101,8 @@ class StepAttempted(TeamEvent, frozen=True, tag=True, kw_only=True):
     usage: Usage = Usage()
     cost: Decimal | None = None
     senior: bool = False
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that the member has read."""
 
 
 class StepCompleted(TeamEvent, frozen=True, tag=True, kw_only=True):

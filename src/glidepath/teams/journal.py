@@ -43,7 +43,7 @@ from glidepath.teams.values import (
     VerdictOutcome,
 )
 
-__all__ = ["Account", "Past", "Pen", "StepPast", "past_of", "story"]
+__all__ = ["Past", "Pen", "StepAccount", "StepPast", "past_of", "story"]
 
 _BEAT = LEASE / 3
 _SHOWN = 200  # characters of a goal in a list of sessions
@@ -187,9 +187,11 @@ class StepPast(Record):
     """The attempt that was running when the process died; whose it was, and whether the senior's."""
     begun_by: str = ""
     begun_senior: bool = False
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that whoever worked on it has read."""
 
 
-class Account(Value, frozen=True, kw_only=True):
+class StepAccount(Value, frozen=True, kw_only=True):
     """Tokens and pico-dollars that are gone from the team's budget."""
 
     tokens: int = 0
@@ -206,7 +208,7 @@ class Past(Value, frozen=True, kw_only=True):
     elapsed: float = 0.0
     usage: Usage = Usage()
     cost: Decimal | None = None
-    account: Account | None = None
+    account: StepAccount | None = None
     """What is gone from the budget; None: what `usage` and `cost` say."""
     sequence: int = 0
     decisions: Mapping[str, Decision] = make(default_factory=dict)
@@ -215,6 +217,8 @@ class Past(Value, frozen=True, kw_only=True):
     """Every call that has ever waited, by its id and by `STEP/CALL`."""
     result: TeamResult | None = None
     """The result of the last execution, when it ended."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that members have read."""
 
     @classmethod
     def of_result(cls, result: TeamResult) -> Past:
@@ -233,6 +237,7 @@ class Past(Value, frozen=True, kw_only=True):
             cost=result.cost,
             sequence=result.sequence,
             result=result,
+            origins=tuple(dict.fromkeys(name for outcome in result.step_outcomes for name in outcome.origins)),
         )
 
 
@@ -251,6 +256,7 @@ def _waiting(outcome: StepOutcome) -> StepPast:
         paused_senior=outcome.senior,
         best=best,
         best_score=max((verdict.score for verdict in outcome.verdicts), default=-1.0) if best else -1.0,
+        origins=outcome.origins,
     )
 
 
@@ -288,6 +294,7 @@ class _Fold:
         self.elapsed = 0.0
         self.began: float | None = None
         self.asked: set[str] = set()
+        self.origins: dict[str, None] = {}
 
     def add(self, event: TeamEvent) -> None:
         """Take in one event."""
@@ -300,6 +307,7 @@ class _Fold:
         if usage is not None:
             self.usage = self.usage + usage
             self.cost = add_cost(self.cost, getattr(event, "cost", None))
+        self.origins |= dict.fromkeys(getattr(event, "origins", ()))
         if isinstance(event, PlanReady):
             self.plan = event.plan
         elif isinstance(event, StepCompleted):
@@ -327,6 +335,7 @@ class _Fold:
         elif isinstance(event, StepAttempted):
             attempt, waits = event.attempt or 0, event.outcome == LoopOutcome.PAUSED.name
             step.paused = None
+            step.origins = tuple(dict.fromkeys((*step.origins, *event.origins)))
             if waits:  # its run goes on, if the process dies before the team has paused
                 step.waited, step.waited_cost = step.waited + event.usage, add_cost(step.waited_cost, event.cost)
             else:
@@ -371,6 +380,7 @@ class _Fold:
             sequence=self.sequence,
             asked=frozenset(self.asked),
             result=self.result,
+            origins=tuple(self.origins),
         )
 
 

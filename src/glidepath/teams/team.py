@@ -20,9 +20,10 @@ from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
 from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
-from glidepath.teams.bond import Bond, Channel, check_decisions, decided_key, newly_spent
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import Past, Pen, add_cost
+from glidepath.teams.team_prompts import told_to
+from glidepath.teams.team_run import Channel, TeamRun, check_decisions, decided_key, newly_spent
 from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
 from glidepath.tools.text import clean
 
@@ -87,10 +88,10 @@ class Team:
             check_coordinator(coordinator)
         self.store = store
         self.event_sink = event_sink
-        self._lineup = _observing(plugins)
+        self._lineup = _checked_plugins(plugins)
         self._in_flight: dict[str, Channel | None] = {}
         self._keepers: dict[int, tuple[Agent, Agent]] = {}
-        self._bond: Bond | None = None
+        self._bond: TeamRun | None = None
 
     def member(self, name: str) -> Member:
         """The member of this name; raises KeyError."""
@@ -140,7 +141,7 @@ class Team:
                 pen = await self._new_journal(request.id)
             team = Team.__new__(Team)
             team.__dict__.update(self.__dict__)
-            bond = team._bond = Bond(request, cancel, past, place, above, None if pen is None else pen.leg)  # noqa: SLF001 - its own
+            bond = team._bond = TeamRun(request, cancel, past, place, above, None if pen is None else pen.leg)  # noqa: SLF001 - its own
             bond.channel = self._in_flight[request.id] = Channel(team, request, past, pen)
         except BaseException:
             del self._in_flight[request.id]
@@ -158,7 +159,7 @@ class Team:
         raise ConfigurationError(f"the store knows request {request_id!r} already: use resume(), or another id")
 
     @property
-    def bond(self) -> Bond:
+    def bond(self) -> TeamRun:
         """What belongs to this execution; `ConfigurationError` on a team that is not bound."""
         if self._bond is None:
             raise ConfigurationError("this team is not bound to a request: use team.run(...), or team.bound(request)")
@@ -244,12 +245,18 @@ class Team:
             if result is None:
                 user, about = bond.request.user, bond.request.metadata
                 result = await keeper.run(
-                    prompt, session=home, parent=bond.budget, cancel=token, user=user, metadata=about
+                    told_to(prompt, bond.request, tuple(bond.origins)),
+                    session=home,
+                    parent=bond.budget,
+                    cancel=token,
+                    user=user,
+                    metadata=about,
                 )
         except BaseException as error:
             if _from_outside(error):
                 raise
             result = _crashed(error)
+        bond.origins |= dict.fromkeys(result.origins)
         usage, cost = newly_spent(result, paused)
         bond.usage, bond.cost = bond.usage + usage, add_cost(bond.cost, cost)
         return result
@@ -459,20 +466,21 @@ def _members(members: Any) -> tuple[Member, ...]:
     return tuple(found)
 
 
-def _observing(plugins: Any) -> Lineup:
+def _checked_plugins(plugins: Any) -> Lineup:
     if isinstance(plugins, str | Plugin) or not isinstance(plugins, Iterable):
         raise ConfigurationError(f"Team.plugins must be a list of Plugin, not {plugins!r:.80}")
     lineup = Lineup(plugins)
     names = lineup.names()
     for hook in names.__struct_fields__:
-        if hook != "event_observer" and getattr(names, hook):
+        if hook not in ("event_observer", "before_tool_call", "tool_gate") and getattr(names, hook):
             raise ConfigurationError(
-                f"Team.plugins only observe: {getattr(names, hook)[0]!r} has {hook}; give it to the members' agents"
+                f"Team.plugins only observe the team and guard its members: {getattr(names, hook)[0]!r} has {hook}; "
+                "give it to the members' agents"
             )
     return lineup
 
 
-async def _gone_on(agent: Agent, session: str, bond: Bond, cancel: CancelToken) -> RunResult | None:
+async def _gone_on(agent: Agent, session: str, bond: TeamRun, cancel: CancelToken) -> RunResult | None:
     """How a run ended that an earlier process had begun; None when it had not even begun."""
     try:
         result = await agent.resume(session, parent=bond.budget, cancel=cancel)
@@ -483,7 +491,7 @@ async def _gone_on(agent: Agent, session: str, bond: Bond, cancel: CancelToken) 
     return result
 
 
-async def _decided(agent: Agent, paused: RunResult, bond: Bond, cancel: CancelToken) -> RunResult:
+async def _decided(agent: Agent, paused: RunResult, bond: TeamRun, cancel: CancelToken) -> RunResult:
     """Go on with a run that waits, with what a person has decided about its calls."""
     pending = {decided_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
     decisions = {pending[key]: said for key, said in bond.decisions.items() if key in pending}

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Value, field, frozen, settle_field
 from glidepath.agent import Agent, Limits
-from glidepath.agent.limits import checked_int, checked_seconds
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Usage
 from glidepath.outcome import PendingCall, RunResult
+from glidepath.setting import checked_int, checked_seconds
 
 __all__ = [
     "DependencyFailure",
@@ -85,7 +85,7 @@ class VerdictOutcome(str, Enum):
 
 
 class StepState(str, Enum):
-    """Where a step stands. The last five are terminal; the legal moves are in `glidepath.teams.board`."""
+    """Where a step stands. The last five are terminal; the legal moves are in `glidepath.teams.step_table`."""
 
     PENDING = "pending"
     IN_FLIGHT = "in_flight"
@@ -446,6 +446,8 @@ class StepOutcome(Value, frozen=True, kw_only=True):
     """The last attempt was the senior's, not the member's."""
     notes: tuple[str, ...] = ()
     """What a person said to this step."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that whoever worked on it has read: `output` may come from any of them."""
 
     def __post_init__(self) -> None:
         check_name("StepOutcome.step_id", self.step_id)

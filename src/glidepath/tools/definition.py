@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, ToolError
@@ -16,6 +17,9 @@ from glidepath.tools.options import Isolation, RunOptions, ToolOptions, check_na
 from glidepath.tools.progress import drain, drain_inline, settle
 from glidepath.tools.signature import Signature, innermost, read_signature
 from glidepath.tools.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from glidepath.sandbox.policy import Sandbox
 
 __all__ = ["Tool", "tool"]
 
@@ -71,12 +75,16 @@ class Tool:
     """What that person is told about it: a pending call's `reason`."""
     isolation: Isolation
     """Where it runs: on the loop, on a thread, or in a process of its own."""
+    sandbox: Sandbox | None
+    """What its process may reach; None: everything that you may."""
     strict: bool | None
     """The model is held to its schema, where the provider can; None follows the agent's `strict_tools`."""
     overlaps: bool
     """Its calls may run beside others under `ExecutionMode.AUTO`: it is `read_only`, `parallel_safe` or an agent."""
     deps_type: Any = None
     """What `run(deps=...)` must be for it, as its `ToolContext[...]` says; None: anything."""
+    origins: tuple[str, ...] = ()
+    """What its results say about where they come from: its name when it is `untrusted`, else nothing."""
     asks_back: bool = False
     """It may raise `NeedsInput`: a person is asked in the middle of its call."""
     makes_calls: bool = False
@@ -120,6 +128,7 @@ class Tool:
             raise ConfigurationError(f"tool {given['name']!r}: {error}") from error
         self = cls.__new__(cls)
         self._fill(fn, given, binder, binder.schema, signature)
+        _tell_of_gaps(self, signature)
         return self
 
     def _fill(
@@ -138,6 +147,7 @@ class Tool:
         fields["spec"] = ToolSpec(self.name, self.description, schema, given["strict"])
         fields["wants_context"], fields["deps_type"] = signature.context is not None, signature.deps
         fields["overlaps"] = self.read_only or self.parallel_safe
+        fields["origins"] = (self.name,) if self.untrusted else ()
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
         fields["_binder"] = binder
         fields["_bind"] = binder.bind
@@ -178,7 +188,7 @@ class Tool:
         from glidepath.tools.processes import Reference, run_in_process
 
         try:
-            return partial(run_in_process, Reference(fn))
+            return partial(run_in_process, Reference(fn), sandbox=self.sandbox)
         except ConfigurationError as error:
             raise ConfigurationError(f"tool {self.name!r}: {error}") from error
 
@@ -204,7 +214,8 @@ class Tool:
         """The same tool under another name."""
         check_name(name)
         spec = ToolSpec(name, self.description, self.parameters)
-        other = self._bound_by(self._binder.named(name), name=name, spec=spec)
+        origins = (name,) if self.untrusted else ()
+        other = self._bound_by(self._binder.named(name), name=name, spec=spec, origins=origins)
         other.__dict__.pop("breaker", None)
         return other
 
@@ -299,6 +310,21 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Call
             raise ConfigurationError(f"{fn.name!r} is a tool already: give the options where it is made")
         return fn
     return Tool.from_function(fn, options)
+
+
+def _tell_of_gaps(made: Tool, signature: Signature) -> None:
+    """A model can only use a tool well that it is told about: what is missing is logged, once for each function."""
+    where = (getattr(made.fn, "__module__", ""), getattr(made.fn, "__qualname__", made.name))
+    gaps = [f"parameter {name!r} has no annotation" for name in signature.unannotated]
+    if not made.description:
+        gaps.insert(0, "there is no description: write a docstring, or pass description=")
+    if gaps and where not in _TOLD:
+        _TOLD.add(where)
+        _log.warning("tool %r: %s; the model has to guess", made.name, "; ".join(gaps))
+
+
+_TOLD: set[tuple[str, str]] = set()
+_log = logging.getLogger("glidepath")
 
 
 def _own_name(fn: Any) -> str:

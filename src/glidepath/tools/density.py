@@ -10,7 +10,10 @@ follows another is then a shift, an `and` and a count of bits.
 
 from __future__ import annotations
 
-__all__ = ["dense_tokens", "opaque_tokens", "text_tokens"]
+__all__ = ["MESSAGE_TOKENS", "ORDINARY_ID", "dense_tokens", "opaque_tokens", "result_tokens", "text_tokens"]
+
+MESSAGE_TOKENS = 8  # what a message costs beside its text
+ORDINARY_ID = 48  # characters of a call id that are in the overhead of a message or a call
 
 BYTES_PER_TOKEN = 3
 _CHUNK = 16_384
@@ -65,6 +68,15 @@ def text_tokens(text: str) -> int:
         return _tokens(text.encode("utf-8", "surrogatepass"))
     starts = range(0, size, _CHUNK)
     return sum([_tokens(text[start : start + _CHUNK].encode("utf-8", "surrogatepass")) for start in starts])
+
+
+def result_tokens(tool_name: str, text: str) -> int:
+    """Tokens of a tool's result that is a text, with an ordinary call id: every turn has one."""
+    size = len(text)
+    least = MESSAGE_TOKENS + (len(tool_name) + 2) // 3
+    if size <= _SHORT and text.isascii():
+        return least + (size + 2) // BYTES_PER_TOKEN
+    return least + text_tokens(text)
 
 
 def opaque_tokens(text: str) -> int:

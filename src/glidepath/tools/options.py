@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from glidepath.errors import ConfigurationError, shown
 from glidepath.tools.advice import closest
 from glidepath.tools.text import shorten
+
+if TYPE_CHECKING:
+    from glidepath.sandbox.policy import Sandbox
 
 __all__ = ["Isolation", "RunOptions", "ToolOptions", "check_name", "checked_options"]
 
@@ -39,6 +42,7 @@ class RunOptions(TypedDict, total=False):
     requires_approval: bool
     approval_reason: str | None
     isolation: Isolation | None
+    sandbox: Sandbox | None
     strict: bool | None
 
 
@@ -68,6 +72,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "requires_approval": False,
     "approval_reason": None,
     "isolation": None,
+    "sandbox": None,
     "strict": None,
 }
 
@@ -105,6 +110,13 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigurationError(f"max_result_chars: expected a whole number above 0, or None, got {shown(most, 100)}")
     if given["isolation"] is not None and given["isolation"] not in _ISOLATIONS:
         raise ConfigurationError(f"isolation: expected one of {', '.join(_ISOLATIONS)}, got {given['isolation']!r}")
+    if given["sandbox"] is not None:
+        from glidepath.sandbox.policy import Sandbox  # few have one
+
+        if not isinstance(given["sandbox"], Sandbox):
+            raise ConfigurationError(f"sandbox: expected a glidepath.sandbox.Sandbox, got {given['sandbox']!r:.80}")
+        if given["isolation"] != "process":
+            raise ConfigurationError("sandbox: only a process can be closed in; add isolation='process'")
     return given
 
 

@@ -6,8 +6,8 @@ no `__main__` guard, and its fork copies threads' locks in whatever state they a
 need a child watcher and time from the loop, and the loop may be virtual. A thread of ours looks after the child, in
 real time; the loop is never blocked.
 
-This is isolation from crashes, leaks and hangs, not a sandbox: the function runs with the caller's rights, and its
-reply is unpickled by the caller.
+By itself this is isolation from crashes, leaks and hangs, not a sandbox: the function runs with the caller's rights,
+and its reply is unpickled by the caller. With a `Sandbox` it is one, and only plain data comes back.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from glidepath.errors import ConfigurationError, FatalToolError, ToolError
+from glidepath.sandbox.policy import Boxed, Sandbox
 from glidepath.tools import _child
 from glidepath.tools.context import ToolContext
-from glidepath.tools.threads import Worker
+from glidepath.tools.threads import ThreadWorker
 
 __all__ = ["GRACE", "ChildError", "Reference", "run_in_process"]
 
@@ -102,15 +103,19 @@ class Reference:
 
 
 async def run_in_process(
-    reference: Reference, values: dict[str, Any], context: ToolContext | None, grace: float = GRACE
+    reference: Reference,
+    values: dict[str, Any],
+    context: ToolContext | None,
+    grace: float = GRACE,
+    sandbox: Sandbox | None = None,
 ) -> Any:
     """Run the function in a fresh process and await its result.
 
     When the await is cancelled the child's whole process group gets SIGTERM, after `grace` seconds SIGKILL, and is
     reaped before the cancellation goes on; a second cancellation ends the grace. Nothing of it is left running.
     """
-    child = Child(reference.job(values), grace)
-    worker = Worker(child.run, f"glidepath-process-{reference.name}")
+    child = ProcessChild(reference.job(values), grace, sandbox, reference.file)
+    worker = ThreadWorker(child.run, f"glidepath-process-{reference.name}")
     worker.start()
     try:
         await worker.finished()
@@ -127,7 +132,7 @@ async def run_in_process(
     return child.result(worker.outcome())
 
 
-async def _stopped(child: Child, worker: Worker) -> None:
+async def _stopped(child: ProcessChild, worker: ThreadWorker) -> None:
     while True:
         child.stop()
         try:
@@ -137,12 +142,14 @@ async def _stopped(child: Child, worker: Worker) -> None:
         return
 
 
-class Child:
+class ProcessChild:
     """One process, from its start to its reaping. `run` blocks and belongs on a thread; `stop` may come from any."""
 
-    def __init__(self, job: bytes, grace: float) -> None:
+    def __init__(self, job: bytes, grace: float, sandbox: Sandbox | None = None, script: str | None = None) -> None:
         self._outgoing = memoryview(len(job).to_bytes(_child.HEADER, "big") + job)
         self._grace = grace
+        self._sandbox, self._script = sandbox, script
+        self._boxed: Boxed | None = None
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._kill_at: float | None = None
@@ -175,18 +182,26 @@ class Child:
                 return self._converse(ours)
             finally:
                 self._end()
+                if self._boxed is not None:
+                    self._boxed.close()
 
     def _start(self, descriptor: int) -> None:
         if not sys.executable:
             raise ToolError("no process could be started for the tool: the path of the Python interpreter is unknown")
+        words = [sys.executable, "-P", _SCRIPT, str(descriptor)]
+        if self._sandbox is not None:
+            self._boxed = self._sandbox.enter(words, read=self._needed(), pass_fds=(descriptor,))
+        boxed = self._boxed
         try:
             # -P: the script's folder must not shadow modules of the same names. A session of its own: its group can be
             # signalled as a whole, and a Ctrl-C in the terminal is ours to handle, not its.
             process = subprocess.Popen(  # noqa: S603 - our own script
-                [sys.executable, "-P", _SCRIPT, str(descriptor)],
+                words if boxed is None else boxed.words,
                 stdin=subprocess.DEVNULL,
-                pass_fds=(descriptor,),
+                pass_fds=(descriptor,) if boxed is None else boxed.pass_fds,
                 start_new_session=True,
+                env=None if boxed is None else boxed.env,
+                cwd=None if boxed is None else boxed.cwd,
             )
         except OSError as error:
             raise ToolError(f"no process could be started for the tool: {error}") from error
@@ -194,6 +209,12 @@ class Child:
             self._process = process
             if self._kill_at is not None:  # stopped while it started
                 self._signal(signal.SIGTERM)
+
+    def _needed(self) -> list[str]:
+        """What the interpreter must be able to read to find the function: its library, and what is imported from."""
+        places = [sys.prefix, sys.exec_prefix, _SCRIPT, *([] if self._script is None else [self._script])]
+        places += [entry for entry in sys.path if isinstance(entry, str) and entry not in ("", "/")]
+        return [place for place in places if os.path.exists(place)]  # noqa: PTH110 - a str all the way
 
     def _converse(self, connection: socket.socket) -> bytes | None:
         connection.setblocking(False)
@@ -265,7 +286,8 @@ class Child:
         if reply is None:
             raise ToolError(f"the tool's process {self._death()} before it returned a result")
         try:
-            kind, *rest = _Reply(io.BytesIO(reply)).load()
+            reader = _Reply if self._sandbox is None else _PlainReply
+            kind, *rest = reader(io.BytesIO(reply)).load()
         except Exception as error:
             raise ToolError(f"the result cannot be read back from its process ({error}): return plain data") from error
         if kind == "ok":
@@ -294,6 +316,12 @@ class _Reply(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         # What the child knows under another name is our own main script.
         return super().find_class("__main__" if module == _child.MAIN else module, name)
+
+
+class _PlainReply(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        # What comes out of a sandbox may have been written by anybody: nothing in it may name code of ours.
+        raise pickle.UnpicklingError(f"a sandboxed tool returns plain data only, not {module}.{name}")
 
 
 def _read(connection: socket.socket) -> bytes | None:

@@ -60,6 +60,8 @@ class Signature(Value, frozen=True, kw_only=True):
     """What its `ToolContext[...]` says the run's `deps` must be; None: anything."""
     takes_instance: bool = False
     streams: bool = False
+    unannotated: tuple[str, ...] = ()
+    """Parameters about whose type the model is told nothing."""
 
 
 def innermost(fn: Any) -> Any:
@@ -105,6 +107,11 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
         context=context,
         deps=deps,
         takes_instance=takes_instance,
+        unannotated=tuple(
+            one.name
+            for one in given[1 if takes_instance else 0 :]
+            if one.annotation is inspect.Parameter.empty and one.name != context
+        ),
         streams=_returns_stream(signature.return_annotation),
     )
 
@@ -197,6 +204,8 @@ def _returns_stream(annotation: Any) -> bool:
 def _parameter(parameter: inspect.Parameter, kind: Any, documented: str) -> Parameter:
     kind, described = _annotated(kind)
     default = REQUIRED if parameter.default is inspect.Parameter.empty else parameter.default
+    if default is None and kind is not Any:
+        kind = kind | None if isinstance(kind, type) else typing.Optional[kind]  # noqa: UP045 - may be Annotated
     if default is not REQUIRED:
         _check_default(parameter.name, kind, default)
     return Parameter(name=parameter.name, kind=kind, default=default, description=described or documented)

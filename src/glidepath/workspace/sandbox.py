@@ -21,7 +21,7 @@ from glidepath.errors import ToolError
 from glidepath.workspace import _warden
 from glidepath.workspace.seccomp import MACHINES, filter_program
 
-__all__ = ["BOXED_HOME", "Sandbox", "find_sandbox", "look_for_sandbox", "search_path"]
+__all__ = ["BOXED_HOME", "Bubblewrap", "find_sandbox", "look_for_sandbox", "search_path"]
 
 search_path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for."""
@@ -49,8 +49,8 @@ _NAMESPACED_PROCESSES = (5, 14)
 _PROBE = 'while read -r key value; do [ "$key$value" = Seccomp:2 ] && exit 0; done </proc/self/status; exit 9'
 
 
-class Sandbox(Value, frozen=True):
-    """A sandbox program that works on this machine."""
+class Bubblewrap(Value, frozen=True):
+    """The sandbox program of this machine, tried out. A `glidepath.sandbox.Sandbox` says exactly what to allow."""
 
     program: str
 
@@ -138,12 +138,12 @@ def _own_home() -> str:
     return "/" if system else home
 
 
-def find_sandbox() -> Sandbox | None:
+def find_sandbox() -> Bubblewrap | None:
     """The sandbox of this machine, tried out; None when there is none or it may not be used here."""
     return look_for_sandbox()[0]
 
 
-def look_for_sandbox() -> tuple[Sandbox | None, str]:
+def look_for_sandbox() -> tuple[Bubblewrap | None, str]:
     """The sandbox of this machine, tried out, or why there is none."""
     program = shutil.which("bwrap", path=search_path)
     if program is None:
@@ -155,7 +155,7 @@ def look_for_sandbox() -> tuple[Sandbox | None, str]:
             None,
             f"there is no filter for system calls on {machine or 'this machine'}, only on {', '.join(MACHINES)}",
         )
-    sandbox = Sandbox(program)
+    sandbox = Bubblewrap(program)
     job = {
         "words": sandbox.wrap(_PROBE, Path("/usr")),
         "cwd": "/",

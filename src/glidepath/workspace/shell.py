@@ -21,10 +21,11 @@ from typing import Any
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, ToolError
-from glidepath.tools.threads import Worker
+from glidepath.sandbox.policy import Boxed, Sandbox
+from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
 from glidepath.workspace.root import Workspace
-from glidepath.workspace.sandbox import Sandbox, search_path
+from glidepath.workspace.sandbox import Bubblewrap, search_path
 from glidepath.workspace.seccomp import filter_program
 from glidepath.workspace.survey import MOST_ENTRIES, Survey, compare, survey
 
@@ -64,7 +65,7 @@ class ShellLimits(Value, frozen=True, kw_only=True):
 
 async def run_command(
     workspace: Workspace,
-    sandbox: Sandbox | None,
+    sandbox: Bubblewrap | Sandbox | None,
     command: str,
     seconds: float,
     *,
@@ -81,11 +82,17 @@ async def run_command(
         raise ToolError(f"the command is longer than {_MOST_COMMAND} bytes: write a file and run that")
     limits = ShellLimits() if limits is None else limits
     before = None if sandbox is None else await _aside(lambda: survey(workspace))
-    job = _job(workspace, sandbox, command, home, limits, before)
-    flight = _Flight(job)
+    boxed = None
+    if isinstance(sandbox, Sandbox) and before is not None:
+        boxed = _boxed(workspace, sandbox, command, before)
+    plain = None if isinstance(sandbox, Sandbox) else sandbox
+    job = _job(workspace, plain, command, home, limits, before) if boxed is None else _boxed_job(boxed, limits)
+    flight = _Flight(job, () if boxed is None else boxed.pass_fds)
     try:
         stopped = await flight.fly(seconds)
     finally:
+        if boxed is not None:
+            boxed.close()
         # Also when the run is cancelled: what the command planted must not wait for the person's next `git status`.
         said, checked = ([], True) if before is None else await _aside(lambda: compare(workspace, before))
     text = flight.output.text()
@@ -104,9 +111,31 @@ async def run_command(
     return text or "(no output)"
 
 
+def _boxed(workspace: Workspace, sandbox: Sandbox, command: str, before: Survey) -> Boxed:
+    """The command in its sandbox, where protected files of the workspace cannot be changed either."""
+    binds: list[str] = []
+    protected = (("--bind-try", before.fixed), ("--ro-bind-try", before.readonly), ("--bind-try", before.writable))
+    for option, paths in protected:
+        for path in paths:
+            binds += [option, path, path]
+    return sandbox.enter(["/bin/sh", "-c", command], cwd=workspace.root, binds=binds, env={"NO_COLOR": "1"})
+
+
+def _boxed_job(boxed: Boxed, limits: ShellLimits) -> dict[str, Any]:
+    return {
+        "words": boxed.words,
+        "cwd": "/",
+        "env": {**boxed.env, _warden.MARK: secrets.token_hex(16)},
+        "home": None,
+        "filter": None,
+        "grace": _GRACE,
+        "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
+    }
+
+
 def _job(
     workspace: Workspace,
-    sandbox: Sandbox | None,
+    sandbox: Bubblewrap | None,
     command: str,
     home: Path | None,
     limits: ShellLimits,
@@ -148,7 +177,7 @@ def _job(
 
 async def _aside(work: Callable[[], Any]) -> Any:
     """Do it on a thread and wait for its end, whoever cancels."""
-    worker = Worker(work, "glidepath-survey")
+    worker = ThreadWorker(work, "glidepath-survey")
     worker.start()
     await _through(worker.finished())
     return worker.outcome()
@@ -171,8 +200,9 @@ async def _through(work: Coroutine[Any, Any, None]) -> None:
 class _Flight:
     """One command: its warden, its output, its end."""
 
-    def __init__(self, job: dict[str, Any]) -> None:
+    def __init__(self, job: dict[str, Any], pass_fds: tuple[int, ...] = ()) -> None:
         self._job = job
+        self._pass_fds = pass_fds
         self.output = _Output()
         self.status: int | None = None
         self.left = 0
@@ -195,7 +225,7 @@ class _Flight:
                 cwd="/",
                 env={},
                 start_new_session=True,
-                pass_fds=(write,),
+                pass_fds=(write, *self._pass_fds),
             )
         except OSError as error:
             os.close(read)
@@ -319,12 +349,16 @@ class _Output:
         return (self._head + middle + self._tail).decode(errors="replace").rstrip("\n")
 
 
-def described(sandbox: Sandbox | None) -> str:
+def described(sandbox: Bubblewrap | Sandbox | None) -> str:
     """What the model is told about the shell."""
     if sandbox is None:
         return "Run a shell command in the workspace and return what it prints."
+    network = "There is no network"
+    if isinstance(sandbox, Sandbox) and sandbox.network != "none":
+        reached = f"only {', '.join(sandbox.hosts)} through the proxy in HTTPS_PROXY" if sandbox.hosts else "any host"
+        network = f"The network reaches {reached}"
     return (
-        "Run a shell command in the workspace and return what it prints. There is no network, only the workspace can "
+        f"Run a shell command in the workspace and return what it prints. {network}, only the workspace can "
         "be written, and HOME is empty. git works, but its configuration and hooks, start files of shells and tasks of "
         "editors are read-only."
     )

@@ -14,13 +14,18 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
-from glidepath.cli.approval import Asked, consult, sandboxed
+from glidepath.cli.approval import ApprovalAsked, consult, sandboxed
+from glidepath.cli.chat.input_history import History
 from glidepath.cli.chat.prompt import Prompt
-from glidepath.cli.chat.reply import Reply
+from glidepath.cli.chat.reply import ChatReply
+from glidepath.cli.chat.slash import last_answer
 from glidepath.cli.chat.talk import Talk
+from glidepath.cli.file_changes import colored, difference
+from glidepath.cli.person import run_as_person
 from glidepath.cli.screens import ending
+from glidepath.cli.session_names import data_folder
 from glidepath.cli.status import arguments_line, clip, closing_line, status_line
 from glidepath.errors import ConfigurationError
 from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded, StreamChunk, ToolEnded, ToolStarted
@@ -32,15 +37,16 @@ __all__ = ["ChatApp"]
 _TICK = 0.25
 _LANDING = 3.0
 _RESULT_LINES = 6
+_COMMAND_LINES = 20
+_DIFF_LINES = 30
 _WIDE = 60
 _DRAWN = 1.0  # seconds at most until a question is taken to be on the screen
 _BOX_COLUMNS, _BOX_LINES = 6, 5  # what is around the text of a question
-_ALLOW = "y allows it, n does not; or say why not."
+_ALLOW = "y yes, n no, a always this tool, e edit it, r say why not."
 _STYLE = """
 Screen { layout: vertical; }
 #log { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
 #status { height: 1; padding: 0 1; background: $primary-background; color: $text; }
-#prompt { border: none; height: 1; padding: 0 1; }
 #line { height: 1; color: $text-muted; }
 .you { margin: 1 0 0 0; color: $accent; text-style: bold; }
 .note { color: $text-muted; margin: 0 0 1 0; }
@@ -64,10 +70,14 @@ class ChatApp(App[int]):
         Binding("pagedown", "page(1)", show=False, priority=True),
     ]
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: Talk, resume: str | None = None) -> None:
         super().__init__()
         self.talk = talk
-        self._reply: Reply | None = None
+        self._begin_with = resume
+        self._hint = ""
+        self._always: set[str] = set()
+        self._command_run: asyncio.Task[None] | None = None
+        self._reply: ChatReply | None = None
         self._cards: dict[str, tuple[Static, str]] = {}
         self._asked: asyncio.Future[str] | None = None
         self._asked_at = 0.0
@@ -82,14 +92,18 @@ class ChatApp(App[int]):
         """The log, the status line, the prompt."""
         yield VerticalScroll(id="log")
         yield Static("", id="status", markup=False)
-        yield Prompt(placeholder="Message, or /help", id="prompt", select_on_focus=False)
+        kept = data_folder() if self.talk.kept else None
+        history = History(None if kept is None else kept / "chat_history.jsonl")
+        yield Prompt(history, self.talk.completions, "Message, or /help")
 
     async def on_mount(self) -> None:
         """Say hello, and listen to signals."""
         self._pane.can_focus = False
         self._pane.anchor()
-        self.query_one("#prompt", Input).focus()
+        self.query_one(Prompt).focus()
         await self._note(f"{self.talk.model}\n{_WELCOME}")
+        if self._begin_with is not None:
+            await self._note(await self.talk.resume(self._begin_with))
         self.set_interval(_TICK, self._draw)
         self._draw()
         loop = asyncio.get_running_loop()
@@ -116,6 +130,9 @@ class ChatApp(App[int]):
         line = self.talk.idle_line(width)
         if self.talk.busy:
             line = status_line(self.talk.status, width - len(hint), separator=" \u00b7 ")
+        if self._hint:
+            line, hint = clip(self._hint, width), ""
+        self.talk.columns = width
         text = Text(line + hint.rjust(width - len(line)) if hint else line)
         for place in self.query("#status").results(Static):  # none any more when the screen is being closed
             place.update(text)
@@ -130,20 +147,33 @@ class ChatApp(App[int]):
 
     # --- what the person does -------------------------------------------------------------------------------------
 
-    async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """A line was typed: an answer to a question, a command, or something to say."""
+    def on_prompt_hint(self, event: Prompt.Hint) -> None:
+        """Something about what is being typed."""
+        if event.text != self._hint:
+            self._hint = event.text
+            self._draw()
+
+    async def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
+        """A text was sent: an answer to a question, a command, or something to say."""
         text = event.value
         self._leaving = False
         self._pane.anchor()  # whoever says something wants to see the answer
         if self._asked is not None and not self._asked.done() and event.time >= self._asked_at:
             self._asked.set_result(text)
-        elif text.startswith("/"):
+            return
+        event.prompt.past.add(text)
+        if text.startswith("/"):
             await self._command(text)
+        elif text.startswith("!"):
+            await self._shell(text[1:].strip())
         elif text and self.talk.busy:
             self._waiting.append(text)
             await self._note(f"{text}\n(sent when this turn is over)")
         elif text:
-            self._flight = asyncio.create_task(self._turns(text), name="glidepath-chat-turn")
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        self._flight = asyncio.create_task(self._turns(text), name="glidepath-chat-turn")
 
     async def _command(self, line: str) -> None:
         if line in ("/quit", "/exit", "/q"):
@@ -155,34 +185,84 @@ class ChatApp(App[int]):
             await self._pane.remove_children()
             await self._note(_WELCOME)
             return
-        name, _, rest = line.partition(" ")
         try:
-            if ":" in name or name == "/prompts":
-                text = await self.talk.prompt(line)
-                if text is not None and name != "/prompts" and not self.talk.busy:
-                    self._flight = asyncio.create_task(self._turns(text), name="glidepath-chat-turn")
-                    return
-                await self._note(text or f"There is no {name}: /prompts lists the prompts of servers.")
-                return
-            await self._note(await self.talk.resume(rest.strip()) if name == "/resume" else self.talk.command(line))
+            answer = await self._answer_to(line)
         except ConfigurationError as error:
-            await self._note(str(error))
+            answer = str(error)
+        if answer is not None:
+            diff = line.startswith("/diff")
+            await (
+                self._add(Static(_colored(answer.split("\n")), classes="note", markup=False))
+                if diff
+                else self._note(answer)
+            )
         self._draw()
 
-    async def action_interrupt(self) -> None:
+    async def _answer_to(self, line: str) -> str | None:
+        """What a command answers; None when it has something to say to the model."""
+        name, _, rest = line.partition(" ")
+        if ":" in name or name == "/prompts":
+            text = await self.talk.prompt(line)
+            if text is None or name == "/prompts":
+                return text or f"There is no {name}: /prompts lists the prompts of servers."
+        else:
+            text = self.talk.own_prompt(line)
+        if text is not None:
+            if self.talk.busy:
+                self._waiting.append(text)
+                return "(sent when this turn is over)"
+            self._say(text)
+            return None
+        if name == "/copy":
+            return self._copy()
+        ask = {"/resume": self.talk.resume, "/name": self.talk.rename}.get(name)
+        return self.talk.command(line) if ask is None else await ask(rest.strip())
+
+    def _copy(self) -> str:
+        said = last_answer(self.talk.session.messages)
+        if said:
+            self.copy_to_clipboard(said)
+        return f"{len(said):,} characters copied." if said else "There is no answer to copy yet."
+
+    async def _shell(self, command: str) -> None:
+        """`!command`: the person's own, run as they would; the model sees it with the next message."""
+        await self._note(f"! {command}", "you")
+        if not command:
+            await self._note("!command runs a command in the workspace, as you.")
+        elif self._command_run is not None and not self._command_run.done():
+            await self._note("Another command is running: Esc stops it.")
+        else:
+            self._command_run = asyncio.create_task(self._run_command(command), name="glidepath-chat-command")
+
+    async def _run_command(self, command: str) -> None:
+        code, output = await run_as_person(command, self.talk.folder)
+        self.talk.asides.append(f"I ran `{command}` (exit code {code}):\n```text\n{output}\n```")
+        lines = output.splitlines()
+        shown = [self._clip(line) for line in lines[-_COMMAND_LINES:]]
+        if len(lines) > _COMMAND_LINES:
+            shown.insert(0, f"... {len(lines) - _COMMAND_LINES} lines before")
+        tail = "" if code == 0 else f"\n(exit code {code})"
+        await self._note("\n".join(shown) + tail or "(no output)", "tool")
+
+    async def action_interrupt(self, why: str = "Esc") -> None:
         """Esc: stop the turn, keep what was said; what waits to be sent goes back into the line."""
+        if self.query_one(Prompt).searching:
+            self.query_one(Prompt).leave_search()
+            return
+        if self._command_run is not None and not self._command_run.done():
+            self._command_run.cancel()
         if self._waiting:
             line = self.query_one(Prompt)
             line.put_back(self._waiting)
             self._waiting.clear()
             await self._note("(not sent: it is in the line again)")
-        if self.talk.interrupt("Esc") and self._asked is not None and not self._asked.done():
+        if self.talk.interrupt(why) and self._asked is not None and not self._asked.done():
             self._asked.cancel()
 
     async def action_stop(self) -> None:
         """Ctrl-C: as Esc; twice with nothing in flight, leave."""
         if self.talk.busy:
-            await self.action_interrupt()
+            await self.action_interrupt("Ctrl-C")
         elif self._leaving:
             await self.talk.close()
             self.exit(0)
@@ -227,7 +307,10 @@ class ChatApp(App[int]):
     async def _turn(self, text: str) -> None:
         await self._note(f"> {text}", "you")
         try:
-            result = await self.talk.turn(text, self._show, self._decide)
+            message, sent = self.talk.message(text)
+            if sent:
+                await self._note("\n".join(sent))
+            result = await self.talk.turn(message, self._show, self._decide)
         except ConfigurationError as error:
             await self._note(str(error))
             return
@@ -263,11 +346,11 @@ class ChatApp(App[int]):
 
     async def _write(self, text: str) -> None:
         if self._reply is None:
-            self._reply = Reply()
+            self._reply = ChatReply()
             await self._add(self._reply)
         self._reply.write(text)
 
-    def _end_reply(self) -> Reply | None:
+    def _end_reply(self) -> ChatReply | None:
         reply, self._reply = self._reply, None
         if reply is not None:
             reply.end()
@@ -289,33 +372,47 @@ class ChatApp(App[int]):
         shown = [self._clip(line) for line in lines[:_RESULT_LINES]]
         if len(lines) > _RESULT_LINES:
             shown.append(f"... {len(lines) - _RESULT_LINES} more lines")
-        text = Text(self._clip(title), style="bold")
-        text.append("\n" + "\n".join(shown), style="not bold")
+        change = self.talk.changes.done(event.call_id)
+        if change is not None:
+            rows = difference(change, self._room, most=_DIFF_LINES)
+            text = Text(self._clip(event.tool_name), style="bold").append("\n").append_text(_colored(rows))
+        else:
+            text = Text(self._clip(title), style="bold").append("\n" + "\n".join(shown), style="not bold")
         card.update(text)
         card.set_class(event.result.is_error, "failed")
 
+    @property
+    def _room(self) -> int:
+        return max(self.size.width - 7, 8)
+
     def _clip(self, text: str) -> str:
-        return clip(text, max(self.size.width - 7, 8))
+        return clip(text, self._room)
 
     async def _decide(self, pending: Sequence[PendingCall]) -> Mapping[str, Decision]:
         decisions: dict[str, Decision] = {}
         tools = self.talk.agent.config.tools
         for waiting in pending:
-            one = Asked(name=waiting.call.id, pending=waiting, sandboxed=sandboxed(waiting, tools))
+            call = waiting.call
+            one = ApprovalAsked(
+                name=call.id,
+                pending=waiting,
+                sandboxed=sandboxed(waiting, tools),
+                change=self.talk.changes.planned(call.name, call.arguments),
+            )
             if not self.is_running:
                 self.talk.interrupt("left")
                 return decisions
             columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self._pane.size.height - _BOX_LINES
-            decision = await consult(one, (columns, lines), self._answer, _ALLOW)
+            decision = await consult(one, (columns, lines), self._answer, _ALLOW, self._always)
             if decision is None:
                 return decisions  # Esc: the turn is over
             decisions[waiting.call.id] = decision
         return decisions
 
-    async def _answer(self, rows: Sequence[str], prompt: str) -> str | None:
+    async def _answer(self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "") -> str | None:
         """Show this in a box, and wait for a line that was typed after it stood there; None after Esc."""
-        box = "\n".join([*rows, "", prompt.removesuffix(": ") + ("." if prompt.endswith(": ") else "")])
-        await self._note(box, "ask")
+        box = [*rows, *([""] if rows else []), prompt.removesuffix(": ") + ("." if prompt.endswith(": ") else "")]
+        await self._add(Static(_colored(box), classes="ask", markup=False))
         self._pane.anchor()
         self._draw()
         on_screen = asyncio.Event()
@@ -323,7 +420,9 @@ class ChatApp(App[int]):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(on_screen.wait(), _DRAWN)
         line = self.query_one(Prompt)
-        draft = line.forget_typed()
+        typed = line.forget_typed()
+        line.value = draft
+        line.single = keys
         self._asked_at = line.since
         asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._asked = asked
@@ -334,12 +433,20 @@ class ChatApp(App[int]):
                 raise  # the turn itself is being stopped
             return None
         finally:
-            self._asked = None
-            if draft:
-                line.put_back([draft])
+            self._asked, line.single = None, ()
+            if typed:
+                line.put_back([typed])
 
     async def on_key(self, event: keys.Key) -> None:
         """Whatever has the focus, typing goes to the prompt."""
-        prompt = self.query_one("#prompt", Input)
+        prompt = self.query_one(Prompt)
         if self.focused is not prompt and event.is_printable:
             prompt.focus()
+
+
+def _colored(rows: Sequence[str]) -> Text:
+    """Rows with what comes in green and what goes in red."""
+    text = Text()
+    for number, (row, color) in enumerate(colored(rows)):
+        text.append(("\n" if number else "") + row, style=color)
+    return text

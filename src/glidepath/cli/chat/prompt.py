@@ -1,63 +1,205 @@
-"""The line one types into."""
+"""Where one types: several lines, a history, and completion."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from os.path import commonprefix
 
 from textual import events as keys
 from textual.message import Message
-from textual.widgets import Input
+from textual.widgets import TextArea
+
+from glidepath.cli.chat.input_history import History
 
 __all__ = ["Prompt"]
 
-_BREAK = "\u23ce"  # stands for the end of a line, so that a paste of many lines fits into one
+_BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
+_FEW = 8
+
+Complete = Callable[[str], Sequence[str]]
+"""The words that could stand for one that was begun."""
 
 
-class Prompt(Input):
-    """An input whose line is taken as it is when Enter is pressed, and that keeps every line of a paste."""
+class Prompt(TextArea):
+    """Enter sends what was typed; Shift-Enter, Ctrl-J or a paste make more lines of it.
+
+    Up and Down go through the history, Ctrl-R searches it, Tab completes a /command or an @file.
+    """
+
+    DEFAULT_CSS = """
+    Prompt { height: auto; max-height: 10; min-height: 1; border: none; padding: 0 1; background: $surface; }
+    Prompt:focus { border: none; }
+    """
+
+    class Submitted(Message):
+        """A text was sent."""
+
+        def __init__(self, prompt: Prompt, value: str) -> None:
+            super().__init__()
+            self.prompt = prompt
+            self.value = value
+
+    class Hint(Message):
+        """Something to say about what is being typed; empty when there is nothing any more."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
 
     since: float = 0.0
     """Keys from before this moment do not count."""
+    single: Sequence[str] = ()
+    """Keys that are an answer by themselves, while the line is empty."""
 
-    def text(self) -> str:
-        """What was typed, with its line breaks."""
-        return self.value.replace(_BREAK, "\n").strip()
+    def __init__(self, history: History, complete: Complete, placeholder: str) -> None:
+        super().__init__(id="prompt", placeholder=placeholder, compact=True, highlight_cursor_line=False)
+        self.past = history
+        self._complete = complete
+        self._search: str | None = None
+        self._found: int | None = None
+        self._before = ""
+
+    @property
+    def value(self) -> str:
+        """What stands there."""
+        return self.text
+
+    @value.setter
+    def value(self, text: str) -> None:
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    @property
+    def said(self) -> str:
+        """What stands there, without white space around it."""
+        return self.text.strip()
+
+    @property
+    def searching(self) -> bool:
+        """True while the history is being searched."""
+        return self._search is not None
 
     def put_back(self, texts: Sequence[str]) -> None:
         """What was sent too early stands in the line again, before what is being typed."""
-        lines = "\n".join([*texts, *([self.text()] if self.text() else [])])
-        self.value = lines.replace("\n", _BREAK)
-        self.cursor_position = len(self.value)
+        self.value = "\n".join([*texts, *([self.said] if self.said else [])])
 
     def forget_typed(self) -> str:
         """Empty the line, and take no key that was pressed before now, wherever it is waiting; what stood there."""
         self.since = Message().time
-        draft, self.value = self.text(), ""
+        self.leave_search()
+        draft, self.value = self.said, ""
         return draft
+
+    # --- keys -----------------------------------------------------------------------------------------------------
 
     async def _on_key(self, event: keys.Key) -> None:
         if event.time < self.since:
-            event.stop()
-            event.prevent_default()
+            self._done(event)
             return
-        # Textual passes Enter around before it acts on it; what is typed meanwhile would still get into the line.
-        if event.key != "enter":
-            return  # Input's own handler is called next
+        if self._search is not None and self._key_in_search(event):
+            self._done(event)
+        elif event.key == "enter":
+            # Textual passes Enter around before it acts on it; what is typed meanwhile would still get into the line.
+            self._done(event)
+            self._send(self.said)
+        elif event.key in _BREAKS:
+            self._done(event)
+            self.insert("\n")
+        elif event.key in self.single and not self.text:
+            self._done(event)
+            self.post_message(self.Submitted(self, event.key))
+        elif (event.key == "up" and self._walk(older=True)) or (event.key == "down" and self._walk(older=False)):
+            self._done(event)
+        elif event.key == "ctrl+r":
+            self._done(event)
+            self._search, self._found, self._before = "", None, self.text
+            self._tell_search()
+        elif event.key == "tab":
+            self._done(event)
+            self._finish_word()
+        elif event.is_printable:
+            self.past.forget_place()
+            self.post_message(self.Hint(""))
+
+    def _done(self, event: keys.Key) -> None:
         event.stop()
         event.prevent_default()
-        text, self.value = self.text(), ""
+
+    def _send(self, text: str) -> None:
+        self.value = ""
+        self.post_message(self.Hint(""))
         self.post_message(self.Submitted(self, text))
 
-    def _on_paste(self, event: keys.Paste) -> None:
+    def _walk(self, *, older: bool) -> bool:
+        """Through the history, from the first or the last line only: between lines the arrows move the cursor."""
+        row, _ = self.cursor_location
+        if (older and row > 0) or (not older and row < self.document.line_count - 1):
+            return False
+        line = self.past.older(self.text) if older else self.past.newer()
+        if line is not None:
+            self.value = line
+        return True
+
+    async def _on_paste(self, event: keys.Paste) -> None:
         event.stop()
         event.prevent_default()
         if event.time < self.since:
             return
-        lines = _BREAK.join(event.text.strip("\r\n").splitlines())
-        if not lines:
-            return
-        selection = self.selection
-        if selection.is_empty:
-            self.insert_text_at_cursor(lines)
+        lines = "\n".join(event.text.strip("\r\n").splitlines())
+        if lines:
+            self.replace(lines, *self.selection)
+            self.move_cursor(self.cursor_location)
+
+    # --- searching ------------------------------------------------------------------------------------------------
+
+    def _key_in_search(self, event: keys.Key) -> bool:
+        """True when the key belongs to the search; any other key takes what was found and does its own work."""
+        words = self._search or ""
+        if event.key == "ctrl+r":
+            self._look(words, self._found)
+        elif event.key == "backspace":
+            self._look(words[:-1], None)
+        elif event.is_printable and event.character is not None:
+            self._look(words + event.character, None)
+        elif event.key == "enter":
+            self._search = None
+            self.post_message(self.Hint(""))
         else:
-            self.replace(lines, *selection)
+            self._search = None
+            self.post_message(self.Hint(""))
+            return False
+        return True
+
+    def _look(self, words: str, before: int | None) -> None:
+        self._search = words
+        found = self.past.search(words, before) if words else None
+        if found is not None:
+            self._found = found
+            self.value = self.past.lines[found]
+        self._tell_search(missing=bool(words) and found is None)
+
+    def _tell_search(self, *, missing: bool = False) -> None:
+        state = "nothing older has" if missing else "history search:"
+        self.post_message(self.Hint(f"{state} {self._search!r}  (Ctrl-R older, Enter takes it, Esc leaves)"))
+
+    def leave_search(self) -> None:
+        """As if nothing had been searched."""
+        if self._search is not None:
+            self._search = None
+            self.value = self._before
+            self.post_message(self.Hint(""))
+
+    # --- completion -----------------------------------------------------------------------------------------------
+
+    def _finish_word(self) -> None:
+        row, column = self.cursor_location
+        line = self.document[row][:column]
+        word = line if line.startswith("/") and row == 0 else line.rpartition(" ")[2]
+        found = list(self._complete(word)) if word.startswith(("/", "@")) else []
+        if not found:
+            return
+        whole = found[0] + ("" if found[0].endswith("/") else " ") if len(found) == 1 else commonprefix(found)  # noqa: RUF071
+        if len(whole) > len(word):
+            self.insert(whole[len(word) :])
+        more = f" and {len(found) - _FEW} more" if len(found) > _FEW else ""
+        self.post_message(self.Hint("  ".join(found[:_FEW]) + more if len(found) > 1 else ""))

@@ -2,37 +2,61 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from glidepath.agent import Agent, Limits
-from glidepath.cli.assemble import make_agent, wallet_of
-from glidepath.cli.layers import Settings
+from glidepath.cli.agent_maker import make_agent, wallet_of, workspace_folder
+from glidepath.cli.attachments import files_like, with_files
+from glidepath.cli.chat.slash import SLASHES, last_answer
+from glidepath.cli.file_changes import Changes
+from glidepath.cli.instructions import own_commands
+from glidepath.cli.layers import LoadedSettings
+from glidepath.cli.session_names import last_here, last_session, remember_here, session_named, short
 from glidepath.cli.status import Status, clip, figure, money
 from glidepath.cli.world import World
 from glidepath.context import CharEstimator, Compact, sizer
+from glidepath.errors import ConfigurationError
 from glidepath.events import Event
-from glidepath.messages import Message
+from glidepath.messages import Message, UserMessage
 from glidepath.outcome import LoopOutcome, PendingCall, RunResult
 from glidepath.run import CancelToken, Decision
 from glidepath.sessions import Session
+from glidepath.workspace import Workspace
 
 __all__ = ["COMMANDS", "Talk"]
 
 COMMANDS = {
     "help": "what you can type",
     "status": "what this conversation has used",
+    "cost": "what it cost, and what is left",
+    "context": "how much is sent with the next message",
     "model": "show the model, or change it: /model NAME",
     "tools": "the tools the model may call",
     "prompts": "the prompts of MCP servers; send one with /SERVER:PROMPT words",
+    "diff": "what the agent has changed in files",
+    "undo": "put the files of the last turn back",
     "compact": "make the conversation shorter for the model",
-    "resume": "continue a conversation in the store: /resume ID",
+    "export": "write the conversation to a file: /export [FILE]",
+    "copy": "copy the last answer to the clipboard",
+    "name": "give the conversation a name: /name TEXT",
+    "resume": "continue another conversation: /resume [ID or name]",
     "clear": "begin a new conversation",
     "quit": "leave",
 }
 """Every slash command with its line in /help."""
 
+_KEYS = {
+    "Enter": "send; Shift-Enter or Ctrl-J begins another line",
+    "Up, Ctrl-R": "what you sent before; search it",
+    "Tab": "complete a /command or an @file",
+    "@file": "send a file, or a picture, with the message",
+    "!command": "run a command yourself; the model sees it with your next message",
+    "Esc": "interrupt the turn, keep its text",
+    "Ctrl-D": "leave",
+}
 _LISTED, _ROW = 10, 100
 
 Show = Callable[[Event], Awaitable[None]]
@@ -42,10 +66,20 @@ Decide = Callable[[Sequence[PendingCall]], Awaitable[Mapping[str, Decision]]]
 class Talk:
     """One conversation. `turn` says something to the agent; the slash commands answer with text."""
 
-    def __init__(self, settings: Settings, world: World) -> None:
+    def __init__(self, settings: LoadedSettings, world: World) -> None:
         self._settings = settings
         self._world = world
-        self.agent: Agent = make_agent(settings, world)
+        self.folder = workspace_folder(settings, world)
+        self.workspace = Workspace(self.folder, allow_protected=settings.get("allow_protected") or ())
+        asks = settings.get("edits") or ("ask" if settings["approve"] == "ask" else "apply")
+        self.changes = Changes(self.workspace, asking=asks == "ask")
+        self.own = own_commands(world)
+        """The slash commands of this folder and of its user."""
+        self.columns = 80
+        self.last: RunResult | None = None
+        self.asides: list[str] = []
+        """What the person did beside the conversation, to be sent with the next message."""
+        self.agent: Agent = make_agent(settings, world, plugins=(self.changes,))
         self.model = str(settings.get("model"))
         self.session = self._conversation()
         self.status = Status(self.agent.config.limits, world.now)
@@ -75,6 +109,11 @@ class Talk:
         return self.agent.config.store is not None
 
     @property
+    def kept(self) -> bool:
+        """True when this conversation is written down."""
+        return self._stored
+
+    @property
     def busy(self) -> bool:
         """True while a turn is in flight."""
         return self._token is not None
@@ -86,10 +125,11 @@ class Talk:
         self._token.cancel(why)
         return True
 
-    async def turn(self, text: str, show: Show, decide: Decide) -> RunResult:
+    async def turn(self, text: str | UserMessage, show: Show, decide: Decide) -> RunResult:
         """Say something, show what happens, and ask about calls that wait for a person until the run has ended."""
         token = self._token = CancelToken()
         self.status.restart()
+        self.changes.next_turn()
         if self._entered is not self.agent:
             await self.close()
             self._entered = await self.agent.__aenter__()  # servers of tools stay for the whole conversation
@@ -103,7 +143,7 @@ class Talk:
                     async for event in stream:
                         self.status.hear(event)
                         await show(event)
-                result = stream.result
+                result = self.last = stream.result
                 if self._stored:
                     self.session.messages[:] = result.messages
                     self.session.close_run(result)
@@ -131,10 +171,12 @@ class Talk:
     def command(self, line: str) -> str:
         """What a slash command answers."""
         name, _, rest = line[1:].partition(" ")
+        if name in SLASHES:
+            return SLASHES[name](self, rest.strip())
         if name not in COMMANDS:
             from glidepath.tools import closest
 
-            meant = closest(name, COMMANDS)
+            meant = closest(name, [*COMMANDS, *self.own])
             return f"There is no /{name}." + (f" Did you mean /{meant}?" if meant else " Type /help.")
         answers: dict[str, Callable[[str], str]] = {
             "help": self._help,
@@ -146,11 +188,10 @@ class Talk:
         return answers[name](rest.strip()) if name in answers else ""
 
     def _help(self, _: str) -> str:
-        wide = max(map(len, COMMANDS)) + 1
+        wide = max(map(len, [*COMMANDS, *self.own, *_KEYS])) + 1
         lines = [f"/{name:<{wide}} {text}" for name, text in COMMANDS.items()]
-        return "\n".join(
-            [*lines, f"{'Esc':<{wide + 1}} interrupt the turn, keep its text", f"{'Ctrl-D':<{wide + 1}} leave"]
-        )
+        lines += [f"/{name:<{wide}} {_first_line(text)}" for name, text in self.own.items() if name not in COMMANDS]
+        return "\n".join([*lines, *(f"{key:<{wide + 1}} {text}" for key, text in _KEYS.items())])
 
     def _status(self, _: str) -> str:
         totals = self.session.totals
@@ -169,7 +210,7 @@ class Talk:
             return f"The model is {self.model}. /model NAME changes it."
         if self.busy:
             return "A turn is in flight: Esc interrupts it."
-        self.agent = make_agent(self._settings, self._world, model=name)
+        self.agent = make_agent(self._settings, self._world, model=name, plugins=(self.changes,))
         self.model = name
         return f"From now on {name} answers."
 
@@ -210,7 +251,7 @@ class Talk:
 
         store = self.agent.config.store
         if store is None:
-            return "There is no store: leave, and say --store default."
+            return "Sessions are not being saved. Restart with --store default."
         if self.busy:
             return "A turn is in flight: Esc interrupts it."
         try:
@@ -218,17 +259,78 @@ class Talk:
                 found = (await find_sessions(store, limit=_LISTED + 1)).sessions
                 entries = [entry for entry in found if entry.session_id != self.session.id]
                 rows = [
-                    f"{entry.session_id}  {entry.title or entry.summary.get('task', '')}" for entry in entries[:_LISTED]
+                    f"{short(entry.session_id)}  {entry.title or entry.summary.get('task', '')}"
+                    for entry in entries[:_LISTED]
                 ]
-                return "\n".join([clip(row, _ROW) for row in rows] or ["The store has no other conversation."])
+                tail = ["/resume ID continues one of them."] if rows else ["The store has no other conversation."]
+                return "\n".join([clip(row, _ROW) for row in rows] + tail)
+            wanted = await session_named(store, wanted)
             folded = (await read_journal(store, wanted)).folded
-        except StoreError as error:
+        except (ConfigurationError, StoreError) as error:
             return str(error)
         self.session = self._conversation(wanted, folded.messages)
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
-        said = [message for message in folded.messages if message.role == "assistant" and message.text]
-        last = f"\n{said[-1].text}" if said else ""
-        return f"{wanted} goes on: {len(folded.messages)} messages.{last}"
+        said = last_answer(list(folded.messages))
+        last = f"\n{said}" if said else ""
+        return f"{short(wanted)} goes on: {len(folded.messages)} messages.{last}"
+
+    async def last_one(self, *, anywhere: bool) -> str:
+        """The conversation to continue; raises `ConfigurationError` when there is none."""
+        store = self.agent.config.store
+        if store is None:
+            raise ConfigurationError("sessions are not being saved: leave --store none out to continue one")
+        return await last_session(store) if anywhere else last_here(self._world.folder)
+
+    async def rename(self, name: str) -> str:
+        """Give the conversation a name, by which it can be resumed."""
+        from glidepath.errors import StoreError
+        from glidepath.sessions.finding import annotate
+
+        store = self.agent.config.store
+        if store is None:
+            return "Sessions are not being saved. Restart with --store default."
+        if not name or not self.session.messages:
+            return "Say something first." if name else "/name TEXT gives this conversation a name."
+        try:
+            await annotate(store, self.session.id, title=name)
+        except (ConfigurationError, StoreError) as error:
+            return str(error)
+        return f"This conversation is {name!r}: glidepath chat --resume {shlex.quote(name)}"
+
+    def remember(self) -> None:
+        """This is the conversation that `--continue` means in this folder."""
+        if self._stored and self.session.messages:
+            remember_here(self._world.folder, self.session.id)
+
+    def way_back(self) -> str:
+        """The command that comes back to this conversation; empty when it is not kept."""
+        if not self._stored or not self.session.messages:
+            return ""
+        from glidepath.cli.commands.run_command import said_flags
+
+        return " ".join(["glidepath chat --resume", short(self.session.id), *said_flags(self._settings)])
+
+    def completions(self, word: str) -> list[str]:
+        """What a word that was begun could become: /commands, @files."""
+        if word.startswith("@"):
+            return [f"@{path}" for path in files_like(word[1:], self.folder)]
+        names = [*COMMANDS, *self.own]
+        return sorted({f"/{name}" for name in names if f"/{name}".startswith(word)})
+
+    def own_prompt(self, line: str) -> str | None:
+        """What one of the own slash commands sends; None when it is none of them."""
+        name, _, rest = line[1:].partition(" ")
+        text = None if name in COMMANDS else self.own.get(name)
+        if text is None:
+            return None
+        if "$ARGUMENTS" in text:
+            return text.replace("$ARGUMENTS", rest.strip())
+        return f"{text.rstrip()}\n\n{rest.strip()}" if rest.strip() else text
+
+    def message(self, text: str) -> tuple[str | UserMessage, list[str]]:
+        """What is sent for a line: with the files it names, and what was done beside the conversation."""
+        asides, self.asides = self.asides, []
+        return with_files("\n\n".join([*asides, text]), self.workspace)
 
     def _size(self) -> int:
         size: Callable[[Any], int] = sizer(CharEstimator())
@@ -236,4 +338,10 @@ class Talk:
 
     def clear(self) -> None:
         """Begin a new conversation."""
+        self.remember()
+        self.asides.clear()
         self.session = self._conversation()
+
+
+def _first_line(text: str) -> str:
+    return clip(next((line.strip("# ") for line in text.splitlines() if line.strip()), ""), _ROW)

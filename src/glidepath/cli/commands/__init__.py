@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "submit": "give a fleet a run",
     "fleet": "look at a fleet, and say what it may spend and how fast",
     "serve": "serve agents over HTTP, with the flight deck in the browser",
+    "acp": "let an editor talk to an agent, in the Agent Client Protocol",
     "deck": "open the flight deck on a store, on a demo fleet, or export a run",
     "demo": "see a limit land, a budget hold and a loop get noticed, no key needed",
     "team": "give a team of agents one goal and watch its steps",

@@ -4,7 +4,8 @@
 """
 
 from glidepath.engines.dbos.fleet import Fleet
-from glidepath.engines.dbos.ledger import Account, Quota
+from glidepath.engines.dbos.fleet_ledger import FleetAccount as FleetAccount
+from glidepath.engines.dbos.fleet_ledger import Quota
 from glidepath.engines.dbos.standing import FleetRun, FleetStatus
 from glidepath.engines.dbos.worker import Worker
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from glidepath.agent.purse import Purse
-    from glidepath.engines.dbos.ledger import Drawn, FleetLedger, Look
+    from glidepath.engines.dbos.fleet_ledger import Drawn, FleetLedger, Look
     from glidepath.run import Run
 
 __all__ = ["FleetBudget"]
@@ -83,10 +83,11 @@ class FleetBudget(Budget):
                 return
         try:
             if self.leg is None:
-                leg = run.journal.lease.token
+                journal: Any = run.journal  # the fleet's runs have one
+                leg = journal.lease.token
                 await self.ledger.open(self.session, leg, self.worker)
                 self.leg = leg
-                self._on_disk = run.journal.durability == "async"  # its journal may be behind: the ledger may not
+                self._on_disk = journal.durability == "async"  # its journal may be behind: the ledger may not
                 self.meter.tokens, self.meter.money = run.meter.tokens, run.meter.money
             if self._has(asked) or await self._granted(asked, least, patient=patient):
                 self.refused = None

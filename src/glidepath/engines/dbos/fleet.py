@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from glidepath.agent.config import check_sendable
 from glidepath.agent.limits import Budget
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, quiet
-from glidepath.engines.dbos.ledger import Account, FleetLedger, Quota, check_tenant
+from glidepath.engines.dbos.fleet_ledger import FleetAccount, FleetLedger, Quota, check_tenant
 from glidepath.engines.dbos.needs import needed
 from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
 from glidepath.errors import ConfigurationError, QuotaError, StoreError
@@ -23,6 +22,7 @@ from glidepath.outcome import RunResult
 from glidepath.sessions import PostgresStore
 from glidepath.sessions.archive import prune, read_journal
 from glidepath.sessions.inbox import decide, send
+from glidepath.setting import check_sendable
 from glidepath.tools import closest
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class Fleet:
         """How often the whole fleet may call a model: requests and tokens in `per` seconds, evenly spaced."""
         await self.ledger.set_rate(model, requests=requests, tokens=tokens, per=per, burst=burst)
 
-    async def accounts(self) -> list[Account]:
+    async def accounts(self) -> list[FleetAccount]:
         """Every budget: the fleet's, and each tenant's days and months."""
         return await self.ledger.accounts()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 
 __all__ = ["needed"]
 
@@ -18,4 +18,4 @@ def needed(module: str) -> Any:
         if error.name is not None and not module.startswith(error.name.partition(".")[0]):
             raise
         package = module.partition(".")[0]
-        raise ConfigurationError(f"a fleet needs {package}: pip install 'glidepath[dbos]'") from None
+        raise ConfigurationError(f"a fleet needs {package}: {install_line('dbos')}") from None

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.local.download import download
 
 __all__ = ["DEFAULT", "KNOWN", "Weights", "cache_folder", "locate", "pull"]
@@ -62,7 +62,7 @@ def cache_folder() -> Path:
         import platformdirs
     except ImportError:
         raise ConfigurationError(
-            "the user's cache folder is found by platformdirs: pip install 'glidepath[local]', or pass cache_dir"
+            f"the user's cache folder is found by platformdirs: {install_line('local')}, or pass cache_dir"
         ) from None
     return platformdirs.user_cache_path("glidepath") / "models"
 

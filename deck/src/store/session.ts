@@ -1,0 +1,46 @@
+// Who we are to the server, what time it is there, and whether we can hear it.
+
+import { computed, signal } from "@preact/signals";
+import { ApiError, api } from "../api";
+import { embedded } from "../embedded";
+import type { LinkState } from "../stream";
+import type { Info } from "../types";
+
+export const info = signal<Info | null>(null);
+export const problem = signal<ApiError | null>(null);
+export const link = signal<LinkState>({ kind: "connecting" });
+/** When the list was last known to be true, in this machine's milliseconds. */
+export const heard = signal(Date.now());
+
+const offset = signal(0);
+const tick = signal(Date.now());
+/** The server's clock, in seconds, once a second: an exported run stands still. */
+export const now = computed(() => (embedded() ? (embedded()?.data.exported ?? tick.value / 1000) : tick.value / 1000 + offset.value));
+/** The same, to the millisecond, without following it. */
+export const exactNow = (): number => Date.now() / 1000 + offset.peek();
+
+export const offline = computed(() => embedded() !== null);
+export const mayControl = computed(() => info.value?.role === "control" && !offline.value);
+export const needsToken = computed(() => problem.value?.status === 401);
+
+export async function loadInfo(): Promise<boolean> {
+  try {
+    const found = await api.info();
+    info.value = found;
+    problem.value = null;
+    if (found.now) offset.value = found.now - Date.now() / 1000;
+    return true;
+  } catch (error) {
+    problem.value = error instanceof ApiError ? error : new ApiError(0, "broken", String(error));
+    return false;
+  }
+}
+
+export function startClock(): void {
+  window.setInterval(() => {
+    if (!document.hidden) tick.value = Date.now();
+  }, 1000);
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) tick.value = Date.now();
+  });
+}

@@ -1,0 +1,170 @@
+// What the server says, as its contract has it. Nothing here is made up by the page.
+
+export type RunState = "queued" | "running" | "paused" | "ended" | "lost";
+export type Phase = "cruise" | "notice" | "landing" | "ground";
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type JsonObject = { [key: string]: Json };
+
+export interface Gauge {
+  kind: string;
+  unit: string;
+  used: number;
+  reserved: number;
+  reserve: number;
+  limit: number | null;
+}
+
+export interface AgentInfo {
+  name: string;
+  model: string;
+  tools: string[];
+  limits: JsonObject;
+}
+
+export interface Info {
+  version: string;
+  role: "view" | "control";
+  agents: AgentInfo[];
+  store: string;
+  demo: boolean;
+  now: number;
+  max_runs: number | null;
+}
+
+export interface Card {
+  run_id: string;
+  session_id: string;
+  agent: string;
+  task: string;
+  title: string;
+  state: RunState;
+  outcome: string | null;
+  cause: { source: string; reason: string } | null;
+  phase: Phase;
+  turn: number;
+  usage: { input: number; output: number; total: number };
+  cost: string | null;
+  started: number;
+  updated: number;
+  ended: number | null;
+  tags: string[];
+  pending_count: number;
+  parent: string | null;
+  forked_from: { session: string; turn: number } | null;
+  owner: string | null;
+  resumable: boolean;
+  gauges: Gauge[];
+  guard: { guard: string; reason: string; period: number | null } | null;
+  last: string;
+  sequence: number;
+}
+
+export interface Pending {
+  id: string;
+  kind: string;
+  run_id: string;
+  session_id: string;
+  agent: string;
+  tool: string;
+  arguments: JsonObject;
+  reason: string;
+  origin: string | null;
+  asked: number;
+  expires: number | null;
+  message: string;
+  form?: JsonObject | null;
+}
+
+export interface UnknownEffect {
+  call_id: string;
+  tool: string;
+  arguments: JsonObject;
+  since: number | null;
+}
+
+export interface BudgetNode {
+  name: string;
+  kind: string;
+  run_id: string | null;
+  gauges: Gauge[];
+  children: BudgetNode[];
+}
+
+/** What a person did to a run, as its journal has it. */
+export interface Remark {
+  action: string;
+  reason: string;
+  who: string;
+  time: number;
+}
+
+export interface Detail extends Card {
+  text: string | null;
+  text_origin?: string | null;
+  pending: Pending[];
+  unknown_effects: UnknownEffect[];
+  abandoned: string[];
+  children: Card[];
+  budget: BudgetNode | null;
+  limits: JsonObject;
+  notices: Json[];
+  controls?: Remark[];
+}
+
+/** The state of a run at the end of one of its turns. */
+export interface Moment {
+  turn: number;
+  at: number;
+  usage: Card["usage"];
+  cost: string | null;
+  state: RunState;
+  outcome: string | null;
+  messages: number;
+}
+
+export interface ToolCall {
+  id: string;
+  name: string;
+  arguments: Json;
+}
+
+export type Mark = "cut" | "discarded" | "landing" | "notice";
+
+export interface Message {
+  index: number;
+  turn: number;
+  role: string;
+  text: string;
+  reasoning?: string | null;
+  tool_calls?: ToolCall[] | null;
+  call_id?: string | null;
+  name?: string | null;
+  is_error?: boolean | null;
+  origin?: string | null;
+  mark: Mark | null;
+}
+
+export interface RunEvent {
+  event: string;
+  run_id: string;
+  sequence: number;
+  time: number;
+  [field: string]: Json;
+}
+
+export interface Fleet {
+  workers: { name: string; runs: number | string[]; lease_until: number | null; seen: number | null }[];
+  queue: { waiting: number; running: number };
+  breakers: { name: string; state: string; since: number | null }[];
+  rates: { name: string; used: number; limit: number | null; per: number | string | null }[];
+  kill: { active: boolean; reason: string | null };
+}
+
+export interface Answer {
+  run_id: string;
+  session_id?: string;
+  state: string;
+  sequence: number;
+  took_ms: number | null;
+  message: string;
+}

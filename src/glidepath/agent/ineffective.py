@@ -1,0 +1,62 @@
+"""Settings that have no effect: without another one, or for a misspelt tool. Warned about when the agent is made."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from glidepath.agent.config import LoopConfig
+from glidepath.agent.limits import Limits
+from glidepath.guards import GuardrailsConfig
+from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
+from glidepath.setting import declared
+
+__all__ = ["ineffective", "misspelt", "warn_about_ineffective"]
+
+
+def ineffective(config: LoopConfig) -> Iterator[tuple[str, str]]:
+    """The settings that have no effect, each with the one it needs: the declarations say which."""
+    for owner, kept in ((LoopConfig, config), (Limits, config.limits), (GuardrailsConfig, config.guardrails)):
+        for name, setting in declared(owner).items():
+            if setting.needs and _is_set(getattr(kept, name), setting.choices) and not _is_there(config, setting.needs):
+                yield name, setting.needs
+
+
+def _is_set(value: Any, choices: tuple[str, ...]) -> bool:
+    return value != choices[0] if choices else bool(value)  # the first of its words is the default
+
+
+def _is_there(config: LoopConfig, name: str) -> bool:
+    if name in Limits.__struct_fields__:  # which bind nobody without the built-in constraints
+        return getattr(config.limits, name) is not None and not config.replace_defaults
+    return getattr(config, name) not in (None, False)
+
+
+def misspelt(config: LoopConfig) -> Iterator[tuple[str, str, str]]:
+    """Gates that name a tool which is not there, but nearly: the gate, its name for it, and the tool.
+
+    A name that is like no tool may be meant for other agents that share the gate.
+    """
+    tools = [tool.name for tool in config.tools]
+    for plugin in config.plugins:
+        if isinstance(plugin, ApprovalGate | OpeningGate | ToolListGate):
+            for name in plugin.named:
+                if name not in tools and (close := _close(name, tools)):
+                    yield plugin.name, name, close
+
+
+def _close(name: str, tools: list[str]) -> str | None:
+    from difflib import get_close_matches  # rarely needed, and slow to import
+
+    if any(mark in name for mark in "*?["):
+        return None
+    return next(iter(get_close_matches(name, tools, n=1, cutoff=0.8)), None)
+
+
+def warn_about_ineffective(config: LoopConfig) -> None:
+    """One warning for each setting that has no effect."""
+    for gate, name, close in misspelt(config):
+        warnings.warn(f"{gate} names {name!r}, which is not a tool; did you mean {close!r}?", stacklevel=3)
+    for setting, needed in ineffective(config):
+        warnings.warn(f"{setting} has no effect without {needed}", stacklevel=3)

@@ -1,0 +1,119 @@
+"""One model call beside the turns of a run: reserved, streamed and settled like those, and no part of the answer.
+
+A checkpoint of the context is such a call, and so is a question of an MCP server. Who makes it decides how it is waited
+for and under which name it is paid; that it is reserved before it goes out, noted in the journal and charged for what
+was received is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from glidepath.ask.attempt import Attempt, pump
+from glidepath.ask.booking import Booking, amount, booked
+from glidepath.ask.usage import settled
+from glidepath.events import BudgetReserved, BudgetSettled
+from glidepath.ledger import Reservation
+from glidepath.messages import Message, Usage
+from glidepath.run.voice import Voice
+from glidepath.spi import ModelRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from glidepath.run import Run
+
+__all__ = ["MeteredCall"]
+
+
+class _Beside:
+    """The run, with nobody listening and, where it is given, a watch of its own."""
+
+    __slots__ = ("_run", "voice", "watch")
+
+    def __init__(self, run: Run, watch: Any = None) -> None:
+        self._run = run
+        self.voice = Voice.silent(run.voice)
+        self.watch = run.watch if watch is None else watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+
+class MeteredCall:
+    """A call that is paid for: `reserve` it, `note` it, `stream` it, and `settle` it whatever has happened."""
+
+    __slots__ = ("attempt", "booking", "request", "run")
+
+    def __init__(self, run: Run, booking: Booking) -> None:
+        self.run = run
+        self.booking = booking
+        self.attempt = Attempt()
+        self.request: ModelRequest | None = None
+
+    @classmethod
+    def reserve(cls, run: Run, size: int, output: int) -> MeteredCall | None:
+        """Set its worst case aside: a prompt of `size` tokens, `output` tokens at most. None: it cannot be paid."""
+        worst = amount(run, size, output)
+        reservation = run.meter.reserve(worst.tokens, worst.money, turns=0)
+        if not isinstance(reservation, Reservation):
+            return None
+        booking = booked(run, reservation, size, output, output)
+        booking.estimate = size  # of this prompt, not of the run's view
+        return cls(run, booking)
+
+    async def note(self) -> None:
+        """With a journal: what it may cost is on disk before it goes out."""
+        if self.run.journal is not None:
+            try:
+                await self.run.journal.asking(self.booking)
+            except BaseException:
+                self.booking.reservation.cancel()
+                raise
+
+    def ask(
+        self,
+        system_prompt: str,
+        messages: Sequence[Message],
+        temperature: float | None = None,
+        stop_sequences: tuple[str, ...] = (),
+    ) -> None:
+        """What is asked. It goes out now, and counts as a call of the model in use."""
+        run, plan, held = self.run, self.run.plan, self.booking.reservation
+        self.request = ModelRequest(
+            system_prompt=system_prompt,
+            messages=tuple(messages),
+            max_output_tokens=self.booking.cap,
+            temperature=plan.temperature if temperature is None else temperature,
+            stop_sequences=stop_sequences,
+            extras=run.terms.extras,
+            connect_timeout=plan.times.connect,
+            user=run.user,
+            metadata=run.metadata,
+        )
+        plan.health.calls += 1
+        run.emit(BudgetReserved, held.tokens, held.money if plan.price is not None else None, self.booking.cap)
+
+    async def stream(self, watch: Any = None) -> None:
+        """Receive the reply; `watch` is for a call that does not run in the run's own task."""
+        beside: Any = _Beside(self.run, watch)
+        await pump(beside, self.run.plan.model, self.request, self.attempt, self.booking)  # type: ignore[arg-type]
+
+    def give_back(self) -> None:
+        """It costs nothing: it did not go out, or failed before its first delta."""
+        self.booking.reservation.cancel()
+
+    def settle(self, pay: Callable[[Usage, int], None]) -> Usage:
+        """Charge what was received, by `pay`, and give the rest back."""
+        run, plan, attempt, held = self.run, self.run.plan, self.attempt, self.booking.reservation
+        request: Any = self.request
+        reported = None if attempt.end is None else attempt.end.usage
+        usage = settled(run, reported, self.booking, request.messages, attempt, request.system_prompt)
+        money = 0 if plan.price is None else plan.price.cost(usage)
+        held.settle(usage.input + usage.output, money)
+        pay(usage, money)
+        if run.result is None:
+            paid = money if plan.price is not None else None
+            run.emit(BudgetSettled, usage, paid, max(0, held.tokens - usage.total))
+        return usage

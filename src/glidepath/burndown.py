@@ -1,0 +1,91 @@
+"""How the limits of a run were used up, turn by turn: as text for a terminal, as SVG for a page or a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+__all__ = ["Burn", "svg_burndown", "text_burndown"]
+
+_BAR, _ROWS = 40, 16
+_WIDE, _HIGH, _LEFT, _TOP, _LINE = 640, 180, 44, 12, 18
+_COLORS = ("#0b7285", "#c2410c", "#4d7c0f", "#7e22ce", "#9f1239")
+
+
+class Burn(NamedTuple):
+    """One limit: what was used after each turn, in all, and the limit; None when there is none."""
+
+    name: str
+    used: Sequence[float]
+    limit: float | None = None
+
+    @property
+    def share(self) -> float:
+        """How much of the limit is used at the end, 0 to 1; 0 without a limit."""
+        return self.used[-1] / self.limit if self.limit and self.used else 0.0
+
+
+def text_burndown(burns: Sequence[Burn], *, rows: int = _ROWS) -> list[str]:
+    """A bar a turn for each limit: what is left of it."""
+    lines: list[str] = []
+    for burn in burns:
+        if not burn.used:
+            continue
+        if burn.limit is None:
+            lines += [f"{burn.name}: {_figure(burn.used[-1])}, no limit", ""]
+            continue
+        lines.append(f"{burn.name}: {_figure(burn.used[-1])} of {_figure(burn.limit)} ({burn.share:.0%})")
+        for turn in _some(len(burn.used), rows):
+            left = max(burn.limit - burn.used[turn], 0.0)
+            bar = "#" * round(_BAR * left / burn.limit)
+            lines.append(f"  turn {turn + 1:>4} |{bar:<{_BAR}}| {_figure(left)} left")
+        lines.append("")
+    return lines[:-1]
+
+
+def svg_burndown(burns: Sequence[Burn]) -> str:
+    """One line for each limit, from full at the start to what was left at the end; empty without limits."""
+    limited = [burn for burn in burns if burn.limit and burn.used]
+    if not limited:
+        return ""
+    wide, bottom = _WIDE - _LEFT - 12, _TOP + _HIGH
+    rules = "".join(
+        f'<line x1="{_LEFT}" x2="{_LEFT + wide}" y1="{bottom - _HIGH * share:.0f}" y2="{bottom - _HIGH * share:.0f}" '
+        f'stroke="#8884"/><text x="{_LEFT - 6}" y="{bottom - _HIGH * share + 4:.0f}" text-anchor="end">'
+        f"{share:.0%}</text>"
+        for share in (0.0, 0.5, 1.0)
+    )
+    drawn = []
+    for number, burn in enumerate(limited):
+        limit = burn.limit or 1.0
+        color = _COLORS[number % len(_COLORS)]
+        points = [(0.0, 1.0)] + [
+            ((turn + 1) / len(burn.used), max(0.0, 1 - burn.used[turn] / limit)) for turn in _some(len(burn.used), 200)
+        ]
+        line = " ".join(f"{_LEFT + wide * x:.1f},{bottom - _HIGH * y:.1f}" for x, y in points)
+        row = bottom + 30 + _LINE * number
+        drawn.append(
+            f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="2"/>'
+            f'<rect x="{_LEFT}" y="{row - 9}" width="10" height="10" fill="{color}"/><text x="{_LEFT + 16}" y="{row}">'
+            f"{escape(burn.name)}: {_figure(burn.used[-1])} of {_figure(limit)} ({burn.share:.0%})</text>"
+        )
+    tall = bottom + 30 + _LINE * len(limited)
+    turns = max(len(burn.used) for burn in limited)
+    axis = f'<text x="{_LEFT + wide}" y="{bottom + 14}" text-anchor="end">turn {turns}</text>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {tall}" style="max-width:{_WIDE}px;width:100%" '
+        f'role="img" aria-label="what was left of each limit" font-family="sans-serif" font-size="12" '
+        f'fill="currentColor">{rules}{axis}{"".join(drawn)}</svg>'
+    )
+
+
+def _some(count: int, most: int) -> list[int]:
+    """Places, the first and the last among them."""
+    if count <= most:
+        return list(range(count))
+    return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})
+
+
+def _figure(number: float) -> str:
+    return f"{number:,.0f}" if number == int(number) or abs(number) >= 1_000 else f"{number:.4g}"  # noqa: PLR2004

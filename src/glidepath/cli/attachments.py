@@ -1,0 +1,103 @@
+"""Files that go with a message: `@path` in what a person types, `-i picture.png` on the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from glidepath.errors import ConfigurationError, ToolError
+from glidepath.messages import ImageBlock, TextBlock, UserMessage
+from glidepath.workspace import Workspace
+
+__all__ = ["files_like", "picture", "with_files", "with_pictures"]
+
+_NAMED = re.compile(r"(?<!\S)@(\S+)")
+_KINDS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+_MOST, _MOST_PICTURE = 256_000, 20_000_000
+_MOST_FOUND = 50
+
+
+def picture(path: Path) -> ImageBlock:
+    """A picture from a file; raises `ConfigurationError`."""
+    kind = _KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise ConfigurationError(f"{path} is not a picture: use a file that ends in {', '.join(_KINDS)}")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(data) > _MOST_PICTURE:
+        raise ConfigurationError(f"{path} has {len(data):,} bytes; at most {_MOST_PICTURE:,} can be sent")
+    return ImageBlock(kind, data=data)
+
+
+def with_pictures(text: str, pictures: list[ImageBlock]) -> str | UserMessage:
+    """A message with pictures; the bare text without any."""
+    return UserMessage((*pictures, TextBlock(text))) if pictures else text
+
+
+def with_files(text: str, workspace: Workspace) -> tuple[str | UserMessage, list[str]]:
+    """What is sent for a text in which files are named with @, and a line about each of them.
+
+    Only files in the workspace are sent. A word such as @someone that is no file stays a word.
+    """
+    pieces: list[str] = []
+    pictures: list[ImageBlock] = []
+    said: list[str] = []
+    for name in dict.fromkeys(match[1] for match in _NAMED.finditer(text)):
+        path = _existing(name, workspace)
+        if path is None:
+            if "/" in name or "." in name.strip("."):
+                said.append(f"@{name}: there is no such file in the workspace; sent as a word")
+            continue
+        try:
+            if Path(path).suffix.lower() in _KINDS:
+                with workspace.file(path) as found:
+                    data = os.pread(found, _MOST_PICTURE, 0)
+                pictures.append(ImageBlock(_KINDS[Path(path).suffix.lower()], data=data))
+                said.append(f"@{path}: a picture of {len(data):,} bytes")
+                continue
+            with workspace.file(path) as found:
+                data = os.pread(found, _MOST + 1, 0)
+            content = data[:_MOST].decode()
+        except (ToolError, OSError) as error:
+            said.append(f"@{path}: {error}")
+            continue
+        except UnicodeDecodeError:
+            said.append(f"@{path}: not sent, because it is not text")
+            continue
+        cut = " (the beginning)" if len(data) > _MOST else ""
+        pieces.append(f'<file path="{path}">\n{content}\n</file>')
+        lines = len(content.splitlines())
+        said.append(f"@{path}: {lines:,} line{'' if lines == 1 else 's'}{cut}")
+    return with_pictures("\n\n".join([text, *pieces]), pictures), said
+
+
+def _existing(name: str, workspace: Workspace) -> str | None:
+    """The path that was meant: what stands behind it in a sentence is not part of it."""
+    for path in (name, name.rstrip(".,;:!?)'\"")):
+        try:
+            with workspace.file(path):
+                return path
+        except (ToolError, OSError, ValueError):
+            continue
+    return None
+
+
+def files_like(start: str, root: Path) -> list[str]:
+    """Paths in the workspace that begin so; folders end in a slash."""
+    above, _, begun = start.rpartition("/")
+    folder = root / above
+    try:
+        if not folder.resolve().is_relative_to(root.resolve()):
+            return []
+        with os.scandir(folder) as listed:
+            found = [
+                f"{above}/{entry.name}".lstrip("/") + ("/" if entry.is_dir() else "")
+                for entry in listed
+                if entry.name.startswith(begun) and (begun.startswith(".") or not entry.name.startswith("."))
+            ]
+    except OSError:
+        return []
+    return sorted(found)[:_MOST_FOUND]

@@ -1,0 +1,117 @@
+"""Slash commands about a conversation: what it cost, what it holds, what it changed, where to keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from glidepath.cli.file_changes import difference
+from glidepath.cli.shown import call_line
+from glidepath.cli.status import figure, money
+from glidepath.context import CharEstimator, sizer
+from glidepath.messages import Message
+
+if TYPE_CHECKING:
+    from glidepath.cli.chat.talk import Talk
+
+__all__ = ["SLASHES", "last_answer", "transcript"]
+
+_BAR = 30
+
+
+def _cost(talk: Talk, _: str) -> str:
+    totals, limit = talk.session.totals, talk.agent.config.limits.max_cost
+    if totals.cost is None:
+        return f"{figure(totals.usage.total)} tokens. There is no price for {talk.model}, so no sum of money."
+    rows = [f"{money(totals.cost)} so far, {figure(totals.usage.total)} tokens in {totals.runs} messages of yours."]
+    if limit is not None:
+        most = Decimal(str(limit))
+        rows.append(f"The conversation may cost {money(most)}; {money(max(most - totals.cost, Decimal(0)))} are left.")
+    last = talk.last
+    if last is not None and last.cost is not None:
+        rows.append(f"The last message cost {money(last.cost)}: {figure(last.usage.total)} tokens.")
+    return "\n".join(rows)
+
+
+def _context(talk: Talk, _: str) -> str:
+    size: Callable[[Message], int] = sizer(CharEstimator())
+    shares: dict[str, int] = {}
+    for message in talk.session.messages:
+        shares[message.role] = shares.get(message.role, 0) + size(message)
+    total, window = sum(shares.values()), talk.agent.config.context_window
+    names = {"user": "you", "assistant": "the model", "tool_result": "tools", "system": "the system prompt"}
+    rows = [f"about {figure(total)} tokens are sent with the next message"]
+    rows += [f"  {names.get(role, role):<18} {figure(count):>6}" for role, count in shares.items()]
+    if window:
+        full = min(_BAR, _BAR * total // window)
+        rows.append(f"of {figure(window)} the model can read [{'#' * full}{'.' * (_BAR - full)}]")
+    rows.append(f"{len(talk.session.messages)} messages; /compact makes it shorter, /clear begins anew")
+    return "\n".join(rows)
+
+
+def _diff(talk: Talk, _: str) -> str:
+    changes = talk.changes.all()
+    if not changes:
+        return "No write or edit of this conversation has changed a file."
+    return "\n".join(row for change in changes for row in difference(change, talk.columns))
+
+
+def _undo(talk: Talk, _: str) -> str:
+    if talk.busy:
+        return "A turn is in flight: Esc interrupts it."
+    return "\n".join(talk.changes.undo())
+
+
+def _export(talk: Talk, path: str) -> str:
+    if not talk.session.messages:
+        return "There is nothing to export yet."
+    stamp = datetime.now(UTC).astimezone().strftime("%Y-%m-%d-%H%M")
+    file = talk.folder / (path or f"glidepath-{stamp}.md")
+    if file.exists():
+        return f"{file} is there already: name another file."
+    try:
+        file.write_text(transcript(talk.session.messages), encoding="utf-8")
+    except OSError as error:
+        return f"{file} cannot be written: {error.strerror or error}"
+    return f"wrote {file}"
+
+
+SLASHES: dict[str, Callable[[Talk, str], str]] = {
+    "cost": _cost,
+    "context": _context,
+    "diff": _diff,
+    "undo": _undo,
+    "export": _export,
+}
+
+
+def transcript(messages: list[Message]) -> str:
+    """A conversation as Markdown."""
+    parts = []
+    for message in messages:
+        if message.role == "user" and getattr(message, "internal", False):
+            continue
+        if message.role == "user":
+            parts.append(f"## You\n\n{message.text}")
+        elif message.role == "assistant":
+            parts += [f"## Model\n\n{message.text}"] if message.text else []
+            parts += [f"`{call_line(call.name, call.arguments, 300)}`" for call in message.tool_calls]
+        elif message.role == "tool_result":
+            fence = "`" * max(3, 1 + _longest_fence(message.text))
+            parts.append(f"{fence}text\n{message.text}\n{fence}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _longest_fence(text: str) -> int:
+    longest = run = 0
+    for sign in text:
+        run = run + 1 if sign == "`" else 0
+        longest = max(longest, run)
+    return longest
+
+
+def last_answer(messages: list[Message]) -> str:
+    """What the model said last; empty when it has said nothing."""
+    return next((message.text for message in reversed(messages) if message.role == "assistant" and message.text), "")

@@ -1,0 +1,72 @@
+"""Talk with an agent in a full-screen terminal.
+
+Every message is a run of its own with the limits that are set, but --max-budget-usd is for the whole conversation.
+/help lists the commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath chat` takes."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "-c", "--continue", dest="go_on", action="store_true", help="continue the last conversation of this folder"
+    )
+    which.add_argument(
+        "-r",
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="ID",
+        help="continue this one (a beginning of its id, or its name)",
+    )
+    which.add_argument("--last", action="store_true", help="continue the last one, of whatever folder")
+    parser.add_argument("--name", metavar="TEXT", help="a name for the conversation")
+    add_setting_flags(parser, leave_out=("output_format", "streaming"))
+    add_config_flags(parser)
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Open the chat; the exit code is 0 when the person left."""
+    from glidepath.cli.extras import needed
+
+    needed("textual")
+    from glidepath.cli.layers import gather
+
+    settings = gather(options, world)
+    if not world.is_terminal(world.stdin) or not world.is_terminal(world.stdout):
+        from glidepath.errors import ConfigurationError
+
+        raise ConfigurationError("chat needs a terminal; in a pipe use `glidepath run`")
+    import asyncio
+    import gc
+
+    from glidepath.cli.chat.app import ChatApp
+    from glidepath.cli.chat.talk import Talk
+    from glidepath.cli.stores import keep_sessions
+
+    keep_sessions(settings, world)
+    talk = Talk(settings, world)
+    wanted = options.resume
+    if options.go_on or options.last:
+        wanted = asyncio.run(talk.last_one(anywhere=options.last))
+    gc.freeze()  # what was imported stays: collecting it again and again would be felt in the keys
+    code = ChatApp(talk, wanted).run() or 0
+    talk.remember()
+    if options.name and talk.session.messages:
+        asyncio.run(talk.rename(options.name))
+    back = talk.way_back()
+    if back:
+        world.note(f"to come back: {back}")
+    return code

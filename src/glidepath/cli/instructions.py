@@ -1,0 +1,70 @@
+"""What a folder tells an agent: its AGENTS.md and its own slash commands, once a person trusts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from glidepath.cli.folder import COMMANDS
+from glidepath.cli.world import World
+
+__all__ = ["AGENTS", "own_commands", "project_instructions"]
+
+AGENTS = "AGENTS.md"
+_MOST = 64_000
+
+
+def project_instructions(world: World, *, wanted: bool = True) -> str:
+    """What AGENTS.md in this folder says; empty without one, and in a folder that nobody trusts.
+
+    On a terminal a line says which of the two it is.
+    """
+    if not wanted or not (world.folder / AGENTS).is_file():
+        return ""
+    from glidepath.cli.trust import trusted_files
+
+    trusted, files = trusted_files(world.folder)
+    text = files.get(AGENTS, b"").decode("utf-8", "replace").strip()
+    told = world.is_terminal(world.stderr)
+    if not trusted:
+        if told:
+            world.note_once(f"{AGENTS} is not used: this folder is not trusted. `glidepath trust` trusts it.")
+        return ""
+    if len(text) > _MOST:
+        world.note_once(f"{AGENTS} has {len(text):,} characters; the model gets the first {_MOST:,}.")
+    elif told and text:
+        world.note_once(f"{AGENTS}: {len(text):,} characters of instructions from this folder, which you trust.")
+    return text[:_MOST]
+
+
+def own_commands(world: World) -> Mapping[str, str]:
+    """The slash commands of this folder and of its user, by name: the text that each of them sends.
+
+    A file `review.md` in `.glidepath/commands`, or in `commands` of the user's configuration folder, is `/review`.
+    Those of a folder count only while it is trusted.
+    """
+    found: dict[str, str] = {}
+    place = _user_folder()
+    if place is not None and place.is_dir():
+        for file in sorted(place.glob("*.md")):
+            try:
+                found[file.stem] = file.read_text("utf-8")[:_MOST]
+            except (OSError, ValueError):
+                continue
+    if (world.folder / COMMANDS).is_dir():
+        from glidepath.cli.trust import trusted_files
+
+        trusted, files = trusted_files(world.folder)
+        for name, data in files.items() if trusted else ():
+            inner = name.removeprefix(f"{COMMANDS}/")
+            if inner != name and inner.endswith(".md"):
+                found[inner.removesuffix(".md").replace("/", "-")] = data.decode("utf-8", "replace")[:_MOST]
+    return {name: text for name, text in found.items() if name and not set(name) & set(" :\t")}
+
+
+def _user_folder() -> Path | None:
+    try:
+        from platformdirs import user_config_path
+    except ImportError:
+        return None
+    return user_config_path("glidepath") / "commands"

@@ -1,0 +1,103 @@
+"""Which session a person means: by its id, the beginning of it, its name, or as the last one."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from glidepath.cli.shown import revealed
+from glidepath.errors import ConfigurationError
+
+__all__ = ["data_folder", "last_here", "last_session", "remember_here", "session_named", "short"]
+
+_START = "session_"
+_SHORT, _FEW = 8, 5
+
+
+def short(session: str) -> str:
+    """An id as short as a person can type it; `session_named` finds it again."""
+    inner = session.removeprefix(_START)
+    return inner[:_SHORT] if session.startswith(_START) and len(inner) > _SHORT else session
+
+
+async def session_named(store: Any, wanted: str) -> str:
+    """The id of the session with this id, the only one whose id begins so, or the only one of this name.
+
+    Raises `ConfigurationError` when there is none, or several.
+    """
+    from glidepath.sessions.finding import each_session
+
+    if wanted.startswith("team:") or not wanted:
+        return wanted
+    found: list[str] = []
+    for prefix in (wanted, _START + wanted):
+        async for entry in each_session(store, prefix=prefix, roots=False):
+            if entry.session_id == wanted:
+                return wanted
+            if "/" not in entry.session_id[len(prefix) :]:  # children are named after their parents
+                found.append(entry.session_id)
+        if found:
+            break
+    if not found:
+        found = [entry.session_id async for entry in each_session(store) if entry.title == wanted]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ConfigurationError(
+            f"there is no session {wanted!r:.80}: `glidepath sessions list` shows ids, of which the beginning is enough"
+        )
+    few = ", ".join(revealed(name) for name in found[:_FEW]) + (", ..." if len(found) > _FEW else "")
+    raise ConfigurationError(f"{wanted!r:.80} could be {len(found)} sessions: {few}; give more of the id")
+
+
+async def last_session(store: Any) -> str:
+    """The session that was active last; raises `ConfigurationError` when there is none."""
+    from glidepath.sessions.finding import find_sessions
+
+    page = await find_sessions(store, limit=1)
+    if not page.sessions:
+        raise ConfigurationError("there is no session yet: leave --last out")
+    return page.sessions[0].session_id
+
+
+# --- the last one in a folder ---------------------------------------------------------------------------------------
+
+
+def data_folder() -> Path | None:
+    """Where glidepath keeps what is the user's own; None when that cannot be known."""
+    from glidepath.sessions.sqlite import default_file
+
+    with contextlib.suppress(ConfigurationError, OSError):
+        return default_file().parent
+    return None
+
+
+def remember_here(folder: Path, session: str) -> None:
+    """This is the session that `--continue` means in this folder."""
+    place = _place(folder)
+    if place is None:
+        return
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{session}\n")
+
+
+def last_here(folder: Path) -> str:
+    """The session that was last active in this folder; raises `ConfigurationError` when there is none."""
+    place = _place(folder)
+    with contextlib.suppress(OSError, ValueError):
+        found = "" if place is None else place.read_text("utf-8").strip()
+        if found:
+            return found
+    raise ConfigurationError("there is no session in this folder yet; --last continues the last one anywhere")
+
+
+def _place(folder: Path) -> Path | None:
+    above = data_folder()
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
+    return None if above is None else above / "last" / name

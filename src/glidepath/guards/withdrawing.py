@@ -1,0 +1,57 @@
+"""What guards have in common: short texts to compare, what they keep, and how they take tools away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+from glidepath.messages import ToolCall
+from glidepath.spi import GuardVerdict, Step
+from glidepath.texts import Texts
+
+__all__ = ["SHORT", "counted", "digest", "kept", "names", "short", "take_away"]
+
+SHORT = 120  # a plain signature no longer than this is kept as it is
+
+
+def digest(data: bytes, size: int = 16) -> str:
+    """A hash of the whole."""
+    return blake2b(data, digest_size=size).hexdigest()
+
+
+def short(text: str) -> str:
+    """The text itself, or its hash when it is long or a store might not be able to write it.
+
+    The callers that every step passes through look first, to save the call.
+    """
+    if len(text) <= SHORT and text.isascii():
+        return text
+    return digest(text.encode("utf-8", "surrogatepass"))
+
+
+def counted(step: Step) -> tuple[ToolCall, ...]:
+    """The calls whose repetition means something: polling tools are meant to be repeated."""
+    tools = step.tools
+    return tuple([call for call in step.calls if (tool := tools.get(call.name)) is None or not tool.polling])
+
+
+def names(tools: Iterable[str]) -> str:
+    """The tools, for a sentence."""
+    return ", ".join(sorted(tools)) or "a tool that does not exist"
+
+
+def kept(state: dict[str, Any], key: str, fresh: Any) -> Any:
+    """What an earlier process kept under this key; `fresh` when it kept nothing, or nothing of this shape."""
+    value = state.get(key)
+    if type(value) is not type(fresh):
+        value = state[key] = fresh
+    return value
+
+
+def take_away(step: Step, tools: frozenset[str], reason: str, guard: str, texts: Texts) -> GuardVerdict:
+    """Withdraw these tools; land when there is nothing left to withdraw."""
+    if tools <= step.withdrawn:
+        return GuardVerdict(action="land", reason=reason, tools=tools)
+    notice = texts.fill("withdrawn", tools=names(tools), reason=reason)
+    return GuardVerdict(action="withdraw", reason=reason, tools=tools, notice=notice, notice_reason=guard)

@@ -1,0 +1,215 @@
+"""Whether a call is accounted for: by the user's words, by trusted results, or by a record that the user named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from glidepath._wire import Value
+from glidepath.provenance.call_rules import Rules
+from glidepath.provenance.known_text import Entry, KnownText, leaves
+from glidepath.provenance.words import addresses, is_moment, longest_copy, phrase, significant
+
+__all__ = ["Suspicion", "suspicions"]
+
+COPIED = 5  # words in a row that are a copy
+SHARED = 2  # words that content has in common with what the user said, to count as asked for
+_SHOWN = 80  # characters of a value that are shown
+
+
+class Suspicion(Value, frozen=True):
+    """Why a call is not accounted for, and the untrusted sources that are to blame."""
+
+    why: str
+    origins: tuple[str, ...]
+
+
+class _Leaf(Value, frozen=True):
+    name: str
+    value: str
+    sources: tuple[str, ...]
+
+    @property
+    def is_content(self) -> bool:
+        return "content" in self.sources
+
+
+def suspicions(name: str, tool: Any, arguments: Mapping[str, Any], known: KnownText, rules: Rules) -> list[Suspicion]:
+    """What about this call is not accounted for; nothing when all of it is."""
+    judged = _judged(name, tool, arguments, rules)
+    targets = [leaf for leaf in judged if not leaf.is_content]
+    content = [leaf for leaf in judged if leaf.is_content]
+    found = [
+        Suspicion(
+            f"{leaf.name}={_brief(leaf.value)} comes neither from you nor from a source you trust", _from(leaf, known)
+        )
+        for leaf in targets
+        if not _accounted(leaf, known, alone=len(judged) == 1)
+    ]
+    found += [one for leaf in content for one in _foreign_addresses(leaf, known)]
+    theirs = any(_said(leaf.value, known) for leaf in targets)
+    if not theirs:
+        found += [one for leaf in content if (one := _copied(leaf, known)) is not None]
+    if content and not targets and not found and not any(_shares(leaf, known) for leaf in content):
+        found.append(Suspicion("nothing in it comes from your own words", tuple(known.origins)))
+    if known.hidden and content and not found:
+        why = "what was read before is redacted, or inside a program, and cannot be compared"
+        found.append(Suspicion(why, tuple(known.origins)))
+    if not known.actions.ask_for(name):
+        found.append(Suspicion(f"your own words do not ask for {name}", tuple(known.origins)))
+    return found
+
+
+def _judged(name: str, tool: Any, arguments: Mapping[str, Any], rules: Rules) -> list[_Leaf]:
+    """The values that have to come from somewhere: no flags, moments, amounts, or words of the tool's own schema."""
+    schema = getattr(tool, "parameters", None) or {}
+    found = []
+    for key, given in arguments.items():
+        chosen = _choices(schema, schema.get("properties", {}).get(key)) if isinstance(schema, Mapping) else frozenset()
+        for inner, value in leaves(given, str(key)):
+            sources = rules.sources(name, inner if inner != key else str(key))
+            if "any" in sources or not value.strip() or value in chosen or is_moment(value):
+                continue
+            if _is_amount(inner, value, given):
+                continue
+            found.append(_Leaf(inner, value, sources))
+    return found
+
+
+def _is_amount(name: str, value: str, given: Any) -> bool:
+    """A number that is not an identifier; a text of digits is one."""
+    key = name.casefold().rstrip("_s")
+    identifies = key in ("id", "number", "no", "code", "account") or key.endswith(("_id", "id_", "_number", "_no"))
+    return not identifies and not isinstance(given, str) and _is_number(value) and not _holds_text(given, value)
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return len(value) < 9  # noqa: PLR2004 - a longer one is an account
+
+
+def _holds_text(given: Any, value: str) -> bool:
+    """True when the value is a text somewhere in there, and not a number."""
+    waiting = [given]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            waiting += list(one.values())
+        elif isinstance(one, list | tuple):
+            waiting += list(one)
+        elif one == value:
+            return True
+    return False
+
+
+def _choices(schema: Mapping[str, Any], part: Any, depth: int = 0) -> frozenset[str]:
+    """The words that a parameter's schema itself offers, and its default."""
+    if not isinstance(part, Mapping) or depth > 4:  # noqa: PLR2004 - deep enough for optional lists of choices
+        return frozenset()
+    found = {str(one) for one in part.get("enum") or ()} | {
+        str(part[key]) for key in ("const", "default") if key in part
+    }
+    if isinstance(ref := part.get("$ref"), str):
+        found |= _choices(schema, schema.get("$defs", {}).get(ref.rpartition("/")[2]), depth + 1)
+    for inner in (part.get("items"), *(part.get("anyOf") or ()), *(part.get("properties") or {}).values()):
+        found |= _choices(schema, inner, depth + 1)
+    return frozenset(found)
+
+
+# --- where a value comes from -------------------------------------------------------------------------------------
+
+
+def _accounted(leaf: _Leaf, known: KnownText, *, alone: bool) -> bool:
+    for source in leaf.sources:
+        if source == "user":
+            good = _said(leaf.value, known)
+        elif source == "trusted":
+            good = any(chunk.has(leaf.value) for _, chunk in known.trusted)
+        elif source == "named":
+            good = _named(leaf.value, known) or (alone and _linked(leaf, known))
+        elif source == "listed":
+            good = phrase(leaf.value) in known.listed
+        else:
+            good = any(fnmatchcase(tool, source) and chunk.has(leaf.value) for tool, chunk in known.trusted)
+        if good:
+            return True
+    return False
+
+
+def _said(value: str, known: KnownText) -> bool:
+    return any(chunk.has(value) for chunk in known.user)
+
+
+def _pointed_at(entry: Entry, known: KnownText) -> frozenset[str]:
+    """The names of a record that the user has used."""
+    return frozenset([name for name in entry.names if any(name in chunk.words for chunk in known.user)])
+
+
+def _named(value: str, known: KnownText) -> bool:
+    """It is a field of the one record that has a name the user used; of several with that name nobody knows which."""
+    words = phrase(value)
+    for entry in known.entries.values():
+        if words not in entry.values:
+            continue
+        for name in _pointed_at(entry, known):
+            if all(other is entry for other in known.entries.values() if name in other.names):
+                return True
+    return False
+
+
+def _linked(leaf: _Leaf, known: KnownText) -> bool:
+    """It is one whole link in a record that the user named: to follow it carries nothing out."""
+    return leaf.value in addresses(leaf.value).values() and any(
+        leaf.value in entry.links and _pointed_at(entry, known) for entry in known.entries.values()
+    )
+
+
+def _shares(leaf: _Leaf, known: KnownText) -> bool:
+    """Content that is the user's own, or has words in common with it."""
+    words = set(significant(phrase(leaf.value)))
+    if _said(leaf.value, known):
+        return True
+    return any(len(words.intersection(chunk.words.split())) >= SHARED for chunk in known.user)
+
+
+def _foreign_addresses(leaf: _Leaf, known: KnownText) -> list[Suspicion]:
+    found = []
+    for canonical, written in addresses(leaf.value).items():
+        if any(canonical in chunk.addresses for chunk in known.user):
+            continue
+        if any(canonical in chunk.addresses and canonical not in chunk.echoed for _, chunk in known.trusted):
+            continue
+        origins = [name for one in known.outside if canonical in one.addresses for name in one.origins]
+        why = f"{leaf.name} contains {_brief(written)}, which comes neither from you nor from a source you trust"
+        found.append(Suspicion(why, tuple(dict.fromkeys(origins)) or tuple(known.origins)))
+    return found
+
+
+def _copied(leaf: _Leaf, known: KnownText) -> Suspicion | None:
+    """Content that was copied out of the middle of an outside text, in a call whose target is not the user's."""
+    words = phrase(leaf.value)
+    for one in known.outside:
+        copy = longest_copy(words, one.words, COPIED)
+        if copy and f" {copy} " not in one.whole and not any(f" {copy} " in chunk.words for chunk in known.user):
+            return Suspicion(f"{leaf.name} repeats {_brief(copy)}", one.origins)
+    return None
+
+
+def _from(leaf: _Leaf, known: KnownText) -> tuple[str, ...]:
+    """The sources in whose text it stands; all of them when it stands in none as it is."""
+    found, words = addresses(leaf.value), phrase(leaf.value)
+    origins = [
+        name
+        for one in known.outside
+        if (one.addresses.issuperset(found) if found else words and words in one.words)
+        for name in one.origins
+    ]
+    return tuple(dict.fromkeys(origins)) or tuple(known.origins)
+
+
+def _brief(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -1,0 +1,147 @@
+"""Work that a run has let go of: it goes on in a task of its own, and can neither stay for ever nor reach back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import types
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from typing import Any
+
+__all__ = ["MAX_PATIENCE", "TaskBound", "closable", "is_request", "move_scopes", "request", "run_abandoned", "scopes"]
+
+MAX_PATIENCE = 1.0  # seconds that foreign code has to stop
+
+
+class TaskBound:
+    """What belongs to the task in which it was made, and can be told of another."""
+
+    __slots__ = ()
+    task: asyncio.Task[Any]
+
+    def move(self, old: asyncio.Task[Any], new: asyncio.Task[Any]) -> None:
+        """Belong to `new`, if this has belonged to `old`."""
+        raise NotImplementedError
+
+
+def request(cancelled: Any) -> None:
+    """Mark a cancellation as a run's: it is taken back before foreign code sees it, and another run in there must know.
+
+    A class of its own would not do: asyncio's timeouts and task groups know no other than `CancelledError`.
+    """
+    # An attribute, because the exception object is all that travels to the foreign code and back.
+    cancelled.asked_by_a_run = True
+
+
+def is_request(cancelled: BaseException | None) -> bool:
+    """True for a cancellation by which a run asks what it waits for to stop."""
+    return getattr(cancelled, "asked_by_a_run", False)
+
+
+def move_scopes(coroutine: Any, owner: TaskBound, new: asyncio.Task[Any]) -> None:
+    """Give the timeouts, task groups and runs that a coroutine is inside of the task in which it goes on.
+
+    They cancel the task in which they were entered: that of the owner, who lets go and stays. It is the task of whoever
+    called the run, and may do anything by then.
+    """
+    old = owner.task
+    for scope in scopes(coroutine):
+        if isinstance(scope, TaskBound) and scope is not owner:
+            scope.move(old, new)
+        name = _SCOPES.get(type(scope))
+        if name is not None and getattr(scope, name, None) is old:
+            setattr(scope, name, new)
+
+
+def scopes(coroutine: Any) -> Iterator[Any]:
+    """What the frames of a waiting coroutine hold: the timeouts, task groups and runs it is inside of, among others."""
+    inside: Any = coroutine
+    while inside is not None:
+        # A frame does not tell what it holds in any other way; this runs once for work that would not stop.
+        held = gc.get_referents(inside)
+        for one in held:
+            scope = getattr(one, "__self__", None) if type(one) is types.MethodType else one
+            yield scope
+            if isinstance(scope, _MADE_OF_GENERATORS):
+                yield from scopes(scope.gen)
+        inside = _awaited(inside, held)
+
+
+def _awaited(inside: Any, held: list[Any]) -> Any:
+    """What a coroutine waits for, one step further in; None at the end."""
+    for kind, name in _WAITING:
+        if isinstance(inside, kind):
+            awaited = getattr(inside, name)
+            if awaited is not None or kind is not types.GeneratorType:
+                return awaited  # a generator may drive a coroutine by hand: `interruptible` does
+    return next((one for one in held if isinstance(one, types.AsyncGeneratorType | types.CoroutineType)), None)
+
+
+_MADE_OF_GENERATORS: Any = (contextlib._AsyncGeneratorContextManager, contextlib._GeneratorContextManager)  # noqa: SLF001
+# Private attributes of asyncio. A timeout or task group that keeps the old task would cancel it long after.
+_SCOPES: dict[type, str] = {asyncio.Timeout: "_task", asyncio.TaskGroup: "_parent_task"}
+_WAITING: tuple[tuple[type, str], ...] = (
+    (types.CoroutineType, "cr_await"),
+    (types.GeneratorType, "gi_yieldfrom"),
+    (types.AsyncGeneratorType, "ag_await"),
+)
+
+
+async def run_abandoned(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Drive an abandoned coroutine to its end and swallow whatever comes of it."""
+    cancelled = asyncio.CancelledError()  # what it waited for was cancelled with us
+    request(cancelled)
+    try:
+        await closable(coroutine, _always, cancelled)
+    except BaseException:
+        return
+
+
+def _always() -> bool:
+    return True
+
+
+def _cancellations() -> int:
+    return asyncio.current_task().cancelling()  # type: ignore[union-attr]
+
+
+@types.coroutine
+def closable(
+    coroutine: Any, let_go: Callable[[], bool], error: BaseException | None = None
+) -> Generator[Any, Any, Any]:
+    """Await a coroutine that is sure to end when its task is cancelled, once nobody waits for it any more.
+
+    `asyncio.run` cancels what is left at the end and waits for it. What was let go is asked once more then; if it goes
+    on all the same it is closed a second later, so that it cannot keep the event loop from closing. A cancellation that
+    it takes back was its own (a timeout), and asks for nothing. `error` is raised in it first.
+    """
+    ends: asyncio.TimerHandle | None = None
+    asked = 0
+    while True:
+        try:
+            waiting = coroutine.send(None) if error is None else coroutine.throw(error)
+        except StopIteration as stop:
+            return stop.value
+        if ends is not None and _cancellations() < asked:
+            ends.cancel()
+            ends = None
+        error = None
+        try:
+            yield waiting
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+            task: Any = asyncio.current_task()
+            if task.cancelling() and let_go():
+                loop = task.get_loop()
+                if ends is None:
+                    # Not at once: code that cleans up after a cancellation is given the time for it.
+                    asked, ends = task.cancelling(), loop.call_later(MAX_PATIENCE, task.cancel)
+                elif loop.time() + 0.01 >= ends.when():
+                    coroutine.close()
+                    raise
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as failed:
+            error = failed

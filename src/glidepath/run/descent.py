@@ -1,0 +1,135 @@
+"""What brings a run down: soft limits and verdicts, tools that are withdrawn, and what the constraints have said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from glidepath._wire import Record
+from glidepath.outcome import StopCause, ValidationRecord, Verdict
+
+__all__ = ["Audit", "Descent"]
+
+_NOTHING: Final[Any] = MappingProxyType({})
+
+
+class Descent(Record, eq=False):
+    """How far the run has come down: told to wind down, in its last turn, condemned, landing."""
+
+    SURVIVES: ClassVar[tuple[str, ...]] = ("landing_calls", "withdrawal", "withdrawn", "notices_told")
+    UNTIL_IT_ENDS: ClassVar[tuple[str, ...]] = ("verdict", "notice", "wind_down", "final_turn", "work_withdrawn")
+
+    begun: bool = False
+    """Something of what follows is set: a turn may not be ordinary."""
+    soft_at: float = inf
+    soft_turns: float = inf
+    """When, and after how many turns, the notice may be due: no need to ask before."""
+    verdict: Verdict | None = None
+    """Why it must come down at the next checkpoint."""
+    wind_down: StopCause | None = None
+    """A person has asked it to finish up."""
+    notice: StopCause | None = None
+    """Why the model was told to finish."""
+    final_turn: Verdict | None = None
+    """What it comes down for after this turn."""
+    work_withdrawn: bool = False
+    withdrawal: StopCause | None = None
+    withdrawn: frozenset[str] = frozenset()
+    notices_told: frozenset[tuple[str, str]] = frozenset()
+    landing_calls: int = 0
+
+    def expect(self, soft_at: float, soft_turns: float) -> None:
+        """When the soft limits are reached."""
+        self.soft_at, self.soft_turns = soft_at, soft_turns
+
+    def restored(self) -> None:
+        """The fields were put back from a snapshot: it may have begun in an earlier process."""
+        asked = self.wind_down is not None or self.notice is not None or self.verdict is not None
+        self.begun = asked or bool(self.withdrawn)
+
+    def condemn(self, verdict: Verdict) -> None:
+        """It comes down at the next checkpoint, for this."""
+        self.verdict = verdict
+        self.begun = True
+
+    def condemn_first(self, verdict: Verdict) -> None:
+        """The same, unless it comes down for something else already."""
+        if self.verdict is None:
+            self.condemn(verdict)
+
+    def ask(self, cause: StopCause) -> None:
+        """A person asks it to finish up; who asked first is why."""
+        if self.wind_down is None:
+            self.wind_down = cause
+            self.begun = True
+
+    def give_notice(self, cause: StopCause) -> None:
+        """The model is told to finish."""
+        self.notice = cause
+        self.begun = True
+
+    def last_turn(self, verdict: Verdict) -> None:
+        """The coming turn is the last."""
+        self.final_turn = verdict
+
+    def withdraw_work(self, withdrawn: bool) -> None:
+        """Whether only terminal tools may be called."""
+        self.work_withdrawn = withdrawn
+
+    def withdraw(self, tools: frozenset[str], cause: StopCause) -> None:
+        """A guard takes these tools away."""
+        self.withdrawn |= tools
+        self.withdrawal = cause
+        self.begun = True
+
+    def tell_once(self, constraint: str, notice: str) -> bool:
+        """Whether the model has not been told this yet."""
+        if (constraint, notice) in self.notices_told:
+            return False
+        self.notices_told |= {(constraint, notice)}
+        return True
+
+    def call_landing(self) -> None:
+        """The landing call is made."""
+        self.landing_calls += 1
+
+
+class Audit(Record, eq=False):
+    """What the constraints have said, for the result."""
+
+    SURVIVES: ClassVar[tuple[str, ...]] = ("violations",)
+
+    violations: list[ValidationRecord] | tuple[()] = ()
+    warned: Mapping[str, Any] = _NOTHING
+    """The constraints whose warning lasts, and what they said when it was last noted."""
+    warnings: int = 0
+    """Warnings noted so far."""
+    passing: Any = None
+    """What the constraints said at the last checkpoint at which they were asked."""
+    passed: tuple[ValidationRecord, ...] = ()
+
+    def note(self, record: ValidationRecord) -> None:
+        """Keep a violation, or a constraint that was skipped."""
+        if self.violations:
+            self.violations.append(record)
+        else:
+            self.violations = [record]  # a list only when there is something to keep
+
+    def warn(self, constraint: str, said: object) -> None:
+        """A warning begins, or its words change."""
+        self.warned = {**self.warned, constraint: said}
+        self.warnings += 1
+
+    def calm(self, constraint: str) -> None:
+        """The constraint holds again."""
+        self.warned = {other: said for other, said in self.warned.items() if other != constraint}
+
+    def asked(self, passing: Any) -> None:
+        """What was said at this checkpoint."""
+        self.passing = passing
+
+    def conclude(self, passed: tuple[ValidationRecord, ...]) -> None:
+        """What holds in the end."""
+        self.passed = passed

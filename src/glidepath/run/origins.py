@@ -1,0 +1,58 @@
+"""Where the text of a run comes from: what its children have read, and the transcripts above it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from glidepath.messages import Message, coming_from, origins_of
+from glidepath.run.hooks import to_read
+from glidepath.spi.inside_variable import INSIDE
+
+if TYPE_CHECKING:
+    from glidepath.run.state import Run
+
+__all__ = ["hear", "heard_in", "heard_in_programs", "place_here", "tainted", "transcripts_above"]
+
+
+def place_here() -> str:
+    """The call or hook that this code runs in; empty when nobody knows."""
+    place: Any = INSIDE.get()
+    return "" if place is None else str(getattr(place, "key", ""))
+
+
+def hear(run: Run, key: str, origins: tuple[str, ...]) -> None:
+    """Something inside the call or hook `key`, a child or a program, has read from these sources."""
+    if origins:
+        run.work.hear(key, origins)
+
+
+def heard_in_programs(run: Run) -> tuple[str, ...]:
+    """What the programs that are at work have read, which is not in the transcript."""
+    return tuple(dict.fromkeys([name for key in run.turn.programs for name in run.work.heard.get(key, ())]))
+
+
+def heard_in(run: Run, call_id: str, own: tuple[str, ...]) -> tuple[str, ...]:
+    """The sources of a call's result: its own, its children's, and those of children that no call can be blamed for."""
+    found = dict.fromkeys(own)
+    for key, origins in run.work.heard.items():
+        if key == call_id or key not in run.transcript.call_ids:
+            found |= dict.fromkeys(origins)
+    return tuple(found)
+
+
+def tainted(parent: Run, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """A child's prompt: a model that has read untrusted text may have written it."""
+    heard = [name for origins in parent.work.heard.values() for name in origins]  # by this call, perhaps
+    origins = tuple(dict.fromkeys((*origins_of(parent.transcript.messages), *heard)))
+    return tuple([coming_from(message, origins) for message in messages]) if origins else messages
+
+
+def transcripts_above(run: Run) -> tuple[Sequence[Message], ...]:
+    """The transcripts of the runs that this one belongs to, the outermost first, for a hook to read."""
+    found: list[Sequence[Message]] = []
+    above = run.work.above
+    while above is not None:
+        found.append(to_read(above, above.transcript.messages))
+        above = above.work.above
+    return tuple(found[::-1])

@@ -1,0 +1,94 @@
+"""What a run asks of whoever keeps its journal, and of whoever can be started inside it: one protocol each."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from glidepath.ledger import Reservation
+from glidepath.messages import Message, ToolCall, ToolResultMessage
+from glidepath.outcome import RunResult
+from glidepath.run.cancel import CancelToken
+from glidepath.spi.sessions import Lease, SessionStore
+
+if TYPE_CHECKING:
+    from glidepath.run.state import Run
+
+__all__ = ["BookedCall", "JournaledCall", "RunJournal", "Spawner"]
+
+
+class BookedCall(Protocol):
+    """A model call that is paid for, as a journal sees it."""
+
+    reservation: Reservation
+    input: int
+
+
+class JournaledCall(Protocol):
+    """A tool call, as a journal sees it."""
+
+    call: ToolCall
+
+    def bare_message(self, run: Run) -> ToolResultMessage:
+        """Its result, before any hook has seen it."""
+        ...
+
+
+class RunJournal(Protocol):
+    """Writes what happens to a run, before it happens where it cannot be undone.
+
+    Contract: a method returns when the record is on disk (or, where the durability says so, on its way there), and
+    raises `Touchdown` when it cannot be: then the run comes down and what was about to happen does not. It never
+    changes the run but through the owners of its parts.
+    """
+
+    store: SessionStore
+    lease: Lease
+    durability: str
+    time: float
+    """When the last commit was made, in seconds since the epoch: a replay has the same."""
+    tail: frozenset[str] | None
+    """Results at the end of the transcript, while others of their batch may join in between; None: there are none."""
+    pins: dict[str, Any]
+    """What the tools of the run's servers looked like when it began."""
+
+    async def begin(self) -> None:
+        """The run begins, or goes on: its first commit, with the task in it."""
+        ...
+
+    async def asking(self, booking: BookedCall) -> None:
+        """A model call is about to start."""
+        ...
+
+    async def grown(self, booking: BookedCall) -> bool:
+        """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
+        ...
+
+    async def starting(
+        self, jobs: Sequence[JournaledCall], queued: Sequence[JournaledCall] = (), done: Sequence[JournaledCall] = ()
+    ) -> None:
+        """These calls are about to start; `queued` will later, `done` have just got their results."""
+        ...
+
+    def unfile(self, call_id: str) -> None:
+        """This result does not join the transcript: a program has it."""
+        ...
+
+    async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
+        """A call is about to start a child with a journal of its own."""
+        ...
+
+    async def end(self, result: RunResult) -> RunResult:
+        """The run is over: its last commit, and the result as it stands then."""
+        ...
+
+
+@runtime_checkable
+class Spawner(Protocol):
+    """What can run as a child of a run: an `Agent`. The one call from a tool call up to the agents."""
+
+    def fly_child(
+        self, prompt: str | Message | Sequence[Message], *, parent: Run, cancel: CancelToken, **options: Any
+    ) -> Coroutine[Any, Any, RunResult]:
+        """Run as a child of `parent`: on its budget, within its time, under its guards."""
+        ...

@@ -1,0 +1,372 @@
+"""The door for AG-UI front ends: a thread is a session, a run that waits for a person ends with interrupts.
+
+`POST /agui` flies the server's only agent (or the one that `forwardedProps.agent` names), `POST /agui/NAME` the one of
+that name. Tools of the front end are refused: an agent brings its own. How the run ended is in the last event's
+metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.routing import Route
+
+from glidepath import _wire
+from glidepath.events import (
+    ApprovalRequested,
+    AttemptDiscarded,
+    ChildEnded,
+    ChildStarted,
+    ConstraintViolated,
+    Event,
+    GuardTripped,
+    LandingStarted,
+    ModelSwitched,
+    NoticeSent,
+    RunEnded,
+    StreamChunk,
+    StreamStarted,
+    ToolEnded,
+    ToolsChanged,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from glidepath.messages import AssistantMessage, ImageBlock, Message, TextBlock, UserMessage
+from glidepath.outcome import PROTOCOL_STOPS, RunResult
+from glidepath.serve.event_streams import EventStream
+from glidepath.serve.gatekeeper import Visitor
+from glidepath.serve.hub import Hub
+from glidepath.serve.refusals import Refused
+from glidepath.serve.run_actions import RunActions
+from glidepath.serve.run_feed import RunFeed
+from glidepath.serve.shapes import DecideBody
+from glidepath.serve.store_reader import StoreReader
+from glidepath.serve.told_result import ending_of
+
+if TYPE_CHECKING:
+    from ag_ui.core import BaseEvent, RunAgentInput
+
+__all__ = ["AguiDoor"]
+
+_TOLD = (ConstraintViolated, GuardTripped, LandingStarted, ModelSwitched, NoticeSent, ToolsChanged, ChildStarted)
+"""What has no event in AG-UI and is worth one: sent as a custom event."""
+
+
+class AguiDoor:
+    """Takes a `RunAgentInput` and answers with a stream of AG-UI events."""
+
+    def __init__(self, hub: Hub, reader: StoreReader, actions: RunActions) -> None:
+        self.hub = hub
+        self.reader = reader
+        self.actions = actions
+
+    def routes(self) -> list[Route]:
+        """Both paths."""
+        return [
+            Route("/agui", self.run, methods=["POST"]),
+            Route("/agui/{agent}", self.run, methods=["POST"]),
+        ]
+
+    async def run(self, request: Request) -> Any:
+        """Start a run, or continue one that was interrupted."""
+        given = _parsed(await request.body())
+        name = self._agent(request.path_params.get("agent"), given)
+        if given.tools:
+            raise Refused(400, "tools", "an agent brings its own tools: leave tools out")
+        if given.resume:
+            feed, after = await self._resumed(given, getattr(request.state, "visitor", Visitor("agui", "control")))
+        else:
+            feed, after = await self._started(name, given), 0
+        told = _Told(given.thread_id, given.run_id, feed)
+
+        async def parts() -> AsyncIterator[bytes]:
+            feed.readers += 1
+            try:
+                async for part in told.stream(after):
+                    yield part
+            finally:
+                feed.readers -= 1
+
+        return EventStream(parts, lambda: self.hub.reader_left(feed))
+
+    def _agent(self, path: str | None, given: RunAgentInput) -> str:
+        props = given.forwarded_props
+        asked = path or (props.get("agent") if isinstance(props, Mapping) else None)
+        if asked is None and len(self.hub.agents) == 1:
+            return next(iter(self.hub.agents))
+        if not isinstance(asked, str):
+            raise Refused(404, "no_agent", f"say which agent: POST /agui/NAME with one of {', '.join(self.hub.agents)}")
+        self.hub.agent(asked)
+        return asked
+
+    async def _started(self, name: str, given: RunAgentInput) -> RunFeed:
+        instructions, messages = _messages(given)
+        if self.hub.store is not None:
+            if await self._known(given.thread_id):  # what was said before is in the journal, in full
+                messages = messages[-1:]
+            return await self.hub.start(name, messages, session=given.thread_id, instructions=instructions)
+        return await self.hub.start(name, messages, session=given.thread_id, instructions=instructions)
+
+    async def _known(self, session_id: str) -> bool:
+        try:
+            await self.reader.find(session_id)
+        except Refused as refused:
+            if refused.status == 404:  # noqa: PLR2004 - a thread that begins
+                return False
+            raise
+        return True
+
+    async def _resumed(self, given: RunAgentInput, who: Visitor) -> tuple[RunFeed, int]:
+        found = await self.reader.find(given.thread_id)
+        if found.feed is None:
+            raise Refused(409, "not_here", "the events of this run were not kept: decide by POST /api/runs/{id}/decide")
+        feed, after = found.feed, found.feed.last
+        for entry in given.resume or ():
+            await self.actions.decide(found.run_id, _decision(entry), who)
+        if not feed.live and feed.last == after:
+            raise Refused(
+                409, "still_waiting", "other calls of this run wait for a decision, too: resume with all of them"
+            )
+        return feed, after
+
+
+class _Told:
+    """One run as AG-UI events."""
+
+    def __init__(self, thread_id: str, run_id: str, feed: RunFeed) -> None:
+        self.thread_id = thread_id
+        self.run_id = run_id
+        self.feed = feed
+        self.message: str | None = None
+        self.thought: str | None = None
+        self.count = 0
+        self.asked: set[str] = set()
+
+    async def stream(self, after: int) -> AsyncIterator[bytes]:
+        """The encoded events."""
+        from ag_ui.core import PROTOCOL_VERSION, RunStartedEvent
+        from ag_ui.encoder import EventEncoder
+
+        encoder = EventEncoder()
+        started = RunStartedEvent(thread_id=self.thread_id, run_id=self.run_id, protocol_version=PROTOCOL_VERSION)
+        yield encoder.encode(started).encode()
+        result: RunResult[Any] | None = None
+        async for event in self.feed.follow(after):
+            if isinstance(event, RunEnded):
+                result = event.result  # told when the session is free for the next request
+            for told in self._events(event):
+                yield encoder.encode(told).encode()
+        if result is not None:
+            yield encoder.encode(self._finished(result)).encode()
+
+    def _events(self, event: Event) -> Iterator[BaseEvent]:
+        import ag_ui.core as agui
+
+        if isinstance(event, StreamChunk):
+            yield from self._chunk(event)
+        elif isinstance(event, StreamStarted | AttemptDiscarded):
+            yield from self._closed()
+            if isinstance(event, AttemptDiscarded):
+                yield _custom(event)
+        elif isinstance(event, ToolStarted | ApprovalRequested):
+            yield from self._closed()
+            if event.call_id not in self.asked:
+                self.asked.add(event.call_id)
+                name, arguments = event.call_id, _wire.encode(dict(event.arguments)).decode()
+                yield agui.ToolCallStartEvent(tool_call_id=name, tool_call_name=event.tool_name)
+                yield agui.ToolCallArgsEvent(tool_call_id=name, delta=arguments)
+                yield agui.ToolCallEndEvent(tool_call_id=name)
+        elif isinstance(event, ToolEnded):
+            text = event.result.text
+            yield agui.ToolCallResultEvent(
+                message_id=f"result_{event.call_id}", tool_call_id=event.call_id, content=text, role="tool"
+            )
+        elif isinstance(event, TurnStarted):
+            yield agui.StepStartedEvent(step_name=f"turn {event.iteration}")
+        elif isinstance(event, TurnEnded):
+            yield from self._closed()
+            yield agui.StepFinishedEvent(step_name=f"turn {event.iteration}")
+        elif isinstance(event, RunEnded):
+            yield from self._closed()
+        elif isinstance(event, (*_TOLD, ChildEnded)):
+            yield _custom(event)
+
+    def _chunk(self, event: StreamChunk) -> Iterator[BaseEvent]:
+        import ag_ui.core as agui
+
+        if not event.text:
+            return
+        if event.thinking:
+            if self.thought is None:
+                yield from self._closed()
+                self.thought = self._next("reasoning")
+                yield agui.ReasoningStartEvent(message_id=self.thought)
+                yield agui.ReasoningMessageStartEvent(message_id=self.thought, role="reasoning")
+            yield agui.ReasoningMessageContentEvent(message_id=self.thought, delta=event.text)
+            return
+        if self.message is None:
+            yield from self._closed()
+            self.message = self._next("message")
+            yield agui.TextMessageStartEvent(message_id=self.message, role="assistant")
+        yield agui.TextMessageContentEvent(message_id=self.message, delta=event.text)
+
+    def _closed(self) -> Iterator[BaseEvent]:
+        import ag_ui.core as agui
+
+        if self.thought is not None:
+            yield agui.ReasoningMessageEndEvent(message_id=self.thought)
+            yield agui.ReasoningEndEvent(message_id=self.thought)
+        if self.message is not None:
+            yield agui.TextMessageEndEvent(message_id=self.message)
+        self.thought = self.message = None
+
+    def _next(self, kind: str) -> str:
+        self.count += 1
+        return f"{kind}_{self.run_id}_{self.feed.run_id}_{self.count}"
+
+    def _finished(self, result: RunResult[Any]) -> BaseEvent:
+        import ag_ui.core as agui
+
+        usage, metadata = [_usage(result)], {"glidepath": ending_of(result)}
+        word, _, outcome = PROTOCOL_STOPS[result.state, result.outcome]["ag_ui"].partition("/")
+        if word == "RUN_ERROR":
+            message = "the run failed" if result.cause is None else result.cause.reason
+            return agui.RunErrorEvent(message=message, code=result.outcome.value, usage=usage, metadata=metadata)
+        found: Any = agui.RunFinishedSuccessOutcome(type="success")
+        if outcome == "cancelled":
+            found = agui.RunFinishedCancelledOutcome(type="cancelled")
+        elif outcome == "interrupt":
+            interrupts = [
+                agui.Interrupt(
+                    id=one.call.id,
+                    reason="approval" if one.form is None else "input",
+                    message=one.reason or f"{one.call.name} needs a decision",
+                    tool_call_id=one.call.id,
+                    response_schema=dict(one.form) if one.form is not None else _APPROVAL,
+                    metadata={"tool": one.call.name, "arguments": dict(one.call.arguments)},
+                )
+                for one in result.pending
+            ]
+            found = agui.RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
+        return agui.RunFinishedEvent(
+            thread_id=self.thread_id,
+            run_id=self.run_id,
+            outcome=found,
+            result=result.text,
+            usage=usage,
+            metadata=metadata,
+        )
+
+
+_APPROVAL: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "arguments": {"type": "object", "description": "run the call with these arguments instead"},
+        "reason": {"type": "string", "description": "why it is denied"},
+    },
+    "required": ["approved"],
+}
+
+
+def _usage(result: RunResult[Any]) -> Any:
+    import ag_ui.core as agui
+
+    usage = result.usage
+    return agui.TokenUsage(
+        input_tokens=usage.input,
+        output_tokens=usage.output,
+        total_tokens=usage.total,
+        reasoning_tokens=usage.reasoning or None,
+        cached_input_tokens=usage.cache_read or None,
+        cache_write_input_tokens=usage.cache_write or None,
+    )
+
+
+def _custom(event: Event) -> BaseEvent:
+    import ag_ui.core as agui
+
+    return agui.CustomEvent(name=f"glidepath.{type(event).__name__}", value=_wire.decode(_wire.encode(event)))
+
+
+def _parsed(body: bytes) -> RunAgentInput:
+    try:
+        from ag_ui.core import RunAgentInput
+    except ImportError:
+        raise Refused(501, "not_installed", "AG-UI needs ag-ui-protocol: pip install ag-ui-protocol") from None
+    try:
+        return RunAgentInput.model_validate_json(body)
+    except ValueError as error:
+        raise Refused(400, "bad_body", f"the body is not a RunAgentInput: {_first(error)}") from None
+
+
+def _first(error: ValueError) -> str:
+    found = getattr(error, "errors", None)
+    if found is None:
+        return str(error)[:200]
+    one = found()[0]
+    return f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}"
+
+
+def _decision(entry: Any) -> DecideBody:
+    """What a front end answered; raises `Refused`."""
+    payload = entry.payload
+    if entry.status == "cancelled":
+        return DecideBody(id=entry.interrupt_id, decision="deny", message="cancelled by the person", reason="AG-UI")
+    if isinstance(payload, str):
+        return DecideBody(id=entry.interrupt_id, decision="answer", message=payload, reason="AG-UI")
+    if not isinstance(payload, Mapping):
+        raise Refused(
+            400, "bad_resume", 'resume: payload must be {"approved": true or false}, a text, or the form filled in'
+        )
+    if "approved" not in payload:
+        return DecideBody(id=entry.interrupt_id, decision="answer", arguments=dict(payload), reason="AG-UI")
+    if payload["approved"] is True:
+        arguments = payload.get("arguments")
+        kind: Any = "approve" if arguments is None else "edit"
+        return DecideBody(id=entry.interrupt_id, decision=kind, arguments=arguments, reason="AG-UI")
+    return DecideBody(
+        id=entry.interrupt_id, decision="deny", message=str(payload.get("reason") or "denied"), reason="AG-UI"
+    )
+
+
+def _messages(given: RunAgentInput) -> tuple[str, list[Message]]:
+    """The instructions and the messages; raises `Refused`."""
+    instructions: list[str] = [f"{one.description}: {one.value}" for one in given.context or ()]
+    messages: list[Message] = []
+    for one in given.messages:
+        content: Any = one.content if hasattr(one, "content") else None
+        if one.role in ("system", "developer"):
+            instructions.insert(0, str(content))
+        elif one.role == "assistant" and content:
+            messages.append(AssistantMessage(blocks=(TextBlock(str(content)),)))
+        elif one.role == "user":
+            messages.append(
+                UserMessage(content if isinstance(content, str) else tuple(_part(part) for part in content))
+            )
+    if not messages or not isinstance(messages[-1], UserMessage):
+        raise Refused(400, "bad_messages", "the last message must be the user's, or give resume")
+    if not messages[-1].text.strip() or "\0" in messages[-1].text:
+        raise Refused(400, "bad_messages", "the last message must not be empty or have NUL characters")
+    return "\n\n".join(instructions), messages
+
+
+def _part(part: Any) -> TextBlock | ImageBlock:
+    import base64
+    import binascii
+
+    if part.type == "text":
+        return TextBlock(part.text)
+    source = getattr(part, "source", None)
+    if part.type == "image" and source is not None and source.type in ("data", "url"):
+        kind = getattr(source, "mime_type", None) or "image/*"
+        if source.type == "url":
+            return ImageBlock(media_type=kind, url=source.value)
+        try:
+            return ImageBlock(media_type=kind, data=base64.b64decode(source.value, validate=True))
+        except (binascii.Error, ValueError):
+            raise Refused(400, "bad_messages", "an image's data is not base64") from None
+    raise Refused(400, "bad_messages", f"a part of type {part.type!r:.40} is not taken: send text or images")

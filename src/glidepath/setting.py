@@ -1,0 +1,239 @@
+"""What a setting is: said once, beside its type and its default, and everything else is derived from that.
+
+`Annotated[int, Setting("int", "what it means", flag="--flag")] = 3` in `LoopConfig`, `Limits` or `GuardrailsConfig` is
+the whole declaration. From it come the checks at construction, what a child inherits, the warnings about settings
+that need another one, and, written out by `scripts/make_keywords.py`, the keywords of `Agent`, the methods of
+`AgentBuilder`, the rows of files, variables, flags and schema, and the tables in the documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+from glidepath.errors import ConfigurationError, shown
+
+__all__ = [
+    "FREE",
+    "HIGHER",
+    "INSIDE",
+    "LOWER",
+    "LOWER_NOT_ZERO",
+    "TRUST",
+    "Passed",
+    "Setting",
+    "check_fields",
+    "check_sendable",
+    "checked_int",
+    "checked_seconds",
+    "declared",
+]
+
+TRUST = "trust"
+"""Takes effect only in a trusted folder."""
+FREE = "free"
+"""A found file may set it to anything: it changes what is shown, or when the model is told to finish."""
+LOWER = "lower"
+"""A found file may set it to the default or less, and never switch it off."""
+LOWER_NOT_ZERO = "lower, not zero"
+"""As `LOWER`, where 0 would switch the guard off."""
+HIGHER = "higher"
+"""A found file may set it to the default or more."""
+INSIDE = "inside"
+"""A path: a found file may name one inside its own folder."""
+
+MOST = 10**15  # of anything that is counted: figures beyond it are calculated with nowhere
+FOREVER = 1e300  # seconds: what no clock can count
+
+
+class Passed(str, Enum):
+    """Whether a child's configuration begins with its parent's value of a field."""
+
+    YES = "yes"
+    NO = "no"
+    AS_EACH_SAYS = "as each says"
+    IN_PART = "in part"
+
+
+class Setting(NamedTuple):
+    """One setting. `kind` says how its value is read and checked; it ends in `?` where None (or "off") is allowed."""
+
+    kind: str
+    help: str
+    flag: str = ""
+    seed: str = ""
+    """Its key in older files; there 0 means off."""
+    choices: tuple[str, ...] = ()
+    metavar: str = ""
+    default: object = None
+    """The command line's own default; None: the Python default holds."""
+    zero_is_off: bool = False
+    in_file: bool = True
+    found: str | tuple[str, ...] = TRUST
+    """What a file that nobody trusted may do with it: it may narrow. A tuple holds the words it may choose from."""
+    python_only: str = ""
+    """Why a file cannot have it."""
+    inherited: Passed = Passed.YES
+    needs: str = ""
+    """The setting without which it has no effect."""
+    wider: str = ""
+    """What may be passed, where that is more than what is kept."""
+    adds_up: bool = False
+    """Saying it to a builder again adds to what was said."""
+    in_python: str = ""
+    """What it means to a program, where that is not what it means in a file."""
+    see: str = ""
+    """Where the documentation says more: a link."""
+    most: int = MOST
+    checked: bool = True
+    """False for an object that is a name in a file: whoever uses it checks it."""
+    key: str = ""
+    """Its key in a file: set where the declaration is found."""
+    python: str = ""
+    """The class and field that hold it; empty for what only the command line has."""
+
+
+_SECTIONS = {"LoopConfig": "", "Limits": "limits.", "GuardrailsConfig": "guardrails."}
+
+
+@cache
+def declared(owner: type[Any]) -> Mapping[str, Setting]:
+    """The settings of a class, by field and in their order."""
+    section, found = _SECTIONS.get(owner.__name__, ""), {}
+    for name, hint in get_type_hints(owner, include_extras=True).items():
+        for one in get_args(hint):
+            if isinstance(one, Setting):
+                found[name] = one._replace(key=f"{section}{name}", python=f"{owner.__name__}.{name}")
+    return found
+
+
+@cache
+def _checks(owner: type[Any]) -> tuple[tuple[str, Callable[[str, Any, Setting], None], Setting, bool], ...]:
+    """For each field that is checked here: how, and whether it may be None."""
+    hints = get_type_hints(owner)
+    return tuple(
+        (name, _CHECKS[kind], setting, type(None) in get_args(hints[name]))
+        for name, setting in declared(owner).items()  # type: ignore[arg-type] # a class can be hashed
+        if (kind := setting.kind.removesuffix("?")) in _CHECKS and setting.checked
+    )
+
+
+def check_fields(config: Any, prefix: str = "") -> None:
+    """Raise `ConfigurationError` for the first field whose value is not of its kind."""
+    for name, check, setting, optional in _checks(type(config)):  # type: ignore[arg-type]
+        value = getattr(config, name)
+        if value is not None:
+            check(f"{prefix}{name}", value, setting)
+        elif not optional:
+            wanted = _NOT_NONE.get(setting.kind, "set")
+            raise ConfigurationError(f"{prefix}{name} must be {wanted}, not None: the default is a good choice")
+
+
+# --- one value ------------------------------------------------------------------------------------------------------
+
+
+def checked_int(field: str, value: object, *, least: int = 1, most: int = MOST) -> None:
+    """Raise `ConfigurationError` unless `value` is None or a whole number of at least `least`."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        wanted = f"of at least {least}" if most == MOST else f"from {least} to {most}"
+        raise ConfigurationError(
+            f"{field} must be a whole number {wanted}, or None for no limit; got {shown(value, 100)}"
+        )
+    if value > most:
+        said = "10**15" if most == MOST else most
+        raise ConfigurationError(
+            f"{field} must be at most {said}, or None for no limit; got a number of {value.bit_length()} bits"
+        )
+
+
+def checked_seconds(field: str, value: object) -> None:
+    """Raise `ConfigurationError` unless `value` is None or a positive, finite number of seconds."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and (not number or not 0 < value < FOREVER):  # type: ignore[operator] # NaN is not, either
+        raise ConfigurationError(
+            f"{field} must be a number of seconds greater than 0, or None for no limit; got {shown(value, 100)}"
+        )
+
+
+def check_sendable(field: str, text: str) -> None:
+    """Refuse text that no store and no provider takes."""
+    if "\0" in text:
+        raise ConfigurationError(f"{field} contains a NUL character; remove it")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(
+            f"{field} has a lone surrogate at position {error.start}; remove it, or decode it properly"
+        ) from None
+
+
+def check_text(field: str, value: object) -> None:
+    """Refuse what is not text, or cannot be sent."""
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{field} must be a str, not {type(value).__name__}")
+    check_sendable(field, value)
+
+
+def _int(field: str, value: object, setting: Setting) -> None:
+    checked_int(field, value, most=setting.most)
+
+
+def _count(field: str, value: object, setting: Setting) -> None:
+    checked_int(field, value, least=0, most=setting.most)
+
+
+def _seconds(field: str, value: object, _: Setting) -> None:
+    checked_seconds(field, value)
+
+
+def _number(field: str, value: object, _: Setting) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value < FOREVER:  # type: ignore[operator] # NaN is not, either
+        raise ConfigurationError(f"{field} must be a finite number of at least 0, not {shown(value, 100)}")
+
+
+def _bool(field: str, value: object, _: Setting) -> None:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{field} must be True or False, not {shown(value, 100)}")
+
+
+def _choice(field: str, value: object, setting: Setting) -> None:
+    if not isinstance(value, str) or value not in setting.choices:
+        raise ConfigurationError(f"{field} must be one of {', '.join(setting.choices)}; got {shown(value, 100)}")
+
+
+def _text(field: str, value: object, _: Setting) -> None:
+    check_text(field, value)
+
+
+def _table(field: str, value: object, _: Setting) -> None:
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{field} must be a mapping, not {shown(value, 100)}")
+
+
+def _callable(field: str, value: object, _: Setting) -> None:
+    if not callable(value):
+        raise ConfigurationError(f"{field} must be callable, not {shown(value, 100)}")
+
+
+_CHECKS: Mapping[str, Callable[[str, Any, Setting], None]] = {
+    "int": _int,
+    "count": _count,
+    "seconds": _seconds,
+    "number": _number,
+    "bool": _bool,
+    "choice": _choice,
+    "text": _text,
+    "table": _table,
+    "callable": _callable,
+}
+_NOT_NONE = {
+    "int": "a whole number",
+    "count": "a whole number",
+    "seconds": "a number of seconds",
+    "bool": "True or False",
+}

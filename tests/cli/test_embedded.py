@@ -1,0 +1,24 @@
+"""The embedded model is offered only what it can do."""
+
+import pytest
+
+from .shell_user import glidepath
+
+LOCAL = ("config", "check", "--model", "local:smollm2")
+
+
+@pytest.mark.parametrize("tools", ["read,list", "shell", "write", "edit"])
+def test_more_than_one_simple_tool_needs_a_yes(tmp_path, tools):
+    refused = glidepath(*LOCAL, "--tools", tools, folder=tmp_path)
+    assert refused.code == 2
+    assert "Pass --yes" in refused.err
+    assert glidepath(*LOCAL, "--tools", tools, "--yes", folder=tmp_path).code == 0
+
+
+def test_without_being_asked_for_it_gets_no_tools_and_says_so(tmp_path):
+    ran = glidepath(*LOCAL, folder=tmp_path)
+    assert ran.code == 0, ran
+    assert "gets no tools" in ran.err
+    assert "tools" not in ran.out
+    one = glidepath(*LOCAL, "--tools", "list", folder=tmp_path)
+    assert (one.code, one.err) == (0, "")

@@ -1,0 +1,256 @@
+"""Feeds and logs: readers that leave, are slow, or come back; children; what other programs wrote."""
+
+import asyncio
+import json
+
+import pytest
+
+from glidepath.serve import event_streams
+from glidepath.serve.event_log import FolderLog, LogHead, MemoryLog, kind_of
+from glidepath.serve.postgres_log import PostgresLog
+from glidepath.sessions import MemoryStore, SegmentStore
+from glidepath.testing import call, say
+
+from .deck import Doors, agent, events, messages, search, serving, start
+
+
+def logs(tmp_path):
+    from tests.crash.postgres import dsn
+
+    return [MemoryLog(), FolderLog(tmp_path / "log"), PostgresLog(dsn())]
+
+
+LINES = [b'{"event":"StreamChunk","n":%d}' % number for number in range(1, 8)]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["memory", "folder", "postgres"])
+def test_a_log_gives_back_what_it_was_given_by_number(tmp_path, which):
+    async def main():
+        log = logs(tmp_path)[which]
+        head = LogHead(run_id=f"run/{tmp_path.name} \u00fc", session_id="s", agent="a")
+        for part in (LINES[:3], LINES[3:4], LINES[4:]):
+            later = log.append(head, part)
+            if later is not None:
+                await later
+            log.release(head.run_id)
+        assert await log.count(head.run_id) == 7
+        assert await log.read(head.run_id, 0, 100) == LINES
+        assert await log.read(head.run_id, 2, 3) == LINES[2:5]
+        assert await log.read(head.run_id, 7, 3) == await log.read("other", 0, 3) == []
+        assert await log.head(head.run_id) == head
+        assert await log.head("other") is None
+        await log.close()
+
+    asyncio.run(main())
+
+
+def test_a_torn_last_line_is_cut_off_before_the_next_is_written(tmp_path):
+    async def main():
+        head = LogHead(run_id="run", session_id="s")
+        first = FolderLog(tmp_path)
+        first.append(head, LINES[:2])
+        await first.close()
+        with (tmp_path / "run.jsonl").open("ab") as file:
+            file.write(b'{"event":"Torn')
+        second = FolderLog(tmp_path)
+        assert await second.count("run") == 2
+        second.append(head, LINES[2:3])
+        assert await second.read("run", 0, 10) == LINES[:3]
+        await second.close()
+
+    asyncio.run(main())
+
+
+def test_the_kind_of_a_line_is_read_without_decoding_it():
+    assert kind_of(b'{"event":"RunEnded","run_id":"x"}') == "RunEnded"
+    assert kind_of(b'{"run_id":"x"}') == "UnknownEvent"
+
+
+def test_a_client_that_goes_away_does_not_end_a_run_with_a_store(tmp_path):
+    async def main():
+        doors = Doors()
+        flying = agent(call("wait"), say("ok"), tools=doors.tools())
+        async with serving(flying, store=SegmentStore(tmp_path / "s"), disconnect_grace=0.01) as client:
+            run_id = await start(client)
+            await doors.entered.wait()
+            reader = asyncio.ensure_future(events(client, run_id))
+            while not client.hub.feeds[run_id].readers:  # noqa: ASYNC110 - it is the request's doing
+                await asyncio.sleep(0)
+            reader.cancel()
+            await asyncio.wait({reader})
+            await asyncio.sleep(0.1)
+            assert not client.hub.flights[run_id].token.winding_down
+            doors.open.set()
+            assert (await events(client, run_id))[-1][2]["result"]["outcome"] == "done"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("policy", "outcome"), [("land", "wrapped_up"), ("continue", "done")])
+def test_without_a_store_a_run_whose_reader_has_gone_lands_or_continues(policy, outcome):
+    async def main():
+        doors = Doors()
+        flying = agent(call("wait"), say("ok"), tools=doors.tools())
+        async with serving(flying, on_disconnect=policy, disconnect_grace=0.01) as client:
+            run_id = await start(client)
+            await doors.entered.wait()
+            feed = client.hub.feeds[run_id]
+            feed.readers += 1  # as a stream does while somebody reads it
+            feed.readers -= 1
+            client.hub.reader_left(feed)
+            await asyncio.sleep(0.1)
+            doors.open.set()
+            assert (await events(client, run_id))[-1][2]["result"]["outcome"] == outcome
+
+    asyncio.run(main())
+
+
+def test_a_reader_that_falls_behind_gets_a_snapshot_and_then_what_follows(monkeypatch):
+    monkeypatch.setattr(event_streams, "BEHIND", 5)
+    monkeypatch.setattr(event_streams, "PAGE", 5)
+
+    async def main():
+        doors = Doors()
+        flying = agent(
+            call("wait"), *[call("search", query=str(n)) for n in range(6)], say("ok"), tools=[search, *doors.tools()]
+        )
+        async with serving(flying) as client:
+            run_id = await start(client)
+            await doors.entered.wait()
+            feed = client.hub.feeds[run_id]
+            parts, got = event_streams._run_parts(client.hub, feed, 0, lambda: client.server.reader.detail(run_id)), b""
+            while messages(got.decode())[-1:] == [] or messages(got.decode())[-1][0] < feed.last:
+                got += await anext(parts)
+            waiting = asyncio.ensure_future(anext(parts))
+            await asyncio.sleep(0)
+            doors.open.set()
+            while feed.live:  # noqa: ASYNC110 - it flies while nobody reads
+                await asyncio.sleep(0)
+            got += await waiting
+            async for part in parts:
+                got += part
+        seen = messages(got.decode())
+        kinds = [kind for _, kind, _ in seen]
+        (place,) = [number for number, kind in enumerate(kinds) if kind == "snapshot"]
+        assert seen[place][2]["run_id"] == run_id
+        assert seen[place][0] > seen[place - 1][0] + 1
+        assert [number for number, _, _ in seen[:place]] == list(range(1, place + 1))
+        assert seen[place][2]["sequence"] == seen[place][0]
+
+    asyncio.run(main())
+
+
+def test_pages_of_events_are_found_from_both_ends_and_by_kind():
+    async def main():
+        async with serving(agent()) as client:
+            run_id = await start(client)
+            total = len(await events(client, run_id))
+
+            async def page(query):
+                found = (await client.get(f"/api/runs/{run_id}/events?{query}")).json()
+                return [one["sequence"] for one in found["events"]], found["first"], found["last"], found["total"]
+
+            assert await page("limit=3") == ([1, 2, 3], 1, 3, total)
+            assert await page("after=3&limit=2") == ([4, 5], 4, 5, total)
+            assert await page(f"before={total + 1}&limit=2") == ([total - 1, total], total - 1, total, total)
+            assert await page("before=3&limit=10") == ([1, 2], 1, 2, total)
+            assert (await page("kind=RunEnded"))[0] == [total]
+            assert len((await page("kind=TurnStarted,RunEnded"))[0]) == 3
+            assert await page(f"after={total}") == ([], 0, 0, total)
+
+    asyncio.run(main())
+
+
+def test_children_have_feeds_of_their_own_below_their_parents(tmp_path):
+    async def main():
+        child = agent(call("search", query="x"), say("found it"), name="scout")
+        parent = agent(
+            call("scout", task="look"), say("all done"), name="lead", tools=[child.as_tool("scout", "Look around")]
+        )
+        async with serving(parent, store=SegmentStore(tmp_path / "s")) as client:
+            run_id = await start(client, name="lead")
+            await events(client, run_id)
+            detail = (await client.get(f"/api/runs/{run_id}")).json()
+            (below,) = detail["children"]
+            assert (below["agent"], below["state"], below["parent"]) == ("scout", "ended", detail["session_id"])
+            (node,) = detail["budget"]["children"]
+            assert (node["kind"], node["run_id"]) == ("child", below["run_id"])
+            seen = await events(client, below["run_id"])
+            assert [number for number, _, _ in seen] == list(range(1, len(seen) + 1))
+            assert (seen[0][1], seen[-1][1]) == ("RunStarted", "RunEnded")
+            cards = (await client.get("/api/runs")).json()["runs"]
+            assert [card["run_id"] for card in cards] == [run_id]
+
+    asyncio.run(main())
+
+
+def test_a_run_of_another_program_is_retold_from_its_journal():
+    async def main():
+        store = MemoryStore()
+        flown = await agent(call("search", query="x"), say("done"), store=store).run("hello", session="elsewhere")
+        async with serving(store=store) as client:
+            for name in ("elsewhere", flown.run_id):
+                seen = await events(client, name)
+                kinds = [kind for _, kind, _ in seen]
+                assert [number for number, _, _ in seen] == list(range(1, len(seen) + 1))
+                assert (kinds[0], kinds[-1]) == ("RunStarted", "RunEnded")
+                assert kinds.count("TurnStarted") == 2
+                assert kinds.count("ToolStarted") == kinds.count("ToolEnded") == 1
+            detail = (await client.get("/api/runs/elsewhere")).json()
+            assert (detail["state"], detail["text"], detail["turn"]) == ("ended", "done", 2)
+            assert detail["usage"]["total"] == flown.usage.total
+            limits = {gauge["kind"]: gauge["limit"] for gauge in detail["gauges"]}
+            assert (limits["turns"], limits["tokens"], limits["cost"]) == (20, 100_000, 1)
+
+    asyncio.run(main())
+
+
+def test_a_run_in_another_process_can_be_followed_landed_and_stopped(monkeypatch):
+    from glidepath.serve import store_reader
+
+    monkeypatch.setattr(store_reader, "LOOK", 0.02)
+
+    async def main(action):
+        doors, store = Doors(), MemoryStore()
+        flying = agent(call("wait"), say("so far"), tools=doors.tools(), store=store)
+        flight = asyncio.ensure_future(flying.run("hello", session="far"))
+        await doors.entered.wait()
+        async with serving(store=store) as client:
+            assert (await client.get("/api/runs/far")).json()["state"] == "running"
+            reading = asyncio.ensure_future(events(client, "far"))
+            answer = await client.post(f"/api/runs/far/{action}", json={"reason": "enough"})
+            assert answer.status_code == 200, answer.text
+            if action == "land":
+                await asyncio.sleep(0.7)  # it looks into its inbox twice a second
+                doors.open.set()
+            result = await flight
+            assert result.outcome.value == {"land": "wrapped_up", "stop": "cancelled"}[action]
+            assert result.cause.reason.startswith("enough (by ada)")
+            assert (await reading)[-1][1] == "RunEnded"
+            journal = (await client.get("/api/runs/far/journal")).json()["records"]
+            assert [one["payload"]["action"] for one in journal if one["kind"] == "control"] == [action]
+
+    asyncio.run(main("land"))
+    asyncio.run(main("stop"))
+
+
+def test_the_list_is_fed_with_changed_cards_only():
+    async def main():
+        async with serving(agent(call("pay", amount=1), say("ok"))) as client:
+            stream = event_streams.card_stream(client.hub, client.server.reader)
+            parts = stream._parts()
+            got = b""
+            while b"approvals" not in got:
+                got += await anext(parts)
+            run_id = await start(client)
+            await events(client, run_id)
+            while b'"count":1' not in got:
+                got += await anext(parts)
+            await parts.aclose()
+            seen = messages(got.decode())
+            cards = [card for _, kind, data in seen if kind == "cards" for card in data["runs"]]
+            assert {card["run_id"] for card in cards} == {run_id}
+            assert cards[-1]["state"] == "paused"
+            assert len(cards) == len({json.dumps(card) for card in cards})
+
+    asyncio.run(main())
