@@ -24,7 +24,7 @@ from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ToolResultMessage
 from glidepath.tools import NeedsCalls, Tool, ToolContext, ToolResult, tool, trim
 from glidepath.tools.results import NO_OUTPUT
-from glidepath.tools.threads import Worker
+from glidepath.tools.threads import ThreadWorker
 
 __all__ = ["CodeMode"]
 
@@ -159,7 +159,7 @@ class _Session:
 
     def __init__(self) -> None:
         self._interpreter = Interpreter()
-        self._worker: Worker | None = None
+        self._worker: ThreadWorker | None = None
 
     @property
     def printed(self) -> str:
@@ -167,7 +167,7 @@ class _Session:
 
     async def work(self, *args: Any, **keywords: Any) -> Any:
         """One step on a thread. When it is cancelled the process is killed, which ends the thread."""
-        worker = Worker(lambda: self._interpreter.step(*args, **keywords), "glidepath-program")
+        worker = ThreadWorker(lambda: self._interpreter.step(*args, **keywords), "glidepath-program")
         worker.start()
         try:
             await worker.finished()
@@ -179,12 +179,12 @@ class _Session:
 
     async def close(self) -> None:
         """End the process."""
-        worker = Worker(self._interpreter.close, "glidepath-program-end")
+        worker = ThreadWorker(self._interpreter.close, "glidepath-program-end")
         worker.start()
         await _finished(worker)
 
 
-async def _finished(worker: Worker) -> None:
+async def _finished(worker: ThreadWorker) -> None:
     """Wait for a thread that is about to end, whoever cancels; its outcome is nobody's."""
     task = asyncio.ensure_future(worker.finished())
     cancelled: asyncio.CancelledError | None = None
