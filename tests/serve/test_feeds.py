@@ -11,7 +11,7 @@ from glidepath.serve.postgres_log import PostgresLog
 from glidepath.sessions import MemoryStore, SegmentStore
 from glidepath.testing import call, say
 
-from .deck import Doors, agent, events, messages, search, serving, start
+from .deck import Doors, agent, events, messages, pay, search, serving, start
 
 
 def logs(tmp_path):
@@ -278,6 +278,32 @@ def test_a_run_in_another_process_can_be_followed_landed_and_stopped(monkeypatch
 
     asyncio.run(main("land"))
     asyncio.run(main("stop"))
+
+
+def test_a_second_server_on_the_same_store_follows_the_runs_of_the_first(tmp_path, monkeypatch):
+    from glidepath.serve import store_reader
+
+    monkeypatch.setattr(store_reader, "LOOK", 0.02)
+
+    async def main():
+        doors, store = Doors(), SegmentStore(tmp_path / "s")
+        flying = agent(call("wait"), call("pay", amount=1), say("ok"), tools=[*doors.tools(), pay])
+        async with serving(flying, store=store) as first, serving(store=store) as second:
+            run_id = await start(first)
+            await doors.entered.wait()
+            assert (await second.get(f"/api/runs/{run_id}")).json()["state"] == "running"
+            reading = asyncio.ensure_future(events(second, run_id))
+            await asyncio.sleep(0.05)
+            doors.open.set()
+            paused = await events(first, run_id)
+            assert await reading == paused
+            body = {"id": paused[-1][2]["result"]["pending"][0]["call"]["id"], "decision": "approve"}
+            assert (await first.post(f"/api/runs/{run_id}/decide", json=body)).status_code == 200
+            whole = await events(first, run_id)
+            assert await events(second, run_id) == whole
+            assert (await second.get(f"/api/runs/{run_id}")).json()["outcome"] == "done"
+
+    asyncio.run(main())
 
 
 def test_the_list_is_fed_with_changed_cards_only():
