@@ -319,8 +319,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 size, check_at = await _weigh(run, attempt, booking, size)
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
-    # What came before the error is charged, and may be the best text there is.
-    except BaseException:
+    except BaseException:  # what came before it is charged, and may be the best text there is
         attempt.gather(size)
         raise
     attempt.gather(size)
