@@ -51,6 +51,7 @@ from glidepath.tools import ToolResult
 
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
+    from glidepath.agent.config import LoopConfig
     from glidepath.spi import ModelRequest, SessionStore
 
 __all__ = ["Replayed", "replay"]
