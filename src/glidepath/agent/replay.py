@@ -348,7 +348,7 @@ async def _compared(
     return Replayed(
         same=not difference,
         commits=commits,
-        result=result,
+        result=result,  # type: ignore[arg-type]
         difference=difference,
         whole=not until and not difference and all(child.whole for child in children.values()),
         until=until or next((f"{name}: {child.until}" for name, child in children.items() if child.until), ""),
@@ -416,19 +416,7 @@ async def _flown(
     async def answer(_values: Any, context: Any) -> ToolResult:
         return await holder[0].answered(context.call_id)
 
-    config = agent.config
-    config = replace(
-        config,
-        model=_Tape(config.model, leg.attempts),
-        fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
-        tools=tuple(_answering(tool, answer) for tool in config.tools),
-        tool_sources=(),  # nothing outside is asked again
-        store=checking,
-        durability="sync",
-        event_sink=None,
-        deps_type=None,  # what tools did with theirs is recorded
-        deps_factory=None,
-    )
+    config = _recorded(agent.config, leg, checking, answer)
     flier = Agent(config)
     if agent._behind:  # noqa: SLF001 - an agent's
         flier._behind = tuple(_answering(tool, answer) for tool in agent._behind)  # noqa: SLF001
@@ -459,6 +447,22 @@ async def _flown(
         run.become(began.run_id)
         run.terms.accept(leg.carried, token)
         return await finish_run(run, home, prompt, token, opening=opening)
+
+
+def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Any) -> LoopConfig:
+    """The configuration with the recorded replies and results in place of models and tools."""
+    return replace(
+        config,
+        model=_Tape(config.model, leg.attempts),
+        fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
+        tools=tuple(_answering(tool, answer) for tool in config.tools),
+        tool_sources=(),  # nothing outside is asked again
+        store=checking,
+        durability="sync",
+        event_sink=None,
+        deps_type=None,  # what tools did with theirs is recorded
+        deps_factory=None,
+    )
 
 
 def _answering(tool: Any, answer: Any) -> Any:
