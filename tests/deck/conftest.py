@@ -134,8 +134,9 @@ def server(built, tmp_path_factory):
     found.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """A browser for one module: while Playwright runs, this thread has a loop, and asyncio.run refuses to start."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install playwright")
     if CHROMIUM is None:
         pytest.skip("chromium is missing: sh scripts/install_test_programs.sh installs it")
