@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from glidepath.cli.chat.history import History
+from glidepath.cli.chat.input_history import History
 from glidepath.cli.folder import look
 from glidepath.cli.trust import remember
 
@@ -114,7 +114,7 @@ def test_a_file_that_is_named_goes_along_and_one_outside_does_not(tmp_path):
         message = next(message for message in app.talk.session.messages if message.role == "user")
         assert "the secret of the notes" in message.text
         assert [block.media_type for block in message.content if hasattr(block, "media_type")] == ["image/png"]
-        assert "@notes.txt: 1 lines" in shown(app)
+        assert "@notes.txt: 1 line" in shown(app)
         assert "@../other.txt: there is no such file in the workspace" in shown(app)
         assert "@someone:" not in shown(app)
 

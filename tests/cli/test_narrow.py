@@ -18,6 +18,8 @@ ALLOWED = {
     "tools": ("read", "list", "grep"),
     "workspace": INSIDE,
     "sandbox": ("auto", "require"),
+    "edits": ("ask",),
+    "agents_md": FREE,
     "limits.max_iterations": LOWER,
     "limits.max_tokens": LOWER,
     "limits.max_cost": LOWER,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath.cli.assemble import make_store
+from glidepath.cli.agent_maker import make_store
 from glidepath.cli.stores import store_path
 from glidepath.errors import ConfigurationError
 from glidepath.sessions import SegmentStore, SqliteStore
@@ -69,7 +69,7 @@ def test_the_default_is_a_folder_of_segments_in_the_users_data_folder(tmp_path, 
     ran = glidepath("run", "go", *HELLO, "--store", "default", folder=tmp_path)
     assert ran.code == 0
     kept = tmp_path / "data" / "glidepath"
-    assert sorted(file.name for file in kept.iterdir()) == ["sessions"]
+    assert sorted(file.name for file in kept.iterdir()) == ["last", "sessions"]
     assert (kept / "sessions" / "STORE").is_file()
 
 
@@ -100,7 +100,7 @@ def test_an_empty_default_file_is_not_a_store(tmp_path, monkeypatch):
 
 
 def test_an_agent_cannot_write_into_the_store_it_runs_with(tmp_path):
-    from glidepath.cli.assemble import _own_files
+    from glidepath.cli.agent_maker import _own_files
     from glidepath.workspace import Workspace
 
     class Settings(dict):
@@ -131,7 +131,7 @@ def test_the_default_file_is_migrated_and_put_aside(tmp_path, monkeypatch):
     ran = glidepath("sessions", "migrate", folder=tmp_path)
     assert ran.code == 0, ran
     assert "2 sessions are in" in ran.err
-    assert sorted(file.name for file in kept.iterdir()) == ["sessions", "sessions.db.migrated"]
+    assert sorted(file.name for file in kept.iterdir()) == ["last", "sessions", "sessions.db.migrated"]
     assert glidepath("sessions", "list", "--json", folder=tmp_path).out == before
     assert glidepath("run", "go", *HELLO, "--store", "default", folder=tmp_path).code == 0
     assert len(asyncio.run(SegmentStore(kept / "sessions").entries())) == 3

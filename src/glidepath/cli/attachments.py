@@ -69,7 +69,8 @@ def with_files(text: str, workspace: Workspace) -> tuple[str | UserMessage, list
             continue
         cut = " (the beginning)" if len(data) > _MOST else ""
         pieces.append(f'<file path="{path}">\n{content}\n</file>')
-        said.append(f"@{path}: {content.count(chr(10)) + 1:,} lines{cut}")
+        lines = len(content.splitlines())
+        said.append(f"@{path}: {lines:,} line{'' if lines == 1 else 's'}{cut}")
     return with_pictures("\n\n".join([text, *pieces]), pictures), said
 
 

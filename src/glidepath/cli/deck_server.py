@@ -6,7 +6,7 @@ import argparse
 import socket
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.assemble import DEFAULT_STORE, find_object, make_store
+from glidepath.cli.agent_maker import DEFAULT_STORE, find_object, make_store
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:

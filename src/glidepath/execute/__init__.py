@@ -23,7 +23,7 @@ from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, 
 from glidepath.run.inside import recall
 from glidepath.run.origins import heard_in
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools import ArgumentsError, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.density import ORDINARY_ID, result_tokens
 from glidepath.tools.text import clean
@@ -62,6 +62,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     turn = run.turn
     turn.start_tools()
     step = Step(calls, plan.tools, run.descent.withdrawn, run.descent.notice is not None)
+    # Guards first: what they keep back must not run, be counted or be asked about.
     if _kept_back(run, step):
         turn.end_tools(turn.checkpoint)
         return False

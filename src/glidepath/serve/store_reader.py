@@ -30,7 +30,7 @@ from glidepath.serve.stored_card import (
     unknown_effects,
 )
 from glidepath.serve.transcript_page import shown_messages
-from glidepath.sessions.archive import Journal, read_journal
+from glidepath.sessions.archive import StoredJournal, read_journal
 from glidepath.sessions.cards import UNFINISHED, cursor_after
 from glidepath.sessions.chain import read
 from glidepath.sessions.families import family_of
@@ -63,7 +63,7 @@ class StoreReader:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.store = hub.store
-        self._journals: OrderedDict[str, Journal] = OrderedDict()
+        self._journals: OrderedDict[str, StoredJournal] = OrderedDict()
         self._sessions: dict[str, str] = {}
         self._told: OrderedDict[str, RunFeed] = OrderedDict()
 
@@ -257,7 +257,7 @@ class StoreReader:
 
     # --- one run ----------------------------------------------------------------------------------------------
 
-    async def journal(self, session_id: str) -> Journal | None:
+    async def journal(self, session_id: str) -> StoredJournal | None:
         """The journal of a session, folded; None without a store. The last ones are kept while they do not change."""
         if self.store is None:
             return None
