@@ -178,7 +178,7 @@ def test_whoever_asks_for_nothing_special_gets_a_stream():
 def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
     from tests.crash.postgres import dsn
 
-    from glidepath.engines.dbos.ledger import FleetLedger, Quota
+    from glidepath.engines.dbos.fleet_ledger import FleetLedger, Quota
     from glidepath.sessions import PostgresStore
 
     async def main():
