@@ -40,7 +40,7 @@ from glidepath.messages import (
 from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.run import CancelToken, Plan, Run, restore_meter
 from glidepath.sessions import Session
-from glidepath.sessions.archive import Journal, read_journal
+from glidepath.sessions.archive import StoredJournal, read_journal
 from glidepath.sessions.capture import TICK, tick
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Child
@@ -318,7 +318,7 @@ async def _replayed(
 async def _compared(
     agent: Agent,
     store: SessionStore,
-    journal: Journal,
+    journal: StoredJournal,
     legs: Sequence[Leg],
     agents: dict[str, Agent],
     above: tuple[Plan, Any] | None,
