@@ -1,6 +1,9 @@
 """Runs a second for 1, 2 and 4 workers on one PostgreSQL, and what a run costs the database.
 
-    python bench/fleet.py [--runs 200] [--workers 1,2,4] [--pause 0.25] [--dsn postgresql://...]
+    python bench/fleet.py [--runs 200] [--workers 1,2,4] [--pause 0.25] [--dsn postgresql://...] [--page]
+
+With --page every crew flies twice, with a model that answers at once and with one that pauses. What is printed last are
+the tables of docs/scale.md: all their figures from one run of this program.
 
 Without --dsn a server is started from the installed binaries, with fsync on. A run has 5 tool and 6 model calls; a
 budget, a tenant and a rate are in use. Without --pause the model answers at once, and the figures are those of the
@@ -146,6 +149,9 @@ async def measure(dsn, workers, runs, pause):
     }
 
 
+PAUSE = 0.25  # seconds of a model call on the page
+
+
 async def hot(dsn, seconds=3.0, clients=8):
     """How many slots of one model, and how many draws from one budget, are given out in a second."""
     address = await database(dsn)
@@ -186,18 +192,48 @@ async def hot(dsn, seconds=3.0, clients=8):
     return {f"{what}_per_second_on_one_row": round(count / seconds) for what, count in counted.items()}
 
 
+def page(at_once, paused, hot_rows):
+    """The tables of docs/scale.md."""
+    heads = (
+        "workers",
+        "runs a second, model answers at once",
+        "runs a second, model calls of 0.25 s and tool calls of 0.5 s",
+        "CPU ms of a worker, a run",
+        "CPU ms of the server, a run",
+        "connections",
+    )
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for quick, slow in zip(at_once, paused, strict=True):
+        workers, server = (f"{quick[name]:.0f}" for name in ("worker_cpu_ms_per_run", "server_cpu_ms_per_run"))
+        speeds = f"{quick['runs_per_second']} | {slow['runs_per_second']}"
+        lines.append(f"| {quick['workers']} | {speeds} | {workers} | {server} | {quick['connections']} |")
+    lines += ["", "| what one run costs the database | figure |", "|---|---|"]
+    cost = {**at_once[0]["rows_per_run"], **at_once[0]["per_run"]}
+    lines += [f"| {name} | {figure:g} |" for name, figure in cost.items()]
+    lines += [f"| {name} | {figure:,} |" for name, figure in hot_rows.items()]
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--workers", default="1,2,4")
     parser.add_argument("--dsn")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds of a model call, and half of a tool call")
+    parser.add_argument("--page", action="store_true", help="print the tables of docs/scale.md")
     options = parser.parse_args()
     postgres.SETTINGS = DURABLE
     dsn = options.dsn or postgres.dsn()
-    print(json.dumps(asyncio.run(hot(dsn))), flush=True)
+    hot_rows = asyncio.run(hot(dsn))
+    print(json.dumps(hot_rows), flush=True)
+    pauses = (0.0, PAUSE) if options.page else (options.pause,)
+    found = {pause: [] for pause in pauses}
     for count in map(int, filter(None, options.workers.split(","))):
-        print(json.dumps(asyncio.run(measure(dsn, count, options.runs, options.pause))), flush=True)
+        for pause, rows in found.items():
+            rows.append(asyncio.run(measure(dsn, count, options.runs, pause)))
+            print(json.dumps(rows[-1]), flush=True)
+    if options.page:
+        print(page(found[0.0], found[PAUSE], hot_rows))
 
 
 if __name__ == "__main__":
