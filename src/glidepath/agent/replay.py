@@ -348,7 +348,7 @@ async def _compared(
     return Replayed(
         same=not difference,
         commits=commits,
-        result=result,
+        result=result,  # type: ignore[arg-type]
         difference=difference,
         whole=not until and not difference and all(child.whole for child in children.values()),
         until=until or next((f"{name}: {child.until}" for name, child in children.items() if child.until), ""),
@@ -396,6 +396,15 @@ async def _fly(
         checking.dismiss()
 
 
+_NOTHING_OUTSIDE: dict[str, Any] = {
+    "tool_sources": (),
+    "durability": "sync",
+    "event_sink": None,
+    "deps_type": None,  # what tools did with theirs is recorded
+    "deps_factory": None,
+}
+
+
 async def _flown(
     agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None, token: CancelToken
 ) -> RunResult:
@@ -422,12 +431,8 @@ async def _flown(
         model=_Tape(config.model, leg.attempts),
         fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
         tools=tuple(_answering(tool, answer) for tool in config.tools),
-        tool_sources=(),  # nothing outside is asked again
         store=checking,
-        durability="sync",
-        event_sink=None,
-        deps_type=None,  # what tools did with theirs is recorded
-        deps_factory=None,
+        **_NOTHING_OUTSIDE,
     )
     flier = Agent(config)
     if agent._behind:  # noqa: SLF001 - an agent's
