@@ -244,12 +244,13 @@ def test_a_knob_without_its_partner_is_ignored_with_one_warning():
         ("max_descendants", [*COUNTS, 0, None]),
         ("landing_tokens", [*COUNTS, 0, None]),
         ("grace_iterations", COUNTS),
-        ("timeout", [*SECONDS, 10**400]),
-        ("landing_seconds", [*SECONDS, None, 10**400]),
+        ("timeout", ["soon", *SECONDS[1:], 10**400]),
+        ("landing_seconds", ["soon", *SECONDS[1:], None, 10**400]),
         (
             "max_cost",
             [
-                0.5,
+                NAN,
+                INF,
                 0,
                 -1,
                 "0",

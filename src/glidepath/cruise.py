@@ -56,6 +56,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     run_id, parent_id, now, time = run.run_id, voice.parent_id, voice.now, watch.time
     tell: Any = voice.tell_all
     outbox = voice.outbox
+    number = voice.next_number
     request: Any = None
     sent: Any = None  # the view that the request shows
     while run.cruises:
@@ -85,7 +86,6 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         booking = Booking(held, count, want, cap, price, fixed + transcript.view_tokens, size)
         # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
         turn.begin()
-        number = voice.next_number
         if tell is not None:
             at = now()
             tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))

@@ -20,7 +20,7 @@ WRONG = {  # for each kind, a value that is not of it
     "table": [1],
     "callable": 7,
     "names": 7,
-    "money": 0.5,
+    "money": "many",
     "fraction": 2,
     "part": "lots",
     "recovery": 3,

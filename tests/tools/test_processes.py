@@ -257,6 +257,7 @@ def test_a_tool_in_the_main_script_works_with_and_without_a_guard(tmp_path, guar
 
             @tool(isolation="process")
             def work(box: Box) -> Box:
+                "Work on a box."
                 return helper(box)
 
             async def main():

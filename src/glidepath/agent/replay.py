@@ -51,6 +51,7 @@ from glidepath.tools import ToolResult
 
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
+    from glidepath.agent.config import LoopConfig
     from glidepath.spi import ModelRequest, SessionStore
 
 __all__ = ["Replayed", "replay"]
@@ -396,15 +397,6 @@ async def _fly(
         checking.dismiss()
 
 
-_NOTHING_OUTSIDE: dict[str, Any] = {
-    "tool_sources": (),
-    "durability": "sync",
-    "event_sink": None,
-    "deps_type": None,  # what tools did with theirs is recorded
-    "deps_factory": None,
-}
-
-
 async def _flown(
     agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None, token: CancelToken
 ) -> RunResult:
@@ -425,15 +417,7 @@ async def _flown(
     async def answer(_values: Any, context: Any) -> ToolResult:
         return await holder[0].answered(context.call_id)
 
-    config = agent.config
-    config = replace(
-        config,
-        model=_Tape(config.model, leg.attempts),
-        fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
-        tools=tuple(_answering(tool, answer) for tool in config.tools),
-        store=checking,
-        **_NOTHING_OUTSIDE,
-    )
+    config = _recorded(agent.config, leg, checking, answer)
     flier = Agent(config)
     if agent._behind:  # noqa: SLF001 - an agent's
         flier._behind = tuple(_answering(tool, answer) for tool in agent._behind)  # noqa: SLF001
@@ -464,6 +448,22 @@ async def _flown(
         run.become(began.run_id)
         run.terms.accept(leg.carried, token)
         return await finish_run(run, home, prompt, token, opening=opening)
+
+
+def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Any) -> LoopConfig:
+    """The configuration with the recorded replies and results in place of models and tools."""
+    return replace(
+        config,
+        model=_Tape(config.model, leg.attempts),
+        fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
+        tools=tuple(_answering(tool, answer) for tool in config.tools),
+        tool_sources=(),  # nothing outside is asked again
+        store=checking,
+        durability="sync",
+        event_sink=None,
+        deps_type=None,  # what tools did with theirs is recorded
+        deps_factory=None,
+    )
 
 
 def _answering(tool: Any, answer: Any) -> Any:

@@ -283,7 +283,6 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     watch.listen(attempt, run.plan.times)
     voice = run.voice
     push = voice.sink if voice.audience is None else voice.chunk_sink(attempt)
-    # Everything below is a local name: an attribute look-up here would be paid for every token.
     parts, text_delta, chunk = attempt.parts, TextDelta, StreamChunk
     run_id, parent_id, number = run.run_id, voice.parent_id, voice.next_number
     # Size is counted in characters, four bytes each at most, until `_weigh` has looked: never too low.
@@ -320,8 +319,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 size, check_at = await _weigh(run, attempt, booking, size)
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
-    # What came before the error is charged, and may be the best text there is.
-    except BaseException:
+    except BaseException:  # what came before it is charged, and may be the best text there is
         attempt.gather(size)
         raise
     attempt.gather(size)

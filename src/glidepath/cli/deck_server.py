@@ -73,7 +73,11 @@ def serve(
         world.note(f"Flight deck: {address}#token={application.state.token}")
     else:
         world.note(f"Serving at {address}; Ctrl-C stops.")
-    if not options.no_browser:
+    from glidepath.serve.static_files import MISSING, STATIC
+
+    if not (STATIC / "index.html").is_file():
+        world.note(MISSING)
+    elif not options.no_browser:
         _open_browser(f"{address}#token={application.state.token}")
     try:
         listen(application, bound)

@@ -172,11 +172,12 @@ def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> None:
     if run.work.heard:
         origins = heard_in(run, call_id, origins)
     message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration, origins)
-    ordinary = len(call_id) <= ORDINARY_ID
-    size = result_tokens(name, result.content) if ordinary else run.plan.size_of(message)  # type: ignore[arg-type]
-    voice = run.voice
-    tell: Any = voice.tell_all
+    size = result_tokens(name, result.content)  # type: ignore[arg-type]
+    if len(call_id) > ORDINARY_ID:
+        size = run.plan.size_of(message)
+    tell: Any = run.voice.tell_all
     if tell is not None:
+        voice = run.voice
         run_id = run.run_id
         parent_id = voice.parent_id
         number = voice.next_number
@@ -406,10 +407,10 @@ def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:
     bound: Any = job.bound
     call = job.call
     watch = run.watch
-    voice = run.voice
-    tell = voice.tell_all
+    tell = run.voice.tell_all
     job.started_at = watch.time()
     if tell is not None:
+        voice = run.voice
         number, at = voice.next_number(), voice.now()
         tell(ToolStarted(run.run_id, voice.parent_id, number, at, call.id, call.name, bound.arguments))
     if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():

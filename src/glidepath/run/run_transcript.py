@@ -40,6 +40,8 @@ class Transcript(Record, eq=False, kw_only=True):
     sizes: list[int]
     view: list[Message]
     """What the model sees: the same list, until they must differ."""
+    apart: list[Message] | None = None
+    """The view, once it is another list than the transcript."""
     view_tokens: int = 0
     anchor: int = 0
     """What the view's size is off the provider's own count."""
@@ -84,7 +86,7 @@ class Transcript(Record, eq=False, kw_only=True):
         if told:
             self.stale = frozenset(told)
         if told or any(type(message) in NEVER_SENT for message in messages):
-            self.view = sendable(self.shapeable()[0])
+            self.view = self.apart = sendable(self.shapeable()[0])
         self.view_tokens = sum(self.shapeable()[1])
         self.picture_bytes = sum(
             [
@@ -106,8 +108,8 @@ class Transcript(Record, eq=False, kw_only=True):
         """A message without pictures joins the transcript, and the view of it."""
         self.messages.append(message)
         self.sizes.append(size)
-        if self.view is not self.messages:
-            self.view.append(message)
+        if self.apart is not None:
+            self.apart.append(message)
         self.view_tokens += size
 
     def count_pictures(self, message: Message) -> None:
@@ -121,7 +123,7 @@ class Transcript(Record, eq=False, kw_only=True):
     def part_views(self) -> None:
         """Something joins the transcript only: from now on the view is another list."""
         if self.view is self.messages:
-            self.view = sendable(self.messages)
+            self.view = self.apart = sendable(self.messages)
 
     def hide_last(self) -> None:
         """The last message is for the transcript only."""
@@ -131,8 +133,8 @@ class Transcript(Record, eq=False, kw_only=True):
         """Put a message where it belongs: in front of the last `behind`."""
         self.messages.insert(len(self.messages) - behind, message)
         self.sizes.insert(len(self.sizes) - behind, size)
-        if self.view is not self.messages:
-            self.view.insert(len(self.view) - behind, message)
+        if self.apart is not None:
+            self.apart.insert(len(self.apart) - behind, message)
         self.view_tokens += size
 
     def remember_call(self, call_id: str) -> None:
@@ -180,7 +182,7 @@ class Transcript(Record, eq=False, kw_only=True):
 
     def show(self, messages: list[Message], tokens: int, fixed_tokens: int) -> None:
         """Show the model less than the whole transcript from now on."""
-        self.view = sendable(messages)
+        self.view = self.apart = sendable(messages)
         self.view_tokens = tokens
         self.anchor = fixed_tokens
         self.sent_view = ()
