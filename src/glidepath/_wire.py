@@ -55,7 +55,7 @@ class Value(msgspec.Struct, frozen=True):
 class _Suggesting(msgspec.StructMeta):
     """Calls a class of settings, and answers an unknown keyword with the class's own error."""
 
-    def __call__(self, *args: Any, **fields: Any) -> Any:
+    def __call__(self, *args: object, **fields: object) -> Any:
         try:
             return super().__call__(*args, **fields)
         except TypeError:
@@ -80,7 +80,7 @@ class Record(msgspec.Struct):
     """A mutable record for what lives only while something happens: made quickly, never written."""
 
 
-def foreign(value: Any) -> Any:
+def foreign(value: object) -> Any:
     """The plain data of another library's model, by duck typing; raises `TypeError` for anything else."""
     dump = getattr(type(value), "model_dump", None)
     try:
@@ -99,12 +99,12 @@ def encode(value: object) -> bytes:
     return _encoder.encode(value)
 
 
-def decode(data: bytes | str, kind: Any = Any) -> Any:
+def decode(data: bytes | str, kind: object = Any) -> Any:
     """Read JSON, checked against `kind`; raises `WireError` with the path of what is wrong."""
     return msgspec.json.decode(data, type=kind)
 
 
-def decoder(kind: Any, *, dec_hook: Callable[[type, Any], Any] | None = None) -> Callable[[bytes | str], Any]:
+def decoder(kind: object, *, dec_hook: Callable[[type, Any], Any] | None = None) -> Callable[[bytes | str], Any]:
     """A reusable `decode` for one type; `dec_hook` builds the types nobody here knows."""
     return msgspec.json.Decoder(kind, dec_hook=dec_hook).decode
 
@@ -116,7 +116,9 @@ loads = msgspec.json.Decoder().decode
 """JSON to plain Python data."""
 
 
-def convert(data: object, kind: Any, *, dec_hook: Callable[[type, Any], Any] | None = None, strict: bool = True) -> Any:
+def convert(
+    data: object, kind: object, *, dec_hook: Callable[[type, Any], Any] | None = None, strict: bool = True
+) -> Any:
     """Check plain data against `kind` and build it; raises `WireError`."""
     return msgspec.convert(data, kind, dec_hook=dec_hook, strict=strict)
 
@@ -134,7 +136,7 @@ def encoder(*, enc_hook: Callable[[Any], Any] | None = None) -> Callable[[object
 def plain(value: object, *, enc_hook: Callable[[Any], Any] | None = None) -> Any:
     """The plain-data form (dict, list, str, number, bool, None) of a value."""
 
-    def read(unknown: Any) -> Any:
+    def read(unknown: object) -> Any:
         if type(unknown) is Raw:
             return loads(unknown)
         if enc_hook is None:
@@ -173,26 +175,26 @@ class _FrozenList(_Frozen, list):  # type: ignore[type-arg]
     __slots__ = ()
 
 
-def frozen(data: Any) -> Any:
+def frozen(data: object) -> Any:
     """A deep copy of plain data that cannot be changed; a dict is still a dict and a list a list, for every encoder."""
     if isinstance(data, dict):
         return _FrozenDict((key, frozen(value)) for key, value in data.items())
     return _FrozenList(frozen(item) for item in data) if isinstance(data, list) else data
 
 
-def thawed(data: Any) -> Any:
+def thawed(data: object) -> Any:
     """A deep copy of plain data, dicts and lists all the way down, that is the reader's own."""
     if isinstance(data, dict):
         return {key: thawed(value) for key, value in data.items()}
     return [thawed(item) for item in data] if isinstance(data, list) else data
 
 
-def schema(kind: Any, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> dict[str, Any]:
+def schema(kind: object, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> dict[str, Any]:
     """JSON Schema of a type."""
     return msgspec.json.schema(kind, schema_hook=schema_hook)
 
 
-def schema_components(kind: Any, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> Any:
+def schema_components(kind: object, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> Any:
     """JSON Schema of a type and of the named types it refers to."""
     return msgspec.json.schema_components([kind], schema_hook=schema_hook, ref_template="#/$defs/{name}")
 
@@ -210,7 +212,9 @@ def define(name: str, fields: list[Any]) -> type[msgspec.Struct]:
 class Codec(Generic[T, U]):
     """Reads and writes one tagged union; a kind it does not know becomes `unknown(tag, raw)`, unharmed."""
 
-    def __init__(self, union: Any, *, tag_field: str, tags: frozenset[str], unknown: Callable[[str, bytes], U]) -> None:
+    def __init__(
+        self, union: object, *, tag_field: str, tags: frozenset[str], unknown: Callable[[str, bytes], U]
+    ) -> None:
         self._decode = msgspec.json.Decoder(union).decode
         self._tag = msgspec.defstruct("Tag", [("tag", str, msgspec.field(name=tag_field))])
         self._tags = tags
@@ -226,7 +230,7 @@ class Codec(Generic[T, U]):
                 raise
             return self._unknown(tag, bytes(data))
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: object) -> bytes:
         """Write one value; an unknown kind is written as it was read."""
         raw = getattr(value, "raw", None)
         return raw if type(raw) is bytes else _encoder.encode(value)

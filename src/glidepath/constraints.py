@@ -262,7 +262,7 @@ class KillSwitchConstraint(_BuiltIn):
 class DefaultResourceConstraint(_BuiltIn):
     """All limits of a `Limits` value as one constraint; what a run has when nothing else is said."""
 
-    def __init__(self, limits: Any, *, landing_seconds: float = 0.0) -> None:
+    def __init__(self, limits: object, *, landing_seconds: float = 0.0) -> None:
         if not hasattr(limits, "max_iterations"):
             raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
         self.parts: tuple[_BuiltIn, ...] = built_in(limits, landing_seconds=landing_seconds)

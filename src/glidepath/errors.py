@@ -157,7 +157,7 @@ class RunInterrupted(KeyboardInterrupt):
     It is a KeyboardInterrupt, so that a program that does not expect it ends as it always did.
     """
 
-    def __init__(self, result: Any) -> None:  # a RunResult; that layer lies above this one
+    def __init__(self, result: object) -> None:  # a RunResult; that layer lies above this one
         super().__init__(getattr(result, "text", ""))
         self.result = result
 

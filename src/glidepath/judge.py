@@ -225,7 +225,7 @@ async def _as_coroutine(awaitable: Any) -> Any:
     return await awaitable
 
 
-async def _conclude(run: Run, constraint: ResourceConstraint, answer: Any) -> Weighed:
+async def _conclude(run: Run, constraint: ResourceConstraint, answer: object) -> Weighed:
     """What an answer means; a constraint that cannot answer properly is violated, and the run ends in state ERROR."""
     try:
         validation = answer
@@ -248,7 +248,7 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: Any) -> We
     return crashed(run, constraint, reason)
 
 
-def weighed(constraint: ResourceConstraint, validation: Any) -> Weighed:
+def weighed(constraint: ResourceConstraint, validation: object) -> Weighed:
     """What an answer asks for; raises for one that cannot be trusted."""
     if type(validation) is not ResourceValidation:
         raise TypeError(f"validate returned {type(validation).__name__}, not ResourceValidation")
@@ -299,7 +299,7 @@ def _figures(metrics: Any) -> dict[str, Any]:
         return {} if metrics is None else {"metrics": clean(shown(metrics))}
 
 
-def _figure(value: Any) -> Any:
+def _figure(value: object) -> Any:
     if isinstance(value, str):
         return clean(value)
     try:

@@ -188,7 +188,7 @@ def _pairs(fields: Mapping[str, Any]) -> str:
     return " ".join([f"{name}={_word(value)}" for name, value in shown if value is not None])
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     if isinstance(value, str) and value and value.isprintable() and not any(sign in value for sign in ' ="'):
         return value
     return _wire.encode(value).decode()

@@ -185,12 +185,12 @@ class ResourceValidation(Value, frozen=True):
     notice: str | None = None
 
     @classmethod
-    def ok(cls, **metrics: Any) -> ResourceValidation:
+    def ok(cls, **metrics: object) -> ResourceValidation:
         """Nothing is wrong."""
         return cls(violated=False, metrics=metrics) if metrics else _OK
 
     @classmethod
-    def violation(cls, reason: str, *, notice: str | None = None, **metrics: Any) -> ResourceValidation:
+    def violation(cls, reason: str, *, notice: str | None = None, **metrics: object) -> ResourceValidation:
         """The limit is violated, and why."""
         return cls(violated=True, reason=reason, metrics=metrics, notice=notice)
 
@@ -584,6 +584,6 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         return self.text if self.output is None else self.output
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A limit among a cause's figures, if it is one."""
     return float(value) if isinstance(value, int | float | Decimal) and value > 0 else None

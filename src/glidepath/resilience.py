@@ -166,7 +166,7 @@ class Health(Breaker):
             self._retries.popleft()
 
 
-def model_breaker(model: Any) -> Health:
+def model_breaker(model: object) -> Health:
     """The health of a model: the same for everybody who asks about the same object.
 
     It is kept in the object's `__dict__`; an object without one (`__slots__`) gets a new one each time, so that its
@@ -179,6 +179,6 @@ def model_breaker(model: Any) -> Health:
     return home.setdefault(_KEY, Health())  # type: ignore[no-any-return]
 
 
-def tool_breaker(tool: Any) -> Breaker:
+def tool_breaker(tool: object) -> Breaker:
     """The breaker of a tool: the same for everybody who asks about the same object. `tool.breaker` is None before."""
     return vars(tool).setdefault("breaker", Breaker(TOOL_FAILURES))  # type: ignore[no-any-return]

@@ -120,7 +120,7 @@ def _checks(owner: type[Any]) -> tuple[tuple[str, Callable[[str, Any, Setting], 
     )
 
 
-def check_fields(config: Any, prefix: str = "") -> None:
+def check_fields(config: object, prefix: str = "") -> None:
     """Raise `ConfigurationError` for the first field whose value is not of its kind."""
     for name, check, setting, optional in _checks(type(config)):  # type: ignore[arg-type]
         value = getattr(config, name)

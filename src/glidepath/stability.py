@@ -7,7 +7,7 @@ passed its contract class; a break of a stable one needs a decision record and a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from glidepath._wire import Value
 
@@ -40,7 +40,7 @@ def stable(*, since: str) -> Callable[[T], T]:
     return _marker(Stability(level="stable", since=since))
 
 
-def stability_of(thing: Any) -> Stability | None:
+def stability_of(thing: object) -> Stability | None:
     """The mark of a class or hook itself; what it inherits is not its own."""
     mark = getattr(thing, "__dict__", {}).get(_MARK)
     return mark if isinstance(mark, Stability) else None

@@ -72,7 +72,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
     def __init__(
         self, /, *, output_type: type[OutputT], deps_type: type[DepsT], **fields: Unpack[AgentKeywords]
     ) -> None: ...
-    def __init__(self, config: LoopConfig | None = None, /, **fields: Any) -> None:
+    def __init__(self, config: LoopConfig | None = None, /, **fields: object) -> None:
         if config is not None and fields:
             raise ConfigurationError("pass a LoopConfig or keywords, not both")
         if config is not None and not isinstance(config, LoopConfig):

@@ -100,7 +100,7 @@ class AgentBuilder(Setters):
         """Make a smaller view after an overflow: a function of `OverflowContext`, or this one hook of a plugin."""
         return self._hook("context_overflow_recovery", hook, name)
 
-    def _hook(self, hook: str, given: Any, name: str | None, events: tuple[type[Event], ...] | None = None) -> Self:
+    def _hook(self, hook: str, given: object, name: str | None, events: tuple[type[Event], ...] | None = None) -> Self:
         if isinstance(given, Plugin):
             if name is not None:
                 raise BuilderError(f"{hook}(plugin, name=...): a plugin has its own name; set it there")

@@ -191,7 +191,7 @@ def _normalize(config: LoopConfig) -> None:
             settle_field(config, name, value)
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     """A copy of plain containers, so that nobody changes a configuration from outside; other objects stay."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
@@ -200,7 +200,7 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def _as_model(model: Any) -> Any:
+def _as_model(model: object) -> Any:
     """The model itself, or the one a string such as `anthropic:claude-sonnet-4-5` names."""
     if not isinstance(model, str):
         return model
@@ -234,7 +234,7 @@ _OTHER_NAMES = {  # what the same is called elsewhere
 }
 
 
-def _as_tuple(name: str, value: Any) -> tuple[Any, ...]:
+def _as_tuple(name: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ConfigurationError(f"{name} must be a list or tuple, not {value!r:.100}")
     items = tuple(islice(value, MOST_ITEMS + 1))
@@ -250,7 +250,7 @@ def with_installed(field: str, items: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(installed(field, item) if isinstance(item, str) else item for item in items)
 
 
-def _as_tool(item: Any) -> Tool:
+def _as_tool(item: object) -> Tool:
     if isinstance(item, Tool):
         return item
     if callable(item) and not isinstance(item, type):
@@ -259,7 +259,7 @@ def _as_tool(item: Any) -> Tool:
     raise ConfigurationError(f"tools must be Tool objects, functions or sources such as McpServer, not {item!r:.100}")
 
 
-def _as_constraint(item: Any) -> Any:
+def _as_constraint(item: object) -> Any:
     if isinstance(item, ResourceConstraint | type) or not callable(item):
         return item  # checked with the others
     return FunctionConstraint(item)
@@ -382,7 +382,7 @@ def _check_tools(config: LoopConfig) -> None:
         )
 
 
-def _check_constraint(constraint: Any) -> None:
+def _check_constraint(constraint: object) -> None:
     if not isinstance(constraint, ResourceConstraint):
         raise ConfigurationError(f"constraints must be ResourceConstraint objects, not {constraint!r:.100}")
     name: Any = constraint.name

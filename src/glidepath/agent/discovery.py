@@ -78,7 +78,7 @@ def _unknown(field: str, name: str, names: list[str]) -> str:
 
 
 def _object(kind: type) -> Callable[[Any], Any]:
-    def make(loaded: Any) -> Any:
+    def make(loaded: object) -> Any:
         made = loaded if isinstance(loaded, kind) or not callable(loaded) else loaded()
         if not isinstance(made, kind):
             raise TypeError(f"expected a {kind.__name__}, its class, or a function that makes one; got {made!r:.100}")
@@ -87,11 +87,11 @@ def _object(kind: type) -> Callable[[Any], Any]:
     return make
 
 
-def _guard(loaded: Any) -> Any:
+def _guard(loaded: object) -> Any:
     return loaded() if isinstance(loaded, type) else loaded
 
 
-def _tool(loaded: Any) -> Tool:
+def _tool(loaded: object) -> Tool:
     if isinstance(loaded, Tool):
         return loaded
     if not callable(loaded) or isinstance(loaded, type):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Opening", "claimed", "reopened", "session_of"]
 
 
-def session_of(target: Any) -> str:
+def session_of(target: object) -> str:
     """The session to resume."""
     if isinstance(target, str) and target.strip():
         return target
@@ -117,7 +117,7 @@ class Opening(Record, kw_only=True):
         return None
 
 
-def _raw(message: Any) -> Any:
+def _raw(message: object) -> Any:
     from glidepath._wire import Raw
 
     return Raw(message.raw) if type(message) is UnknownMessage else message
@@ -137,7 +137,7 @@ async def claimed(
     config: LoopConfig,
     home: Session,
     *,
-    store: Any = None,
+    store: object = None,
     parent: dict[str, str] | None = None,
     scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
@@ -172,7 +172,7 @@ async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callabl
     opening.scribe = scribe
 
 
-def _lease(lease: Any) -> Lease:
+def _lease(lease: object) -> Lease:
     if not isinstance(lease, Lease):
         raise StoreError(f"the session store failed: claim answered with {type(lease).__name__}, not with a Lease")
     return lease
@@ -234,10 +234,10 @@ def _move_in(
 async def reopened(
     config: LoopConfig,
     session_id: str,
-    decisions: Any,
+    decisions: object,
     tools: Mapping[str, Any],
     *,
-    store: Any = None,
+    store: object = None,
     run_id: str | None = None,
     accept_repair: bool = False,
     scribe: Callable[..., Scribe] = Scribe,
@@ -314,7 +314,7 @@ def _decided(folded: Folded, snapshot: Snapshot, opening: Opening, begun: Contai
     return {call_id: decision for call_id, decision in posted.items() if call_id in waiting}
 
 
-def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, tools: Mapping[str, Any]) -> None:
+def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, tools: Mapping[str, Any]) -> None:
     result = folded.result
     opening.base = snapshot = folded.snapshot
     if snapshot is None:
@@ -352,7 +352,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: Any, too
     opening.tail = _tail(folded)
 
 
-async def _with_children(store: Any, folded: Folded, scribe: Scribe, opening: Opening) -> None:
+async def _with_children(store: object, folded: Folded, scribe: Scribe, opening: Opening) -> None:
     """The state with what the children of unfinished calls have used since it was written down.
 
     A call with a child that cannot be read is unknown: the child may have done anything.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.limits import Limits
@@ -23,7 +22,7 @@ def ineffective(config: LoopConfig) -> Iterator[tuple[str, str]]:
                 yield name, setting.needs
 
 
-def _is_set(value: Any, choices: tuple[str, ...]) -> bool:
+def _is_set(value: object, choices: tuple[str, ...]) -> bool:
     return value != choices[0] if choices else bool(value)  # the first of its words is the default
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["call_of", "place_of", "run_inside", "stream_inside"]
 
 
-def place_of(parent: Any) -> Place | None:
+def place_of(parent: object) -> Place | None:
     """Where a run belongs that is started with this `parent`; None for a root. A `ToolContext` names its call."""
     if parent is INHERIT:
         return around()

@@ -34,7 +34,7 @@ async def journal_of(store: Any, session_id: str) -> Folded:
     return (await heard(read_journal(store, session_id))).folded
 
 
-async def family(store: Any, folded: Folded) -> Family:
+async def family(store: object, folded: Folded) -> Family:
     """The children that nobody could write down any more: those of unfinished calls and hooks."""
     unfinished = {call.id for call in (*open_calls(folded), *inner_calls(folded.snapshot))} - set(folded.results)
     used: dict[str, Used] = {}
@@ -56,7 +56,7 @@ async def family(store: Any, folded: Folded) -> Family:
     return Family(used=used, by_call=by_call, lost=tuple(lost))
 
 
-async def _patiently(store: Any, session_id: str) -> Snapshot | None:
+async def _patiently(store: object, session_id: str) -> Snapshot | None:
     for left in reversed(range(TRIES)):
         try:
             return await _used(store, session_id)
@@ -113,7 +113,7 @@ def with_accounts(snapshot: Snapshot, found: Family) -> Snapshot:
     return replace(snapshot, children_spent=spent, unknown_effects=tuple(unknown))
 
 
-async def used_in(store: Any, session_id: str) -> Snapshot | None:
+async def used_in(store: object, session_id: str) -> Snapshot | None:
     """What the last run of a session has used, a call in flight at its worst case; None when it never began."""
     try:
         return await _used(store, session_id)
@@ -123,7 +123,7 @@ async def used_in(store: Any, session_id: str) -> Snapshot | None:
         raise
 
 
-async def _used(store: Any, session_id: str) -> Snapshot | None:
+async def _used(store: object, session_id: str) -> Snapshot | None:
     folded = await journal_of(store, session_id)
     snapshot = folded.snapshot
     if snapshot is None:

@@ -35,7 +35,7 @@ async def sweep(store: Any) -> int:
     return done
 
 
-async def known_wallet(store: Any, name: str) -> Wallet:
+async def known_wallet(store: object, name: str) -> Wallet:
     """A wallet of this name; raises `ConfigurationError` when there is none."""
     if isinstance(store, type) or not isinstance(store, WalletStore):
         raise ConfigurationError(f"{store!r:.80} keeps no wallets")

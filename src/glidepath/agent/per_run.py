@@ -151,7 +151,7 @@ def _fits(deps: Any, kind: Any) -> bool:
         return deps is not None
 
 
-def _limits(limits: Any) -> dict[str, Any]:
+def _limits(limits: object) -> dict[str, Any]:
     if not isinstance(limits, Limits):
         raise ConfigurationError(f"limits must be a Limits, not {shown(limits, 100)}")
     said: dict[str, Any] = _wire.loads(_wire.encode(asdict(limits)))
@@ -161,7 +161,7 @@ def _limits(limits: Any) -> dict[str, Any]:
 _DEFAULTS = Limits()
 
 
-def _system_prompt(text: Any) -> str:
+def _system_prompt(text: object) -> str:
     if not isinstance(text, str):
         raise ConfigurationError(f"system_prompt must be a str, not {shown(text, 100)}")
     check_sendable("system_prompt", text)
@@ -203,7 +203,7 @@ def inherited(parent: Run, plan: Plan, own: Given) -> Given:
     return Given(kept, deps, own.model)
 
 
-def _extras(extras: Any) -> dict[str, Any]:
+def _extras(extras: object) -> dict[str, Any]:
     if not isinstance(extras, Mapping) or not all(isinstance(key, str) for key in extras):
         raise ConfigurationError(f"extras must be a mapping with str keys, not {shown(extras, 100)}")
     try:
@@ -214,7 +214,7 @@ def _extras(extras: Any) -> dict[str, Any]:
         ) from None
 
 
-def _tool_choice(choice: Any, *, tools: tuple[Tool, ...], more_tools: bool) -> str:
+def _tool_choice(choice: object, *, tools: tuple[Tool, ...], more_tools: bool) -> str:
     names = [tool.name for tool in tools]
     if not isinstance(choice, str) or (choice not in TOOL_CHOICES and choice not in names and not more_tools):
         raise ConfigurationError(
@@ -223,7 +223,7 @@ def _tool_choice(choice: Any, *, tools: tuple[Tool, ...], more_tools: bool) -> s
     return choice
 
 
-def check_metadata(metadata: Any) -> dict[str, str]:
+def check_metadata(metadata: object) -> dict[str, str]:
     """The metadata of a run as vendors take it, or a `ConfigurationError`."""
     if not isinstance(metadata, Mapping):
         raise ConfigurationError(f"metadata must be a mapping of str to str, not {shown(metadata, 100)}")
@@ -243,7 +243,7 @@ def check_metadata(metadata: Any) -> dict[str, str]:
     return dict(metadata)
 
 
-def check_user(user: Any) -> str:
+def check_user(user: object) -> str:
     """The user of a run as vendors take it, or a `ConfigurationError`."""
     if not isinstance(user, str) or not 0 < len(user) <= LONGEST_USER:
         raise ConfigurationError(f"user must be a str of 1 to {LONGEST_USER} characters, not {shown(user, 100)}")

@@ -44,7 +44,7 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
     return price
 
 
-def checked_prices(prices: Any) -> dict[str, Price]:
+def checked_prices(prices: object) -> dict[str, Price]:
     """The prices of a configuration; raises `ConfigurationError` naming the one that is wrong."""
     prices = prices or {}
     if not hasattr(prices, "items"):
@@ -71,7 +71,7 @@ def _stand_in(config: LoopConfig, checked: dict[str, Price]) -> Price | None:
     return price
 
 
-def _cached(price: Price, model: Any) -> Price:
+def _cached(price: Price, model: object) -> Price:
     """A price of two figures, for a model that writes to a cache which costs more than plain input."""
     rate = getattr(model, "cache_write_rate", None)
     if rate is None or price.cache_write is not None:
@@ -79,7 +79,7 @@ def _cached(price: Price, model: Any) -> Price:
     return replace(price, cache_write=math.ceil(price.input * Decimal(rate)))
 
 
-def _written_at(price: Price | None, model: Any) -> Price | None:
+def _written_at(price: Price | None, model: object) -> Price | None:
     """A price that was looked up, for a model whose cache may cost more to write than the list says: for an hour."""
     rate = getattr(model, "cache_write_rate", None)
     if price is None or rate is None:
@@ -96,7 +96,7 @@ def _where_prices_are() -> str:
     return "" if known else f"; {install_line('prices')} brings the prices of known models"
 
 
-def _looked_up(name: str, provider: Any) -> Price | None:
+def _looked_up(name: str, provider: object) -> Price | None:
     """The price in the genai-prices data set, when that package is installed."""
     try:
         from datetime import UTC, datetime
@@ -129,7 +129,7 @@ _LISTED = {
 _PARTS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "web_searches_kcount")
 
 
-def _price(given: Any, name: str, *, tier: int | None) -> Price | None:
+def _price(given: object, name: str, *, tier: int | None) -> Price | None:
     """The base price, or the highest of its tiers: a budget must hold in the worst case."""
     parts = []
     for part in _PARTS:

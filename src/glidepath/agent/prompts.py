@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import WireError
 from glidepath.context import repair
@@ -21,7 +21,7 @@ __all__ = ["as_messages", "as_session"]
 _ROLES = frozenset({"system", "user", "assistant", "tool_result", "custom", "unknown"})
 
 
-def as_messages(prompt: Any, config: LoopConfig) -> tuple[Message, ...]:
+def as_messages(prompt: object, config: LoopConfig) -> tuple[Message, ...]:
     """A prompt as messages; raises `ConfigurationError` for what cannot be sent."""
     if isinstance(prompt, str):
         if not prompt.strip():
@@ -42,7 +42,7 @@ def as_messages(prompt: Any, config: LoopConfig) -> tuple[Message, ...]:
     return tuple(repair(prompt, keep_custom=True))
 
 
-def _check_pictures(message: Any, config: LoopConfig) -> None:
+def _check_pictures(message: object, config: LoopConfig) -> None:
     """A picture or file that is too large would be refused by the provider, in this run and in every later one."""
     content = getattr(message, "content", None)
     if type(content) is not tuple:
@@ -87,7 +87,7 @@ def _check_message(message: Message) -> None:
     check_sendable("prompt", message.text)
 
 
-def as_session(session: Any) -> Session:
+def as_session(session: object) -> Session:
     """The session itself, or one with this id."""
     if isinstance(session, Session):
         return session

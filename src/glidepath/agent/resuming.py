@@ -19,7 +19,7 @@ __all__ = ["Target", "check_decisions", "find", "nothing_to_decide", "run_of"]
 Target = RunResult | Session | str
 
 
-def find(target: Any) -> RunResult | tuple[Snapshot, Session]:
+def find(target: object) -> RunResult | tuple[Snapshot, Session]:
     """The state to go on from and the session to go on in; or the result itself, when the run is done.
 
     A result goes on in a copy of its session: it carries all it needs. A `Session` goes on itself.
@@ -77,7 +77,7 @@ def _check_open_calls(result: RunResult) -> None:
         )
 
 
-def run_of(target: Any) -> str | None:
+def run_of(target: object) -> str | None:
     """The run that somebody wants to go on with; None when only its session was named."""
     result = target.last if isinstance(target, Session) else target
     return result.run_id if isinstance(result, RunResult) else None
@@ -95,7 +95,7 @@ def nothing_to_decide(decisions: Any, obeyed: Mapping[str, Decision] | None = No
 
 
 def check_decisions(
-    decisions: Any, snapshot: Snapshot, obeyed: Mapping[str, Decision] | None = None, begun: Container[str] = ()
+    decisions: object, snapshot: Snapshot, obeyed: Mapping[str, Decision] | None = None, begun: Container[str] = ()
 ) -> Mapping[str, Decision]:
     """The decisions, each about a call that waits; raises `ConfigurationError` otherwise.
 
@@ -134,7 +134,7 @@ def _was_obeyed(call_id: Any, decision: Any, obeyed: Mapping[str, Decision]) -> 
     return True
 
 
-def _checked(call_id: Any, decision: Any) -> Decision:
+def _checked(call_id: object, decision: object) -> Decision:
     if not isinstance(decision, Decision) or decision.kind not in ("approve", "deny", "answer"):
         raise ConfigurationError(
             f"decisions[{call_id!r}] must be approve(), deny(reason) or answer(text), not {decision!r:.100}"

@@ -21,19 +21,19 @@ METERED = 4  # bytes of a token while a reply streams
 LONGEST = 8  # bytes of a token at most: a model that keeps to its own maximum is never cut
 
 
-def known_output(model: Any) -> int:
+def known_output(model: object) -> int:
     """The model's own maximum, or what is reserved when nobody knows it."""
     known = getattr(model, "max_output_tokens", None)
     return known if isinstance(known, int) and known > 0 else UNKNOWN_OUTPUT
 
 
-def reply_ceiling(model: Any) -> int:
+def reply_ceiling(model: object) -> int:
     """Bytes at which a reply ends that was sent no output cap: the model's own maximum, else 32,768 tokens."""
     known = getattr(model, "max_output_tokens", None)
     return known * LONGEST if isinstance(known, int) and known > 0 else CEILING * METERED
 
 
-def vendor_of(model: Any) -> str | None:
+def vendor_of(model: object) -> str | None:
     """Whose model it is, where it says so."""
     vendor = getattr(model, "vendor", None)
     return vendor if isinstance(vendor, str) and vendor else None

@@ -245,7 +245,7 @@ class RunStarter(Equipped):
             if purse is not None:
                 await purse.close()
 
-    def _home_inside(self, place: Place, session: Any, cancel: Any) -> Session | None:
+    def _home_inside(self, place: Place, session: object, cancel: object) -> Session | None:
         """The session of a child that is kept by itself; None for one beside its parent's."""
         if cancel is not None and not isinstance(cancel, CancelToken):
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
@@ -259,7 +259,7 @@ class RunStarter(Equipped):
     @supplied
     async def fly_child(
         self,
-        prompt: Any,
+        prompt: object,
         *,
         parent: Run,
         cancel: CancelToken,
@@ -378,7 +378,7 @@ class RunStarter(Equipped):
                 name,
             )
 
-    def _check_root(self, cancel: Any, parent: Any, limits: Limits | None = None) -> None:
+    def _check_root(self, cancel: object, parent: object, limits: Limits | None = None) -> None:
         config = self.config
         if cancel is not None and not isinstance(cancel, CancelToken):
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")

@@ -30,7 +30,7 @@ class CatalogContract(Contract):
         """An empty store whose leases last so many seconds."""
         raise NotImplementedError(missing(self, "make_store"))
 
-    def again(self, store: Any) -> Any:
+    def again(self, store: object) -> Any:
         """Another store on the same data; the same object where nothing is shared outside it."""
         return store
 
@@ -55,7 +55,7 @@ class CatalogContract(Contract):
     def test_catalog_2_sessions_are_found_by_what_their_summary_says(self) -> None:
         """CATALOG-2: state, outcome, agent and cost find what the last summary says, at once."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: object, other: object) -> None:
             await _ended(store, "a", state="completed", outcome="done", agent="clerk", cost="0.5")
             await _ended(store, "b", state="error", outcome="failed", agent="clerk", cost="2")
             await _ended(store, "c", state="running", outcome=None, agent="scout")
@@ -105,7 +105,7 @@ class CatalogContract(Contract):
     def test_catalog_5_children_are_left_out_unless_asked_for(self) -> None:
         """CATALOG-5: a session whose summary names a parent is listed only with roots=False."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: object, other: object) -> None:
             await _ended(store, "s")
             await _ended(store, "s/call.1", parent={"session_id": "s"})
             assert await _found(other) == ["s"]

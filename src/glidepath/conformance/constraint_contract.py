@@ -162,6 +162,6 @@ async def _asked(constraint: ResourceConstraint, context: ResourceContext) -> An
     return await asyncio.wait_for(_answered(constraint.validate(context)), 10 * SECOND)
 
 
-async def _answered(answer: Any) -> Any:
+async def _answered(answer: object) -> Any:
     """The answer of a plain or an async `validate`."""
     return await answer if hasattr(answer, "__await__") else answer

@@ -40,7 +40,7 @@ class TeamCoordinatorContract(StepClauses, EndingClauses):
 class Reviewer:
     """A reviewer that answers with these in turn, the last for ever, and remembers what it was asked."""
 
-    def __init__(self, *answers: Any) -> None:
+    def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
         self.contexts: list[EvaluationContext] = []
 

@@ -391,5 +391,5 @@ def _tokens(messages: list[Message]) -> int:
     return sum(message_size(message, estimate) for message in messages)
 
 
-def _written(value: Any) -> bytes:
+def _written(value: object) -> bytes:
     return _wire.encode(list(value) if isinstance(value, list | tuple) else value)

@@ -25,7 +25,7 @@ class InboxContract(Contract):
         """An empty store."""
         raise NotImplementedError(missing(self, "make_store"))
 
-    def again(self, store: Any) -> Any:
+    def again(self, store: object) -> Any:
         """Another store on the same data; the same object where nothing is shared outside it."""
         return store
 

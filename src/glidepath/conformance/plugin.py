@@ -82,7 +82,7 @@ class HookContract(Contract):
 
     # --- for the clauses ----------------------------------------------------------------------------------------
 
-    async def _asked(self, context: Any, plugin: Plugin | None = None) -> Any:
+    async def _asked(self, context: object, plugin: Plugin | None = None) -> Any:
         """What the hook answers, as a run would ask it."""
         answer = getattr(plugin or self.make_plugin().for_run(), self.hook)(context)
         return await asyncio.wait_for(answer, 10 * HOOK_TIMEOUT) if inspect.isawaitable(answer) else answer
@@ -135,7 +135,7 @@ async def eventful_run(plugins: Sequence[Plugin], recorder: EventRecorder | None
     return await agent.run(TASK)
 
 
-def view_problems(answer: Any) -> str:
+def view_problems(answer: object) -> str:
     """What is wrong with a view; empty when it can be used."""
     if answer is None:
         return ""

@@ -172,7 +172,7 @@ class ProvenanceContract(BeforeToolCallContract):
         model = ScriptedModel([*turns, say("done")])
         return Agent(model=model, tools=tools, plugins=[self.make_plugin()], limits=ROOMY, **more)
 
-    def _ran(self, prompt: str, *turns: Any, tools: tuple[Tool, ...] = TOOLS) -> list[str]:
+    def _ran(self, prompt: str, *turns: object, tools: tuple[Tool, ...] = TOOLS) -> list[str]:
         """The calls that ran unseen."""
 
         async def clause() -> RunResult:

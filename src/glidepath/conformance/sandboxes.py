@@ -60,7 +60,7 @@ class SandboxFiles(Contract):
     lacks: frozenset[str] = frozenset()
     """The numbers of clauses that this mechanism cannot keep: they are skipped, and the skip says so."""
 
-    def make_sandbox(self, **policy: Any) -> Sandbox:
+    def make_sandbox(self, **policy: object) -> Sandbox:
         """A sandbox with this policy, by the mechanism that is tried; skip where that is missing."""
         raise NotImplementedError(missing(self, "make_sandbox"))
 
@@ -87,7 +87,7 @@ class SandboxFiles(Contract):
                 check=False,
             )
 
-    def held(self, number: str, code: str, scene: Scene, *words: object, **options: Any) -> str:
+    def held(self, number: str, code: str, scene: Scene, *words: object, **options: object) -> str:
         """Make an attempt that must fail inside; what was printed."""
         if number in self.lacks:
             pytest.skip(f"{number}: this mechanism cannot keep it")

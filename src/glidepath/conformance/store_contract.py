@@ -379,7 +379,7 @@ async def _append(store: SessionStore, lease: Lease, commit: Commit, **options: 
         await later
 
 
-async def _write(store: SessionStore, lease: Lease, count: int, **options: Any) -> list[Commit]:
+async def _write(store: SessionStore, lease: Lease, count: int, **options: object) -> list[Commit]:
     """A chain of so many commits after the lease's head."""
     commits, before = [], lease.hash
     for number in range(lease.head + 1, lease.head + 1 + count):

@@ -52,7 +52,7 @@ class WalletStoreContract(Contract):
         """An empty store whose leases last so many seconds."""
         raise NotImplementedError(missing(self, "make_store"))
 
-    def again(self, store: Any) -> Any:
+    def again(self, store: object) -> Any:
         """Another store on the same data; the same object where nothing is shared outside it."""
         return store
 

@@ -135,7 +135,7 @@ def _json(arguments: dict[str, Any]) -> str:
         return " " * _length(arguments)
 
 
-def _length(value: Any) -> int:
+def _length(value: object) -> int:
     length, stack, seen = 0, [value], set()
     while stack:
         item = stack.pop()

@@ -7,7 +7,6 @@ Nothing here asks a model. `brief` says what to ask, `gist` judges the answer, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Value
@@ -203,7 +202,7 @@ def _name(text: str) -> str:
     return " ".join(text.replace("]", ")").split())[:64]
 
 
-def _arguments(arguments: Any) -> str:
+def _arguments(arguments: object) -> str:
     try:
         return _wire.encode(arguments).decode()
     except Exception:  # what JSON cannot hold

@@ -9,12 +9,12 @@ from glidepath.errors import ConfigurationError, shown
 __all__ = ["check_guard", "is_call_guard", "is_stop_guard", "own_guards"]
 
 
-def is_call_guard(guard: Any) -> bool:
+def is_call_guard(guard: object) -> bool:
     """True when it watches batches of tool calls."""
     return hasattr(guard, "before") and hasattr(guard, "after")
 
 
-def is_stop_guard(guard: Any) -> bool:
+def is_stop_guard(guard: object) -> bool:
     """True when it answers replies without tool calls."""
     return callable(getattr(guard, "recover", None)) and callable(getattr(guard, "reset", None))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
@@ -14,7 +13,7 @@ _LEAST_OVERLAP = 16
 _MOST_OVERLAP = 2000
 
 
-def _positive(field: str, value: Any, least: int = 1) -> None:
+def _positive(field: str, value: object, least: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigurationError(f"{field} must be a whole number of at least {least}, not {value!r}")
 

@@ -41,7 +41,7 @@ def names(tools: Iterable[str]) -> str:
     return ", ".join(sorted(tools)) or "a tool that does not exist"
 
 
-def kept(state: dict[str, Any], key: str, fresh: Any) -> Any:
+def kept(state: dict[str, Any], key: str, fresh: object) -> Any:
     """What an earlier process kept under this key; `fresh` when it kept nothing, or nothing of this shape."""
     value = state.get(key)
     if type(value) is not type(fresh):

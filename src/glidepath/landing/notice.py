@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath.errors import told
 from glidepath.events import HookFailed
@@ -74,7 +74,7 @@ def _near_tokens(run: Run) -> bool:
     return room is not None and room <= max(node.near_tokens for node in run.meter.lineage)
 
 
-def _soft(state: AgentState, source: str, reason: str, **metrics: Any) -> Verdict:
+def _soft(state: AgentState, source: str, reason: str, **metrics: object) -> Verdict:
     return Verdict(state=state, cause=StopCause(source=source, action="wind_down", reason=reason, metrics=metrics))
 
 

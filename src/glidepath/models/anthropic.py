@@ -121,7 +121,7 @@ class AnthropicModel:
         context_window: int | None = None,
         cache: str | bool = "5m",
         cache_breakpoints: int = 3,
-        client: Any = None,
+        client: object = None,
         host: str | None = None,
     ) -> None:
         self.name = check_name(name)
@@ -290,7 +290,7 @@ def _with_beta(client: Any, body: Mapping[str, Any]) -> dict[str, str] | None:
     return {"anthropic-beta": ",".join([*own, _BINDING])}
 
 
-def _cached(cache: Any) -> tuple[dict[str, str] | None, str | None]:
+def _cached(cache: object) -> tuple[dict[str, str] | None, str | None]:
     """The mark and the price of a cache that lives so long; True means five minutes."""
     if cache is False:
         return None, None
@@ -322,7 +322,7 @@ def _tools(request: ModelRequest, choice: str, grammar: Grammar | None) -> dict[
     return {"tools": stubs, "tool_choice": {"type": "none"}}
 
 
-def _tool(tool: ToolSpec, closed: Any) -> dict[str, Any]:
+def _tool(tool: ToolSpec, closed: object) -> dict[str, Any]:
     made = {"name": sent_name(tool.name), "description": tool.description, "input_schema": tool.parameters}
     return made if closed is None else {**made, "input_schema": closed, "strict": True}
 

@@ -62,7 +62,7 @@ def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:
             raise RejectedError(f"{takes.vendor} fetches a {kind} from {known} only: url={block.url!r:.100}")
 
 
-def in_result(block: Any, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+def in_result(block: object, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     """A block of a tool's result; a file or picture that this vendor does not take becomes a text that says so.
 
     The person who wrote a prompt can be asked for another one. A tool has run, and its model must go on.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from glidepath.errors import ConfigurationError
@@ -11,14 +10,14 @@ from glidepath.errors import ConfigurationError
 __all__ = ["at_home", "check_headers", "check_key", "check_name", "check_url", "leave_open", "site"]
 
 
-def check_name(name: Any) -> str:
+def check_name(name: object) -> str:
     """The name of a model, or a `ConfigurationError`."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise ConfigurationError(f"the name of a model must be a printable, non-empty str, not {name!r:.100}")
     return name
 
 
-def check_key(key: Any, variable: str) -> None:
+def check_key(key: object, variable: str) -> None:
     """Refuse a key that cannot be sent, without showing it."""
     if key is None:
         return
@@ -30,7 +29,7 @@ def check_key(key: Any, variable: str) -> None:
         raise ConfigurationError(f"the key has blanks or characters that no key has: check {variable} or api_key=")
 
 
-def check_url(url: Any) -> None:
+def check_url(url: object) -> None:
     """Refuse an address that is none, or that holds a password."""
     if url is None:
         return
@@ -45,7 +44,7 @@ def check_url(url: Any) -> None:
         raise ConfigurationError("base_url must not hold a user name or password: pass api_key= or headers= instead")
 
 
-def check_headers(headers: Any) -> None:
+def check_headers(headers: object) -> None:
     """Refuse headers that cannot be sent, without showing their values."""
     if headers is None:
         return
@@ -72,5 +71,5 @@ def site(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-async def leave_open(_client: Any) -> None:
+async def leave_open(_client: object) -> None:
     """A client that was given is closed by whoever made it."""

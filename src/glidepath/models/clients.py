@@ -45,7 +45,7 @@ class Clients:
         await anext(keeper)
         return client
 
-    async def _keep(self, loop: asyncio.AbstractEventLoop, client: Any) -> AsyncIterator[None]:
+    async def _keep(self, loop: asyncio.AbstractEventLoop, client: object) -> AsyncIterator[None]:
         """Wait, without a task, for the loop to end: it closes every generator that was started and not finished."""
         try:
             yield

@@ -174,7 +174,7 @@ def no_setting(vendor: str, name: str, hint: str = "") -> RejectedError:
 # --- replies --------------------------------------------------------------------------------------------------
 
 
-def count(figures: Any, *path: str) -> int:
+def count(figures: object, *path: str) -> int:
     """A whole number out of a provider's usage; 0 when it is missing."""
     for name in path:
         figures = figures.get(name) if isinstance(figures, Mapping) else getattr(figures, name, None)
@@ -189,7 +189,7 @@ def parsed(data: str) -> Any:
         return json.loads(data)
 
 
-def worded(text: Any) -> str:
+def worded(text: object) -> str:
     """A piece of text; what is none is a fault of the line."""
     if isinstance(text, str):
         return text
@@ -223,7 +223,7 @@ class VendorReply:
         self.text += len(text)
         return TextDelta(text)
 
-    def called(self, name: Any) -> str:
+    def called(self, name: object) -> str:
         """The name of the tool that is called, as we know it."""
         return self._names.ours(worded(name))
 
@@ -239,7 +239,7 @@ class VendorReply:
             text, self._half = text[:-1], text[-1]
         return clean(text)
 
-    def told(self, **facts: Any) -> None:
+    def told(self, **facts: object) -> None:
         """What the provider says about the reply: fields of `ReplyInfo`."""
         self.info.update({name: clean(fact)[:200] for name, fact in facts.items() if fact and isinstance(fact, str)})
 
@@ -258,7 +258,7 @@ class VendorReply:
         """The tokens so far with their probabilities."""
         return tuple(self._tokens or ())
 
-    def stop(self, word: Any, reasons: Mapping[str, str]) -> str:
+    def stop(self, word: object, reasons: Mapping[str, str]) -> str:
         """Our word for a provider's stop reason; one nobody knows is logged once per model object."""
         known = reasons.get(word) or reasons.get(word.lower()) if isinstance(word, str) else None
         if known is not None:

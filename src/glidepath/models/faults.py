@@ -138,7 +138,7 @@ class Faults:
             return RejectedError(f"{self._who}: the request cannot be written ({type(error).__name__}: {said})")
         return self.explain(error)
 
-    def refusal(self, status: int | None, body: Any, headers: Any = (), text: str = "") -> ModelError:
+    def refusal(self, status: int | None, body: object, headers: object = (), text: str = "") -> ModelError:
         """The kind of an error answer: an HTTP status with a body, or an error event in mid-stream."""
         inner = _inner(body)
         message = _message(inner) or text
@@ -203,7 +203,7 @@ def _status(error: BaseException) -> int | None:
     return None
 
 
-def _is_status(number: Any) -> TypeGuard[int]:
+def _is_status(number: object) -> TypeGuard[int]:
     """A status that is no success; the SDKs follow redirects, so one that is left leads nowhere."""
     return type(number) is int and 300 <= number < 600  # noqa: PLR2004 - the statuses of HTTP
 
@@ -218,7 +218,7 @@ def _within(inner: Mapping[str, Any]) -> int | None:
     return code if _is_status(code) and code >= _CLIENT_FAULT else None
 
 
-def _inner(body: Any) -> Mapping[str, Any]:
+def _inner(body: object) -> Mapping[str, Any]:
     """The object that describes the error, however deep it stands."""
     if isinstance(body, list) and len(body) == 1:
         body = body[0]
@@ -259,7 +259,7 @@ def _chain(error: BaseException) -> Iterable[BaseException]:
         step = step.__cause__ or step.__context__
 
 
-def retry_after(headers: Any) -> float | None:
+def retry_after(headers: object) -> float | None:
     """The seconds a provider asks to wait: `retry-after-ms`, or `retry-after` as a number or a date."""
     get = getattr(headers, "get", None)
     if get is None:
@@ -277,7 +277,7 @@ def retry_after(headers: Any) -> float | None:
         return None
 
 
-def _delay(details: Any) -> float | None:
+def _delay(details: object) -> float | None:
     """Google says it in the body: a RetryInfo with a `retryDelay` such as "34s"."""
     for detail in details if isinstance(details, list) else ():
         given = detail.get("retryDelay") if isinstance(detail, Mapping) else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
@@ -385,7 +384,7 @@ HOSTS: Mapping[str, ModelHost] = {row.name: row for row in _ROWS}
 """Every host, by what stands before the colon."""
 
 
-def find_host(name: Any) -> ModelHost:
+def find_host(name: object) -> ModelHost:
     """The host of this name; raises `ConfigurationError` listing those there are."""
     if not isinstance(name, str) or name not in HOSTS:
         raise ConfigurationError(f"host={name!r:.60} is not a host; known are {', '.join(sorted(HOSTS))}")

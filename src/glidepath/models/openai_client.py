@@ -65,7 +65,7 @@ class OpenAIPort:
         self.faults = Faults(who, [key for key in secrets if key != _NO_KEY], advice)
 
 
-def _actual(named: ModelHost, client: Any, url: str) -> ModelHost:
+def _actual(named: ModelHost, client: object, url: str) -> ModelHost:
     """The host behind an address: a client of one's own may lead to Azure, OPENAI_BASE_URL anywhere."""
     azure = HOSTS["azure"]
     if azure.owns(url) or "Azure" in type(client).__name__:
@@ -75,7 +75,7 @@ def _actual(named: ModelHost, client: Any, url: str) -> ModelHost:
     return named
 
 
-def cache_fields(key: Any, retention: Any) -> dict[str, str]:
+def cache_fields(key: object, retention: object) -> dict[str, str]:
     """What a request says about the prompt cache: only what was set, because other servers may refuse the fields."""
     if key is not None and (not isinstance(key, str) or not key):
         raise ConfigurationError(f"prompt_cache_key={key!r} must be a text that is not empty")

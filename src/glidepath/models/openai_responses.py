@@ -62,7 +62,7 @@ class OpenAIResponsesModel:
         context_window: int | None = None,
         prompt_cache_key: str | None = None,
         prompt_cache_retention: str | None = None,
-        client: Any = None,
+        client: object = None,
         host: str | None = None,
     ) -> None:
         self.name = check_name(name)

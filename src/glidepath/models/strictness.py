@@ -11,7 +11,7 @@ from glidepath.spi import ModelRequest, ToolSpec
 __all__ = ["Grammar", "strict", "strict_parameters"]
 
 
-def strict(schema: Any) -> tuple[Any, bool]:
+def strict(schema: object) -> tuple[Any, bool]:
     """The schema with every object closed and every field required, and whether that was possible everywhere.
 
     The model then fills in what has a default, too. A mapping with free keys cannot be closed.
@@ -59,7 +59,7 @@ def strict_parameters(tool: ToolSpec, request: ModelRequest) -> Any:
     return closed if fine and not _has_keyword(tool.parameters, _UNSTRICT) else None
 
 
-def _has_keyword(schema: Any, words: frozenset[str]) -> bool:
+def _has_keyword(schema: object, words: frozenset[str]) -> bool:
     if isinstance(schema, Mapping):
         return any(key in words or _has_keyword(value, words) for key, value in schema.items())
     return isinstance(schema, list | tuple) and any(_has_keyword(part, words) for part in schema)
@@ -135,7 +135,7 @@ class Grammar:
         return _told(schema)
 
 
-def _unions(schema: Any) -> int:
+def _unions(schema: object) -> int:
     if isinstance(schema, Mapping):
         own = "anyOf" in schema or isinstance(schema.get("type"), list | tuple)
         return own + sum([_unions(part) for part in schema.values()])
@@ -158,7 +158,7 @@ def _recursive(schema: Mapping[str, Any]) -> bool:
     return "#" in _references(schema)
 
 
-def _references(schema: Any) -> set[str]:
+def _references(schema: object) -> set[str]:
     if isinstance(schema, Mapping):
         own = schema.get("$ref")
         found = {own.removeprefix("#/$defs/")} if isinstance(own, str) else set[str]()
@@ -166,7 +166,7 @@ def _references(schema: Any) -> set[str]:
     return set[str]().union(*[_references(part) for part in schema]) if isinstance(schema, list | tuple) else set()
 
 
-def _told(schema: Any, *, names: bool = False) -> Any:
+def _told(schema: object, *, names: bool = False) -> Any:
     """The schema without what is not enforced, which its descriptions tell instead. `names`: its keys are names."""
     if isinstance(schema, list | tuple):
         return [_told(part) for part in schema]

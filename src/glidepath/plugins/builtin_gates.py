@@ -120,7 +120,7 @@ class ApprovalGate(Plugin):
         return Ask(self._reason or f"{context.call.name} needs a person's approval")
 
 
-def _names(owner: str, field: str, given: Any) -> tuple[str, ...]:
+def _names(owner: str, field: str, given: object) -> tuple[str, ...]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise ConfigurationError(f"{owner}.{field} must be a list of tool names, not {given!r:.100}")
     names = tuple(islice(given, MOST_NAMES + 1))

@@ -36,7 +36,7 @@ def plugin_from(
     return made
 
 
-def _name(function: Any) -> str | None:
+def _name(function: object) -> str | None:
     name = getattr(function, "__name__", None) or type(function).__name__
     return snake_case(name) if isinstance(name, str) and name.isidentifier() else None
 

@@ -33,7 +33,7 @@ def narrowed(plugin: Plugin, *hooks: str) -> Plugin:
     return part
 
 
-def origin(plugin: Any) -> Any:
+def origin(plugin: object) -> Any:
     """The plugin that this one is a part of; itself when it is whole."""
     return getattr(plugin, "_origin", plugin)
 
@@ -41,7 +41,7 @@ def origin(plugin: Any) -> Any:
 def _made(method: str, kept: tuple[str, ...]) -> Any:
     """`for_run` or `for_child` of the whole plugin, narrowed in the same way."""
 
-    def make(self: Any) -> Any:
+    def make(self: object) -> Any:
         mine = getattr(origin(self), method)()
         return narrowed(mine, *kept) if isinstance(mine, Plugin) else mine
 

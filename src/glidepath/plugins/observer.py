@@ -301,7 +301,7 @@ class Audience:
         self._routes[kind] = route = tuple(one.tell for one in self._listeners if not one.removed and one.wants(kind))
         return route
 
-    def _failed(self, tell: Any, error: BaseException) -> None:
+    def _failed(self, tell: object, error: BaseException) -> None:
         listener = next(one for one in self._listeners if one.tell is tell)
         listener.fail(error)
         if listener.removed:
@@ -310,7 +310,7 @@ class Audience:
             self._by_hand()
 
 
-def _refuse(answer: Any) -> None:
+def _refuse(answer: object) -> None:
     """A plain callable that answers with an awaitable: nobody would ever wait for it. Other answers mean nothing."""
     if hasattr(answer, "__await__"):
         if hasattr(answer, "close"):

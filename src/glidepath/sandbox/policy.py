@@ -399,7 +399,7 @@ def _missing(mechanism: str) -> str:
 # --- checks -----------------------------------------------------------------------------------------------------
 
 
-def _paths(field: str, given: Any) -> tuple[str, ...]:
+def _paths(field: str, given: object) -> tuple[str, ...]:
     found = []
     for item in _listed(field, given):
         if not isinstance(item, str | os.PathLike):
@@ -418,7 +418,7 @@ def _paths(field: str, given: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _names(field: str, given: Any) -> tuple[str, ...]:
+def _names(field: str, given: object) -> tuple[str, ...]:
     found = tuple(_listed(field, given))
     for item in found:
         if not isinstance(item, str) or not item:
@@ -426,13 +426,13 @@ def _names(field: str, given: Any) -> tuple[str, ...]:
     return found
 
 
-def _listed(field: str, given: Any) -> list[Any]:
+def _listed(field: str, given: object) -> list[Any]:
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise ConfigurationError(f"Sandbox.{field} takes a list, not {given!r:.80}")
     return list(given)
 
 
-def _network(given: Any) -> str | tuple[str, ...]:
+def _network(given: object) -> str | tuple[str, ...]:
     if isinstance(given, str):
         if given not in ("none", "all"):
             raise ConfigurationError(

@@ -67,7 +67,7 @@ def _ring(bell: asyncio.Future[None], _: object = None) -> None:
         bell.set_result(None)
 
 
-async def called(method: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
+async def called(method: Callable[..., Awaitable[T]], *arguments: object, **options: object) -> T:
     """Call a store's method inside the await: what it raises before it has anything to wait for is heard, too."""
     return await method(*arguments, **options)
 

@@ -106,7 +106,7 @@ def next_base(folded: Folded, head: int, hash_: bytes) -> Base | None:
     )
 
 
-def _written(message: Any) -> bytes:
+def _written(message: object) -> bytes:
     return message.raw if type(message) is UnknownMessage else _wire.encode(message)
 
 

@@ -70,11 +70,11 @@ def families(entries: Iterable[Entry]) -> dict[str, list[str]]:
     return found
 
 
-def _word(value: Any) -> str | None:
+def _word(value: object) -> str | None:
     return value[:_TASK] if isinstance(value, str) and value else None
 
 
-def _dollars(value: Any) -> float | None:
+def _dollars(value: object) -> float | None:
     try:
         cost = float(Decimal(str(value))) if isinstance(value, str | int | float) else None
     except (InvalidOperation, ValueError, OverflowError):
@@ -85,7 +85,7 @@ def _dollars(value: Any) -> float | None:
 # --- what people write ---------------------------------------------------------------------------------------------
 
 
-def checked_tags(tags: Any) -> tuple[str, ...]:
+def checked_tags(tags: object) -> tuple[str, ...]:
     """These tags, sorted, each once; raises `ConfigurationError` naming the one that cannot be."""
     if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
         raise ConfigurationError(f"tags must be several words, such as ['billing', 'team:a'], not {tags!r:.80}")
@@ -95,7 +95,7 @@ def checked_tags(tags: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def checked_tag(tag: Any) -> str:
+def checked_tag(tag: object) -> str:
     """This tag; raises `ConfigurationError`."""
     if not isinstance(tag, str) or not tag or len(tag) > _MAX_TAG:
         raise ConfigurationError(f"tag must be a word of 1 to {_MAX_TAG} characters, not {tag!r:.80}")
@@ -105,7 +105,7 @@ def checked_tag(tag: Any) -> str:
     return tag
 
 
-def checked_title(title: Any) -> str:
+def checked_title(title: object) -> str:
     """This title, on one line; raises `ConfigurationError`."""
     if not isinstance(title, str):
         raise ConfigurationError(f"title must be a str, not {title!r:.80}")
@@ -119,7 +119,7 @@ def checked_title(title: Any) -> str:
     return line
 
 
-def checked_query(query: Any) -> tuple[SessionQuery, tuple[float, str] | None]:
+def checked_query(query: object) -> tuple[SessionQuery, tuple[float, str] | None]:
     """The query and where its page begins; raises `ConfigurationError` naming the field that is wrong."""
     if not isinstance(query, SessionQuery):
         raise ConfigurationError(f"find takes a SessionQuery, not {query!r:.80}")

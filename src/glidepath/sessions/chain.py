@@ -37,7 +37,7 @@ class JournalRecord(Value, frozen=True, array_like=True, gc=False):
 _records = _wire.decoder(tuple[JournalRecord, ...])
 
 
-def _readable(value: Any) -> Any:
+def _readable(value: object) -> Any:
     """What only an application understands: its plain data, where it has some, or at least something to read."""
     try:
         return _wire.foreign(value)
@@ -59,7 +59,7 @@ def link(before: bytes, number: int, first: int, time: float, items: Iterable[tu
     return Commit(number, body, chained(before, number, body))
 
 
-def plain_payload(payload: Any) -> Any:
+def plain_payload(payload: object) -> Any:
     """A payload as whoever reads the journal finds it."""
     return _wire.loads(payload if type(payload) is Raw else _encode(payload))
 
@@ -95,7 +95,7 @@ def verified(
         raise StoreError(f"the journal ends with commit {number}; its head says {head}", kind="damaged")
 
 
-def check_schema(version: Any) -> None:
+def check_schema(version: object) -> None:
     """Refuse what this version cannot read: kind `newer` for what a later release wrote, else `schema`."""
     if type(version) is not int or not OLDEST <= version <= SCHEMA:
         newer = type(version) is int and version > SCHEMA

@@ -104,7 +104,7 @@ def _changed(payload: Raw, change: Callable[..., None], rename: _Rename, *, root
     return Raw(_wire.encode(told))
 
 
-def _rename_field(told: Any, rename: _Rename, _root: bool = False) -> None:
+def _rename_field(told: object, rename: _Rename, _root: bool = False) -> None:
     if isinstance(told, dict) and isinstance(told.get("session_id"), str):
         told["session_id"] = rename(told["session_id"])
 
@@ -116,7 +116,7 @@ def _rename_opened(told: Any, rename: _Rename, root: bool) -> None:
         told["parent"] = None
 
 
-def _rename_result(told: Any, rename: _Rename, _root: bool = False) -> None:
+def _rename_result(told: object, rename: _Rename, _root: bool = False) -> None:
     if not isinstance(told, dict):
         return
     _rename_field(told, rename)
@@ -137,7 +137,7 @@ def _rename_keys(told: Any, rename: _Rename, _root: bool = False) -> None:
         told[rename(name)] = told.pop(name)
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 

@@ -19,7 +19,7 @@ _PAGE = 10_000
 _ENDED = ("completed",)
 
 
-async def find_sessions(store: SessionStore, query: SessionQuery | None = None, **fields: Any) -> SessionPage:
+async def find_sessions(store: SessionStore, query: SessionQuery | None = None, **fields: object) -> SessionPage:
     """One page of the sessions that match, the newest first: `find_sessions(store, tag="billing", limit=20)`.
 
     Raises `ConfigurationError` for a field that is wrong, and `StoreError`.
@@ -40,7 +40,9 @@ def _asked(query: SessionQuery | None, fields: dict[str, Any]) -> SessionQuery:
     return SessionQuery(**fields) if query is None else replace(query, **fields)
 
 
-async def each_session(store: SessionStore, query: SessionQuery | None = None, **fields: Any) -> AsyncIterator[Entry]:
+async def each_session(
+    store: SessionStore, query: SessionQuery | None = None, **fields: object
+) -> AsyncIterator[Entry]:
     """Every session that matches, page after page; `limit` is the size of a page."""
     query = _asked(query, {"limit": _PAGE, **fields})
     while True:

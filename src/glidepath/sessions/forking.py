@@ -168,7 +168,7 @@ async def _labels(store: SessionStore, session_id: str) -> Entry:
 # --- where to cut --------------------------------------------------------------------------------------------------
 
 
-def _find(journal: StoredJournal, at: Any) -> _Place:
+def _find(journal: StoredJournal, at: object) -> _Place:
     """The place after turn `at`; raises `ConfigurationError` when there is no such turn."""
     name, most = journal.entry.session_id, turns(journal.folded)
     if name.startswith(TEAM):
@@ -284,7 +284,7 @@ def _summary(entry: Entry, made: Folded, mark: Sequence[tuple[str, Any]]) -> dic
     }
 
 
-def _internal(message: Any) -> bool:
+def _internal(message: object) -> bool:
     return bool(getattr(message, "internal", False))
 
 

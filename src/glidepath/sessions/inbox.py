@@ -30,7 +30,7 @@ _DECISIONS = Mapping[str, Decision]
 _NO_NEWS: Sequence[tuple[str, Any]] = ()
 
 
-async def send(store: Any, session_id: str, message: str | Message, *, note_id: str | None = None) -> int:
+async def send(store: object, session_id: str, message: str | Message, *, note_id: str | None = None) -> int:
     """Send a message to a session, wherever its run is; the number of the note.
 
     A run in flight reads it within a second and tells its model after the turn; it does not end before it has. While
@@ -51,7 +51,7 @@ async def send(store: Any, session_id: str, message: str | Message, *, note_id: 
     return await _post(store, session_id, "message", body, note_id)
 
 
-async def decide(store: Any, session_id: str, decisions: _DECISIONS, *, note_id: str | None = None) -> int:
+async def decide(store: object, session_id: str, decisions: _DECISIONS, *, note_id: str | None = None) -> int:
     """Decide about calls of a paused run, by call id; whoever resumes it finds the decisions. The number of the note.
 
     A decision about a call that does not wait any more changes nothing: the first one was obeyed.
@@ -69,7 +69,7 @@ async def decide(store: Any, session_id: str, decisions: _DECISIONS, *, note_id:
     return await _post(store, session_id, "decision", body, note_id)
 
 
-async def note_control(store: Any, session_id: str, control: Mapping[str, Any]) -> int:
+async def note_control(store: object, session_id: str, control: Mapping[str, Any]) -> int:
     """Note what a person did to a session, why, and who; the journal of its next run, or of the one in flight, has it.
 
     Nothing comes of it but the record, unless the action is "land" and `obey` is true: then the run that reads it
@@ -78,7 +78,7 @@ async def note_control(store: Any, session_id: str, control: Mapping[str, Any]) 
     return await _post(store, session_id, "control", _wire.encode(dict(control)), None)
 
 
-async def _post(store: Any, session_id: str, kind: str, body: bytes, note_id: str | None) -> int:
+async def _post(store: object, session_id: str, kind: str, body: bytes, note_id: str | None) -> int:
     if not isinstance(store, Inbox):
         raise ConfigurationError(f"{type(store).__name__} has no inbox: use a store with `post` and `notes`")
     return await store.post(session_id, Note(id=note_id or os.urandom(8).hex(), kind=kind, body=body))

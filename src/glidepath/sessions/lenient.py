@@ -44,7 +44,7 @@ _ROLES = {
 _LEFT_OUT: Any = object()
 
 
-def decoded(data: bytes, kind: Any) -> Any:
+def decoded(data: bytes, kind: object) -> Any:
     """Read JSON as `kind`, leniently; raises `WireError` for what is no such thing at all."""
     try:
         return _wire.decode(data, kind)
@@ -52,7 +52,7 @@ def decoded(data: bytes, kind: Any) -> Any:
         return _wire.convert(_mended(_wire.loads(data), kind), kind)
 
 
-def converted(data: Any, kind: Any) -> Any:
+def converted(data: object, kind: object) -> Any:
     """Plain data as `kind`, leniently; raises `WireError`."""
     try:
         return _wire.convert(data, kind)
@@ -110,7 +110,7 @@ def _least(kind: type[Enum]) -> Any:
     return _LEFT_OUT if found is None else found.value
 
 
-def _one_of(data: Any, kinds: tuple[Any, ...]) -> Any:
+def _one_of(data: object, kinds: tuple[Any, ...]) -> Any:
     """The data as the one kind of these that it can be."""
     if data is None:
         return None
@@ -127,7 +127,7 @@ def _one_of(data: Any, kinds: tuple[Any, ...]) -> Any:
     return None if _is(fitting[0], Enum) and known != data and NoneType in kinds else known
 
 
-def _may_be(data: Any, kind: Any) -> bool:
+def _may_be(data: object, kind: object) -> bool:
     plain = get_origin(kind) or kind
     if isinstance(data, dict):
         return _is(plain, Mapping | _wire.Struct)

@@ -95,7 +95,7 @@ async def _carry_wallets(source: SessionStore, target: SessionStore) -> None:
             raise
 
 
-def _desk_of(store: Any) -> WalletDesk | None:
+def _desk_of(store: object) -> WalletDesk | None:
     if isinstance(store, SegmentWallets):
         return store.opened_accounts()
     return store if isinstance(store, WalletDesk) else None

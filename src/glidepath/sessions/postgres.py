@@ -122,7 +122,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         """The address it was made with. It may hold a password."""
         return self._dsn
 
-    async def asked(self, query: str, *arguments: Any) -> Any:
+    async def asked(self, query: str, *arguments: object) -> Any:
         """One value from the same database, for what stands beside the journals there."""
 
         async def work(connection: Any) -> Any:
@@ -402,7 +402,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         if line is not None:
             await line.pool.close()
 
-    def _read(self, row: Any) -> Entry:
+    def _read(self, row: object) -> Entry:
         return _entry(row)
 
     def __repr__(self) -> str:

@@ -159,7 +159,7 @@ class PostgresCatalog:
         """All sessions."""
         raise NotImplementedError
 
-    def _read(self, row: Any) -> Entry:
+    def _read(self, row: object) -> Entry:
         raise NotImplementedError
 
 
@@ -200,7 +200,7 @@ def _conditions(query: SessionQuery, start: tuple[float, str] | None) -> tuple[s
     parts: list[str] = []
     values: list[Any] = []
 
-    def add(condition: str, *given: Any) -> None:
+    def add(condition: str, *given: object) -> None:
         for value in given:
             values.append(value)
             condition = condition.replace("?", f"${len(values)}", 1)

@@ -156,7 +156,7 @@ class Scribe:
         await self._write([], [("reserved", reserved)])
         self._stop_if_asked()
 
-    async def grown(self, booking: Any) -> bool:
+    async def grown(self, booking: object) -> bool:
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
         try:
             await self.asking(booking)

@@ -52,7 +52,7 @@ class Totals(Struct):
     all_tool_calls: int = 0
 
 
-def checked_id(name: Any) -> str:
+def checked_id(name: object) -> str:
     """This id; raises `ConfigurationError` when no store could keep it."""
     if not isinstance(name, str) or not name.strip() or len(name) > _MAX_ID or "\0" in name:
         raise ConfigurationError(
@@ -63,7 +63,7 @@ def checked_id(name: Any) -> str:
     return name
 
 
-def checked(messages: Any) -> list[Message]:
+def checked(messages: object) -> list[Message]:
     """A list of these messages; raises `ConfigurationError` when they are none. They are built unchecked, for speed."""
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise ConfigurationError(f"session messages must be messages, not {messages!r:.100}")

@@ -541,7 +541,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     async def remove(self, session_id: str) -> None:
         """Forget a session."""
 
-        def work(connection: Any) -> None:
+        def work(connection: object) -> None:
             entry, key = self._entry(connection, session_id)
             if not free(entry.owner, entry.expires, self._clock()):
                 raise busy(entry)

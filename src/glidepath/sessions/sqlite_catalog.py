@@ -232,13 +232,13 @@ class SqliteCatalog:
     def _do(self, work: Callable[[Any], Any]) -> Any:
         raise NotImplementedError
 
-    def _entry(self, connection: Any, session_id: str) -> tuple[Entry, int]:
+    def _entry(self, connection: object, session_id: str) -> tuple[Entry, int]:
         raise NotImplementedError
 
-    def _current(self, connection: Any, row: Any) -> Entry:
+    def _current(self, connection: object, row: object) -> Entry:
         raise NotImplementedError
 
-    def _forget(self, connection: Any, key: int) -> None:
+    def _forget(self, connection: object, key: int) -> None:
         raise NotImplementedError
 
 
@@ -247,7 +247,7 @@ def conditions(query: SessionQuery, start: tuple[float, str] | None) -> tuple[st
     parts: list[str] = []
     values: list[Any] = []
 
-    def add(condition: str, *given: Any) -> None:
+    def add(condition: str, *given: object) -> None:
         parts.append(condition)
         values.extend(given)
 

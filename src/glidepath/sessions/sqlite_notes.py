@@ -66,7 +66,7 @@ class SqliteInbox:
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox."""
 
-        def work(connection: Any) -> int:
+        def work(connection: object) -> int:
             return _post(connection, self._entry(connection, session_id)[1], note, self._clock())
 
         self._must_exist(session_id)
@@ -75,7 +75,7 @@ class SqliteInbox:
     async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
         """The notes above a number."""
 
-        def work(connection: Any) -> list[Note]:
+        def work(connection: object) -> list[Note]:
             return _read(connection, self._entry(connection, session_id)[1], after)
 
         self._must_exist(session_id)
@@ -86,7 +86,7 @@ class SqliteInbox:
     def _must_exist(self, session_id: str = "") -> None:
         raise NotImplementedError
 
-    def _entry(self, connection: Any, session_id: str) -> tuple[Entry, int]:
+    def _entry(self, connection: object, session_id: str) -> tuple[Entry, int]:
         raise NotImplementedError
 
     async def _patiently(self, work: Callable[[], Any]) -> Any:

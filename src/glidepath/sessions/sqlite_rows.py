@@ -10,7 +10,7 @@ from glidepath.spi.sessions import Entry
 __all__ = ["blob", "entry_in"]
 
 
-def blob(value: Any) -> bytes:
+def blob(value: object) -> bytes:
     """The bytes in a row; whatever else is there was not written by us, and does not fit the chain."""
     return value if type(value) is bytes else str(value).encode()
 

@@ -215,13 +215,13 @@ class SqliteWallets(WalletDesk):
             busy.add(done)
             done.add_done_callback(busy.discard)
 
-        def finish(answer: Any, error: BaseException | None) -> None:
+        def finish(answer: object, error: BaseException | None) -> None:
             if done.done():  # nobody waits any more
                 self._leave(join=False)
             else:
                 done.set_result((answer, error))
 
-        def tell(answer: Any, error: BaseException | None) -> None:
+        def tell(answer: object, error: BaseException | None) -> None:
             try:
                 loop.call_soon_threadsafe(finish, answer, error)
             except RuntimeError:  # the loop is closed
@@ -245,7 +245,7 @@ class SqliteWallets(WalletDesk):
         if not makes:
             self._must_have_begun()
 
-        def all_of_it(connection: Any) -> T:
+        def all_of_it(connection: object) -> T:
             if not self._has_tables(connection, make=makes):
                 return work(Book(self._clock()))
             book = _read(connection, rows, self._clock())

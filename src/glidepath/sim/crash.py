@@ -10,7 +10,6 @@ import warnings
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from glidepath._wire import encode, replace
 from glidepath.agent import Agent, LoopConfig
@@ -38,7 +37,7 @@ class KilledWorld(SimWorld):
         self._deadly = deadly
 
     def _stand_in(self, original: Tool) -> Tool:
-        async def stand_in(**arguments: Any) -> str:
+        async def stand_in(**arguments: object) -> str:
             self.started()
             with self._effects.open("ab") as file:
                 file.write(encode({original.name: arguments}) + b"\n")
@@ -51,7 +50,7 @@ class KilledWorld(SimWorld):
 
 
 def fly_twice(
-    config: LoopConfig, kind: type[Specimen], seed: int, sink: Any
+    config: LoopConfig, kind: type[Specimen], seed: int, sink: object
 ) -> tuple[SimWorld, RunResult, float, tuple[str, ...]]:
     """Fly until the process is killed, fly on from the journal; what the second world saw, and what was done twice."""
     began = time.monotonic()
@@ -92,7 +91,7 @@ async def _first_leg(world: SimWorld, journal: Path) -> None:
     await _approved(agent, result)
 
 
-async def _resumed(world: SimWorld, journal: Path, sink: Any) -> RunResult:
+async def _resumed(world: SimWorld, journal: Path, sink: object) -> RunResult:
     store = SqliteStore(str(journal))
     agent = world.agent = Agent(replace(world.configuration(sink), store=store))
     try:

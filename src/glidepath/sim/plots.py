@@ -53,5 +53,5 @@ def svg_plot(title: str, points: Sequence[tuple[Any, int]], total: int) -> str:
     )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else f"${value:f}"

@@ -73,7 +73,7 @@ class SimWorld:
 
     # --- what the runtime is given ----------------------------------------------------------------------------
 
-    def configuration(self, sink: Any) -> LoopConfig:
+    def configuration(self, sink: object) -> LoopConfig:
         """The user's configuration with this model, these tools, and nothing that reaches outside."""
         tools = [self._stand_in(one) for one in self._config.tools]
         tools += self.specimen.tools()
@@ -93,15 +93,15 @@ class SimWorld:
         )
 
     def _stand_in(self, original: Tool) -> Tool:
-        async def stand_in(**_: Any) -> Any:
+        async def stand_in(**_: object) -> Any:
             with _Started(self):
                 return await self.specimen.work(self.tools_started)
 
-        def blocking(**_: Any) -> Any:
+        def blocking(**_: object) -> Any:
             with _Started(self):
                 return self.specimen.block(self.tools_started)
 
-        async def reporting(**_: Any) -> AsyncIterator[Any]:
+        async def reporting(**_: object) -> AsyncIterator[Any]:
             with _Started(self):
                 async for value in self.specimen.progress(self.tools_started):
                     yield value
@@ -210,7 +210,7 @@ class _Started:
 class _Model:
     """The specimen where the configured model would be, with all that the configuration knows about that."""
 
-    def __init__(self, world: SimWorld, original: Any) -> None:
+    def __init__(self, world: SimWorld, original: object) -> None:
         named = original if isinstance(original, str) else getattr(original, "name", "model")
         self.name = named.partition(":")[2] or named
         self.price = getattr(original, "price", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Mapping
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from glidepath._wire import Value
 from glidepath.messages import StopReason
@@ -76,7 +76,7 @@ class ResourceConstraint:
     """Seconds between two questions while work is in flight; None: asked at checkpoints only."""
     name: str
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             cls.name = cls.__name__

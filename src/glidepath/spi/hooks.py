@@ -300,7 +300,7 @@ HOOKS: tuple[str, ...] = (
 """The hook categories, which are also the method names."""
 
 
-def as_message(item: Any) -> Message:
+def as_message(item: object) -> Message:
     """One thing that a steering or follow-up hook gave, as a message; a str becomes a user message."""
     if isinstance(item, str):
         return UserMessage(str.__str__(item))

@@ -308,7 +308,7 @@ def _answer(task: asyncio.Task[Any]) -> object:
     return task.exception() or task.result()
 
 
-def _accepted(answer: Any, config: TeamConfig) -> tuple[EvaluationVerdict, str | None]:
+def _accepted(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, str | None]:
     if isinstance(answer, BaseException):
         return _no_review(f"the reviewer crashed: {told(answer)}"), None
     if not isinstance(answer, EvaluationVerdict):

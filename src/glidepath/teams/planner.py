@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError
@@ -108,7 +108,7 @@ def read_plan(text: str, request: TeamExecutionRequest) -> TeamExecutionPlan:
         raise PlanningFailed(str(error)) from None
 
 
-def _step(step: Any, roles: dict[str, RoleDefinition]) -> TeamStep:
+def _step(step: object, roles: dict[str, RoleDefinition]) -> TeamStep:
     if not isinstance(step, dict):
         raise PlanningFailed(f"a step must be an object, not {step!r:.80}")
     name = step.get("id")

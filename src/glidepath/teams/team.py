@@ -431,7 +431,7 @@ class Team:
         return replace(result, warnings=(*result.warnings, *late)) if late else result
 
 
-def _checked_parent(parent: Any, method: str, *others: Any) -> Budget | None:
+def _checked_parent(parent: object, method: str, *others: object) -> Budget | None:
     """The budget that a team spends from; None for none, or for what is meant by one of the `others`."""
     if parent is None or any(parent is one for one in others):
         return None
@@ -443,13 +443,13 @@ def _checked_parent(parent: Any, method: str, *others: Any) -> Budget | None:
     return parent
 
 
-def check_coordinator(coordinator: Any) -> None:
+def check_coordinator(coordinator: object) -> None:
     """Raise `ConfigurationError` unless this looks like a coordinator."""
     if isinstance(coordinator, type) or not callable(getattr(coordinator, "execute", None)):
         raise ConfigurationError(f"coordinator must have a method execute(request, team), not {coordinator!r:.80}")
 
 
-def _members(members: Any) -> tuple[Member, ...]:
+def _members(members: object) -> tuple[Member, ...]:
     if isinstance(members, str | bytes | Agent | Member) or not isinstance(members, Iterable):
         raise ConfigurationError(f"Team.members must be a list of Member or Agent, not {members!r:.80}")
     found: list[Member] = []
@@ -466,7 +466,7 @@ def _members(members: Any) -> tuple[Member, ...]:
     return tuple(found)
 
 
-def _checked_plugins(plugins: Any) -> Lineup:
+def _checked_plugins(plugins: object) -> Lineup:
     if isinstance(plugins, str | Plugin) or not isinstance(plugins, Iterable):
         raise ConfigurationError(f"Team.plugins must be a list of Plugin, not {plugins!r:.80}")
     lineup = Lineup(plugins)

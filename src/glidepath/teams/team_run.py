@@ -239,7 +239,7 @@ def newly_spent(result: RunResult, paused: RunResult | None) -> tuple[Usage, Dec
     return less((result.usage, result.cost), (paused.usage, paused.cost))
 
 
-def check_decisions(decisions: Any, past: Past) -> Mapping[str, Decision]:
+def check_decisions(decisions: object, past: Past) -> Mapping[str, Decision]:
     """The decisions, each about a call that waits; raises `ConfigurationError` otherwise."""
     if decisions is None:
         return {}

@@ -128,7 +128,7 @@ class TeamStatus(str, Enum):
 # --- checks -------------------------------------------------------------------------------------------------------
 
 
-def check_text(name: str, value: Any, *, blank: bool = False) -> None:
+def check_text(name: str, value: object, *, blank: bool = False) -> None:
     """Raise `ConfigurationError` unless `value` is a str that can be sent, and not blank unless that is allowed."""
     if not isinstance(value, str):
         raise ConfigurationError(f"{name} must be a str, not {type(value).__name__}")
@@ -149,14 +149,14 @@ def check_name(name: str, value: Any) -> None:
         raise ConfigurationError(f"{name} must be one line of at most {_MAX_NAME} characters, not {value!r:.80}")
 
 
-def check_kind(name: str, value: Any, kind: type) -> None:
+def check_kind(name: str, value: object, kind: type) -> None:
     """Raise `ConfigurationError` unless `value` is of this kind."""
     if not isinstance(value, kind):
         hint = f"; use one of {', '.join(str(member) for member in kind)}" if issubclass(kind, Enum) else ""
         raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r:.80}{hint}")
 
 
-def check_each(name: str, values: Any, kind: type) -> None:
+def check_each(name: str, values: object, kind: type) -> None:
     """Raise `ConfigurationError` unless `values` is a tuple (or list) of this kind."""
     if not isinstance(values, tuple | list):
         raise ConfigurationError(f"{name} must be a tuple of {kind.__name__}, not {values!r:.80}")

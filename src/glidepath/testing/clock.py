@@ -124,7 +124,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self.workers.discard)
         return future
 
-    async def shutdown_default_executor(self, *args: Any, **options: Any) -> None:
+    async def shutdown_default_executor(self, *args: object, **options: object) -> None:
         """As on any loop; time stands still meanwhile."""
         closing = "the shutdown of the default executor"
         self.workers.add(closing)
@@ -234,7 +234,7 @@ def _where(task: Task[Any]) -> str:
     return f"{task.get_name()}: waits in {place}"
 
 
-def _part(awaited: Any, *names: str) -> Any:
+def _part(awaited: object, *names: str) -> Any:
     return next((found for name in names if (found := getattr(awaited, name, None)) is not None), None)
 
 
@@ -246,7 +246,7 @@ def virtual(test: Callable[P, Coroutine[Any, Any, T]], /) -> Callable[P, T]: ...
 def virtual(**options: float) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, T]]: ...
 
 
-def virtual(test: Any = None, /, **options: Any) -> Any:
+def virtual(test: Callable[..., Coroutine[Any, Any, T]] | None = None, /, **options: float) -> object:
     """Turn an async test function into a plain one that runs in virtual time, on a fresh clock each time.
 
     Use it bare (`@virtual`) or with the options of `VirtualClock`. The signature stays, so fixtures, parameters and
@@ -256,7 +256,7 @@ def virtual(test: Any = None, /, **options: Any) -> Any:
     def decorate(function: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., T]:
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> T:
-            return VirtualClock(**options).run(function(*args, **kwargs))
+            return VirtualClock(**options).run(function(*args, **kwargs))  # type: ignore[arg-type]
 
         return run
 

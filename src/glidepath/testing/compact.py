@@ -44,7 +44,7 @@ def _json(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _spaced(value: Any) -> str:
+def _spaced(value: object) -> str:
     """JSON with a space after `:` and `,`, as people write it."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_spaced(str(key))}: {_spaced(item)}" for key, item in value.items()) + "}"

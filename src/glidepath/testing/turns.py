@@ -134,7 +134,7 @@ def say(text: str, *, usage: UsageReport = None, delay: float | None = None, sto
     return Turn(parts=(TextDelta(text),), usage=usage, delay=delay, stop_reason=stop_reason)
 
 
-def call(name: str, given: Mapping[str, Any] | None = None, /, **arguments: Any) -> Turn:
+def call(name: str, given: Mapping[str, Any] | None = None, /, **arguments: object) -> Turn:
     """A reply that calls one tool. Every keyword is an argument of the tool; refine the turn with `.with_...`.
 
     Arguments can also be given as one mapping: `call("tool", {"not-a-name": 1})`.

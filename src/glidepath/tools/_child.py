@@ -158,7 +158,7 @@ def load_main(path: str, package: str | None) -> types.ModuleType:
     module.__package__ = package
     sys.modules[MAIN] = sys.modules["__main__"] = module
 
-    def reached(*args: Any, **_: Any) -> NoReturn:
+    def reached(*args: object, **_: object) -> NoReturn:
         for arg in args:
             if inspect.iscoroutine(arg):
                 arg.close()  # or Python warns that it was never awaited

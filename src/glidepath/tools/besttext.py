@@ -26,13 +26,13 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _NAMED_KINDS = 4
 
 
-def named(value: Any) -> str:
+def named(value: object) -> str:
     """The name of a value's type, with its module unless it is built in."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def best_text(value: Any) -> str:
+def best_text(value: object) -> str:
     """The value as JSON where it can be, as text where it cannot, and a line that names what is shown as text."""
     reader = _Reader()
     try:
@@ -44,7 +44,7 @@ def best_text(value: Any) -> str:
     return f"{clean(text)}\n[shown as text: {kinds}]" if kinds else clean(text)
 
 
-def finite(value: Any) -> bool:
+def finite(value: object) -> bool:
     """Whether JSON can hold every number in plain data; infinity and NaN would silently become null."""
     waiting, seen = [value], 0
     while waiting and seen < MOST_ITEMS:
@@ -74,7 +74,7 @@ class _Reader:
         self._inside: set[int] = set()
         self._left = MOST_ITEMS
 
-    def plain(self, value: Any, depth: int) -> Any:
+    def plain(self, value: object, depth: int) -> Any:
         if value is None or isinstance(value, str | float) or type(value) in (bool, int):
             return self._scalar(value)
         if id(value) in self._inside:
@@ -89,7 +89,7 @@ class _Reader:
         finally:
             self._inside.discard(id(value))
 
-    def _scalar(self, value: Any) -> Any:
+    def _scalar(self, value: object) -> Any:
         if isinstance(value, str):
             return clean(value)
         if not isinstance(value, float):
@@ -99,7 +99,7 @@ class _Reader:
         text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         return self._marked(text.removeprefix("-"), text)
 
-    def _opened(self, value: Any, depth: int) -> Any:
+    def _opened(self, value: object, depth: int) -> Any:
         below = depth + 1
         if hasattr(value, "dtype"):  # an array or a scalar of numpy
             return self._array(value, depth)
@@ -127,20 +127,20 @@ class _Reader:
         self._left -= len(some)
         return some
 
-    def _key(self, key: Any) -> str:
+    def _key(self, key: object) -> str:
         if isinstance(key, str):
             return clean(key)
         if type(key) is int:
             return str(key)
         return str(self._marked(f"keys of type {named(key)}", self._words(key)))
 
-    def as_text(self, value: Any, depth: int = 0) -> str:
+    def as_text(self, value: object, depth: int = 0) -> str:
         """The value in its own words."""
         self.whole = self.whole or not depth
         return str(self._marked(named(value), self._words(value)))
 
     @staticmethod
-    def _words(value: Any) -> str:
+    def _words(value: object) -> str:
         for say in (_own_words, repr):
             try:
                 return trim(_ADDRESS.sub("", say(value)), LONGEST)
@@ -153,5 +153,5 @@ class _Reader:
         return text
 
 
-def _own_words(value: Any) -> str:
+def _own_words(value: object) -> str:
     return f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else str(value)

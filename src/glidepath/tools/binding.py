@@ -155,7 +155,7 @@ class SignatureBinder:
             bridge.fill(checked)
         return Bound(_wire.asdict(checked), bridge.encode(checked))
 
-    def _problems(self, arguments: Any, error: BaseException) -> list[str]:
+    def _problems(self, arguments: object, error: BaseException) -> list[str]:
         if not isinstance(arguments, Mapping):
             return [_not_an_object(arguments)]
         problems = _wrong_names(arguments, self._kinds, self.schema.get("required", ()))
@@ -207,7 +207,7 @@ class SchemaBinder:
             problems = [_said(error)]
         raise _arguments_error(self._name, problems, self.schema)
 
-    def _problems(self, arguments: Any) -> list[str]:
+    def _problems(self, arguments: object) -> list[str]:
         if not isinstance(arguments, Mapping):
             return [_not_an_object(arguments)]
         problems = _wrong_names(arguments, self._properties if self._closed else arguments, self._required)
@@ -257,7 +257,7 @@ def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return definitions if isinstance(definitions, Mapping) else {}
 
 
-def _is_schema(shown: Any) -> bool:
+def _is_schema(shown: object) -> bool:
     return isinstance(shown, Mapping)
 
 
@@ -276,11 +276,11 @@ def _has_type(value: Any, shown: Any) -> bool:
     return any(isinstance(value, _JSON_TYPES[name]) for name in known)
 
 
-def _plain(arguments: Any) -> Any:
+def _plain(arguments: object) -> Any:
     return _wire.loads(arguments) if type(arguments) is _wire.Raw else arguments
 
 
-def _written(arguments: Any) -> bytes:
+def _written(arguments: object) -> bytes:
     """The arguments as JSON; raises for what JSON cannot hold."""
     data = bridge.encode(arguments)
     if b"null" in data:  # NaN and infinities too are written as null: the tool would see something else
@@ -288,7 +288,7 @@ def _written(arguments: Any) -> bytes:
     return data
 
 
-def _refuse_not_finite(data: Any) -> None:
+def _refuse_not_finite(data: object) -> None:
     waiting = [data]
     while waiting:
         item = waiting.pop()
@@ -303,7 +303,7 @@ def _refuse_not_finite(data: Any) -> None:
 # --- saying what is wrong ---------------------------------------------------------------------------------------
 
 
-def _not_an_object(arguments: Any) -> str:
+def _not_an_object(arguments: object) -> str:
     return f"Expected one JSON object, got `{type(arguments).__name__}`"
 
 

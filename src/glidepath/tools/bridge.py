@@ -13,7 +13,7 @@ from glidepath.errors import told
 __all__ = ["build", "describe", "dump", "encode", "fill"]
 
 
-def _is_model(kind: Any) -> bool:
+def _is_model(kind: object) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
 
 
@@ -49,7 +49,7 @@ encode = _wire.encoder(enc_hook=dump)
 """JSON bytes of a value whose parts may be such types."""
 
 
-def fill(value: Any) -> None:
+def fill(value: object) -> None:
     """Write the defaults of every dataclass inside `value` into the instance.
 
     msgspec leaves them on the class, where neither an encoder nor `vars()` finds them.

@@ -51,11 +51,11 @@ class ToolHost(Protocol):
         """True when the run is being stopped."""
         ...
 
-    def report(self, call_id: str, tool_name: str, progress: Any, dropped: int = 0) -> None:
+    def report(self, call_id: str, tool_name: str, progress: object, dropped: int = 0) -> None:
         """A running tool has something to say; `dropped` reports of this call, if any, got lost on the way."""
         ...
 
-    async def spawn(self, agent: Any, prompt: Any, limits: Any, call_id: str) -> RunResult:
+    async def spawn(self, agent: object, prompt: object, limits: object, call_id: str) -> RunResult:
         """Run a child agent on the run's budget."""
         ...
 
@@ -117,7 +117,7 @@ class ToolContext(Generic[DepsT]):
         spawn: Callable[[Any, Any, Any], Awaitable[RunResult]] | None = None,
         user: str | None = None,
         metadata: Mapping[str, str] | None = None,
-        deps: Any = None,
+        deps: object = None,
     ) -> RecordingContext:
         """A context without a run, for unit tests: `.reports` lists what was reported.
 
@@ -155,7 +155,7 @@ class ToolContext(Generic[DepsT]):
         """True when what is left of tokens or money is nearly used up."""
         return self._host.near_budget()
 
-    def report(self, progress: Any) -> None:
+    def report(self, progress: object) -> None:
         """Say how far the work is; safe from any thread, never blocks, dropped once the call was let go.
 
         Reports that come faster than they can be shown are dropped, the oldest first; the event that follows says how
@@ -193,7 +193,7 @@ class ToolContext(Generic[DepsT]):
             self._asked = True
             self._loop.call_soon(self._tell)  # type: ignore[union-attr]
 
-    async def spawn(self, agent: Any, prompt: Any, limits: Any = None) -> RunResult:
+    async def spawn(self, agent: object, prompt: object, limits: object = None) -> RunResult:
         """Run a child agent that spends from this run's budget; await it on the run's own loop."""
         if self._loop is not None and self._loop is not _running_loop():
             raise ToolError("spawn() must be awaited on the run's own loop: make the tool an inline `async def`")
@@ -240,10 +240,10 @@ class _StandaloneHost:
     def is_cancelled(self) -> bool:
         return self._cancelled
 
-    def report(self, _call_id: str, _tool_name: str, progress: Any, dropped: int = 0) -> None:  # noqa: ARG002
+    def report(self, _call_id: str, _tool_name: str, progress: object, dropped: int = 0) -> None:  # noqa: ARG002
         self.reports.append(progress)
 
-    async def spawn(self, agent: Any, prompt: Any, limits: Any, _call_id: str) -> RunResult:
+    async def spawn(self, agent: object, prompt: object, limits: object, _call_id: str) -> RunResult:
         if self._spawn is None:
             raise ToolError("this context has no run to spawn from: give for_testing(spawn=...) a function")
         return await self._spawn(agent, prompt, limits)

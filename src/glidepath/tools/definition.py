@@ -223,7 +223,7 @@ class Tool:
         """The same tool, its arguments checked by another binder."""
         return self._bound_by(binder)
 
-    def _bound_by(self, binder: Binder, **changes: Any) -> Tool:
+    def _bound_by(self, binder: Binder, **changes: object) -> Tool:
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _binder=binder, _bind=binder.bind, **changes)
         if "bind" in other.__dict__:
@@ -259,11 +259,11 @@ class Tool:
         other.__dict__.pop("breaker", None)
         return other
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the plain function, as if it were not a tool."""
         return self.fn(*args, **kwargs)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Tool:
+    def __get__(self, instance: object, owner: type | None = None) -> Tool:
         if instance is None or not self._unbound:
             return self
         bound = object.__new__(type(self))
@@ -296,7 +296,7 @@ class Tool:
 def tool(fn: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Tool: ...
 @overload
 def tool(fn: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
+def tool(fn: Callable[..., Any] | None = None, /, **options: object) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool: `@tool`, `@tool(...)` or `tool(fn, ...)`.
 
     Name, description and schema come from the function, its docstring and its annotations; raises
@@ -327,14 +327,14 @@ _TOLD: set[tuple[str, str]] = set()
 _log = logging.getLogger("glidepath")
 
 
-def _own_name(fn: Any) -> str:
+def _own_name(fn: object) -> str:
     own = None if isinstance(fn, type) else getattr(innermost(fn), "__name__", None)
     name = type(fn).__name__ if own in (None, "__call__") else own
     check_name(name)
     return str(name)
 
 
-def _checked_schema(name: str, parameters: Any) -> dict[str, Any]:
+def _checked_schema(name: str, parameters: object) -> dict[str, Any]:
     """A copy of a schema from elsewhere that is safe to send and to read; raises `ConfigurationError`."""
     wrong = f"tool {name!r}: parameters"
     if not isinstance(parameters, Mapping):
@@ -359,11 +359,11 @@ def _checked_schema(name: str, parameters: Any) -> dict[str, Any]:
 # --- running ----------------------------------------------------------------------------------------------------
 
 
-def _is_coroutine_function(fn: Any) -> bool:
+def _is_coroutine_function(fn: object) -> bool:
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
 
-def _is_async(fn: Any) -> bool:
+def _is_async(fn: object) -> bool:
     if _is_coroutine_function(fn):
         return True
     return inspect.isasyncgenfunction(fn) or inspect.isasyncgenfunction(getattr(fn, "__call__", None))  # noqa: B004

@@ -120,18 +120,18 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def check_name(name: Any) -> None:
+def check_name(name: object) -> None:
     """Refuse a name that nobody could type, or that hides something."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         given = shorten(repr(name), 100)
         raise ConfigurationError(f"name: expected 1 to 128 letters, digits, _ - . / or :, got {given}: pass name='...'")
 
 
-def _check_text(name: str, text: Any) -> None:
+def _check_text(name: str, text: object) -> None:
     if text is None:
         return
     if not isinstance(text, str):

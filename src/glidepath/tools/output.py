@@ -28,7 +28,7 @@ class Output:
 
     __slots__ = ("_read", "instructions", "schema")
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: object) -> None:
         self.schema = _schema(kind)
         self._read = _wire.decoder(kind, dec_hook=bridge.build)
         self.instructions = (
@@ -91,7 +91,7 @@ def _schema(kind: Any) -> dict[str, Any]:
     return written
 
 
-def _mentions(name: str, parts: Any) -> bool:
+def _mentions(name: str, parts: object) -> bool:
     """Whether a type refers to itself, so that its definition must stay."""
     return f'"#/$defs/{name}"'.encode() in _wire.encode(parts)
 

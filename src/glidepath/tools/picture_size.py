@@ -37,7 +37,7 @@ def block_tokens(block: ImageBlock | FileBlock) -> int:
     return picture_tokens(block) if type(block) is ImageBlock else file_tokens(block)  # type: ignore[arg-type]
 
 
-def picture_bytes(content: Any) -> int:
+def picture_bytes(content: object) -> int:
     """The bytes of the pictures and files in a message's content; one that is only an address counts as one."""
     if type(content) is not tuple:
         return 0

@@ -59,7 +59,7 @@ class ChildTraceback(Exception):  # noqa: N818 - not an error of its own: what `
 class Reference:
     """A module-level function, by name: what another process needs to find it."""
 
-    def __init__(self, fn: Any) -> None:
+    def __init__(self, fn: object) -> None:
         if not inspect.isfunction(fn):
             raise ConfigurationError(f"isolation='process' needs a plain function, got {type(fn).__name__}")
         if fn.__qualname__ != fn.__name__ or not fn.__name__.isidentifier():

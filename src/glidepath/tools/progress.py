@@ -15,7 +15,7 @@ __all__ = ["BREATH", "drain", "drain_inline", "settle"]
 BREATH = 4  # values between two turns of the event loop, for a tool that never waits by itself
 
 
-async def settle(value: Any, context: ToolContext | None) -> Any:
+async def settle(value: object, context: ToolContext | None) -> Any:
     """The result behind a value: awaits what can be awaited, and follows an async iterator to its end."""
     if inspect.isawaitable(value):
         value = await _awaited(value)
@@ -74,7 +74,7 @@ class _Lookahead:
         """The call was let go: nobody waits for more."""
         return self._context is not None and self._context.abandoned is not None
 
-    def add(self, item: Any) -> None:
+    def add(self, item: object) -> None:
         if self.count and self._context is not None:
             self._context.report(self.last)
         self.last = item

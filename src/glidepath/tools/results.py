@@ -37,7 +37,7 @@ class ToolResult(Value, frozen=True):
     kind: str | None = None
 
 
-def as_result(value: Any) -> ToolResult:
+def as_result(value: object) -> ToolResult:
     """The result for whatever a tool returned: as JSON, else as its best text with a marker.
 
     Raises `ToolError`, with advice for whoever wrote the tool, only for bytes that are no image.
@@ -66,7 +66,7 @@ def _checked(result: ToolResult) -> ToolResult:
     return _wire.replace(result, **changes) if changes else result
 
 
-def _content(value: Any) -> str | tuple[ResultBlock, ...]:
+def _content(value: object) -> str | tuple[ResultBlock, ...]:
     if value is None:
         return NO_OUTPUT
     if isinstance(value, str):
@@ -80,7 +80,7 @@ def _content(value: Any) -> str | tuple[ResultBlock, ...]:
     return _json(value) or NO_OUTPUT
 
 
-def _block(item: Any) -> ResultBlock:
+def _block(item: object) -> ResultBlock:
     if isinstance(item, ImageBlock | FileBlock):
         return item
     if isinstance(item, TextBlock):
@@ -112,7 +112,7 @@ def _image(data: bytes) -> ImageBlock:
     return ImageBlock(media_type=f"image/{kind}", data=data)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     """The value as JSON; what has no JSON form as text, with a marker: the tool has run, and must not seem to fail."""
     try:
         try:
@@ -124,7 +124,7 @@ def _json(value: Any) -> str:
     return best_text(value) if "null" in text and not finite(value) else text
 
 
-def _detached(details: Any) -> Any:
+def _detached(details: object) -> Any:
     """Plain data of its own: a tool that goes on changing what it returned must not change the journal."""
     written = _json(details)
     try:
@@ -133,7 +133,7 @@ def _detached(details: Any) -> Any:
         return written
 
 
-def _plainer(value: Any) -> Any:
+def _plainer(value: object) -> Any:
     """What to write for a type that msgspec does not know."""
     if callable(dump := getattr(value, "model_dump", None)):  # a pydantic model, by duck typing
         return dump(mode="json")

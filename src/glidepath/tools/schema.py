@@ -79,7 +79,7 @@ def hoist(schema: dict[str, Any], name: str, hoisted: dict[str, Any]) -> dict[st
     return moved
 
 
-def _rebase(node: Any, name: str) -> Any:
+def _rebase(node: object, name: str) -> Any:
     if isinstance(node, list):
         return [_rebase(item, name) for item in node]
     if not isinstance(node, dict):
@@ -110,7 +110,7 @@ def _types(shown: Mapping[str, Any], definitions: Mapping[str, Any]) -> set[str]
     return {"any"}
 
 
-def _type_of(value: Any) -> str:
+def _type_of(value: object) -> str:
     names = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array"}
     return names.get(type(value), "object")
 

@@ -64,7 +64,7 @@ class Signature(Value, frozen=True, kw_only=True):
     """Parameters about whose type the model is told nothing."""
 
 
-def innermost(fn: Any) -> Any:
+def innermost(fn: object) -> Any:
     """The function inside partials, methods, wrappers and callable objects: where name, docs and globals are."""
     for _ in range(100):  # a wrapper that wraps itself must not hang us
         if isinstance(fn, functools.partial):
@@ -129,12 +129,12 @@ def _signature(fn: Callable[..., Any]) -> inspect.Signature:
         ) from error
 
 
-def _doc(fn: Any, inner: Any) -> str | None:
+def _doc(fn: object, inner: object) -> str | None:
     own = None if isinstance(fn, functools.partial) else getattr(fn, "__doc__", None)
     return own if isinstance(own, str) else getattr(inner, "__doc__", None)
 
 
-def _bound_keywords(fn: Any) -> set[str]:
+def _bound_keywords(fn: object) -> set[str]:
     """Keywords a partial has already given: often secrets, never the model's business."""
     taken: set[str] = set()
     while isinstance(fn, functools.partial):
@@ -143,14 +143,14 @@ def _bound_keywords(fn: Any) -> set[str]:
     return taken
 
 
-def _takes_instance(fn: Any, given: list[inspect.Parameter]) -> bool:
+def _takes_instance(fn: object, given: list[inspect.Parameter]) -> bool:
     """True for a method that is being decorated in its class body."""
     if not inspect.isfunction(fn) or not given or given[0].annotation is not inspect.Parameter.empty:
         return False
     return given[0].name == "self" and "." in fn.__qualname__.rpartition("<locals>.")[2]
 
 
-def _resolve(name: str, annotation: Any, inner: Any) -> Any:
+def _resolve(name: str, annotation: object, inner: object) -> Any:
     """The type an annotation stands for, written as a string or not."""
     if annotation is inspect.Parameter.empty:
         return Any
@@ -178,7 +178,7 @@ def _locals_of_caller() -> Mapping[str, Any]:
     return {} if frame is None else frame.f_locals
 
 
-def _is_context(kind: Any) -> bool:
+def _is_context(kind: object) -> bool:
     if isinstance(kind, type):
         return issubclass(kind, ToolContext)
     origin = typing.get_origin(kind)
@@ -187,7 +187,7 @@ def _is_context(kind: Any) -> bool:
     return origin is not None and _is_context(origin)
 
 
-def _deps_of(kind: Any) -> Any:
+def _deps_of(kind: object) -> Any:
     """The type in `ToolContext[...]`, where it says one."""
     inner = typing.get_args(kind)
     if _is_context(typing.get_origin(kind)):
@@ -195,13 +195,13 @@ def _deps_of(kind: Any) -> Any:
     return next((found for part in inner if (found := _deps_of(part)) is not None), None)
 
 
-def _returns_stream(annotation: Any) -> bool:
+def _returns_stream(annotation: object) -> bool:
     """True when the annotation says that the function answers with an async iterator."""
     said = annotation if isinstance(annotation, str) else str(typing.get_origin(annotation) or annotation)
     return any(word in said for word in ("AsyncIterator", "AsyncGenerator", "AsyncIterable"))
 
 
-def _parameter(parameter: inspect.Parameter, kind: Any, documented: str) -> Parameter:
+def _parameter(parameter: inspect.Parameter, kind: object, documented: str) -> Parameter:
     kind, described = _annotated(kind)
     default = REQUIRED if parameter.default is inspect.Parameter.empty else parameter.default
     if default is None and kind is not Any:
@@ -233,7 +233,7 @@ def _annotated(kind: Any) -> tuple[Any, str]:
     return (Annotated[kind, _wire.Meta(**bounds)] if bounds else kind), described
 
 
-def _check_default(name: str, kind: Any, default: Any) -> None:
+def _check_default(name: str, kind: object, default: object) -> None:
     try:
         if isinstance(default, float) and not math.isfinite(default):
             raise ValueError("not a JSON number")

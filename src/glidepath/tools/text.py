@@ -25,7 +25,7 @@ def clean(text: str) -> str:
     return text
 
 
-def clean_data(data: Any) -> Any:
+def clean_data(data: object) -> Any:
     """Plain data with every text in it cleaned."""
     if isinstance(data, str):
         return clean(data)

@@ -63,7 +63,7 @@ class ThreadWorker:
         except RuntimeError:  # the loop is closed: nobody is left to tell
             return
 
-    def _deliver(self, value: Any, error: BaseException | None) -> None:
+    def _deliver(self, value: object, error: BaseException | None) -> None:
         self._thread.join(_JOIN_SECONDS)  # it has nothing left to do: when we return, no thread of ours is alive
         self._outcome = (value, error)
         self.release()

@@ -16,7 +16,7 @@ __all__ = ["check_name", "find_agents"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def check_name(name: Any) -> None:
+def check_name(name: object) -> None:
     """Raise `ConfigurationError` unless this can be the name of an agent in a fleet."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigurationError(
@@ -24,7 +24,7 @@ def check_name(name: Any) -> None:
         )
 
 
-def find_agents(agents: Any, store: Any) -> dict[str, Agent]:
+def find_agents(agents: object, store: object) -> dict[str, Agent]:
     """Every agent by its name, writing its journal to the fleet's store; raises `ConfigurationError`."""
     if not isinstance(agents, Mapping) or not agents:
         raise ConfigurationError("a worker needs agents: agents={'name': agent}, or --agent name=module:attribute")
@@ -35,7 +35,7 @@ def find_agents(agents: Any, store: Any) -> dict[str, Agent]:
     return found
 
 
-def _made(name: str, given: Any) -> LoopConfig:
+def _made(name: str, given: object) -> LoopConfig:
     what: Any = _imported(name, given) if isinstance(given, str) else given
     if callable(what) and not isinstance(what, Agent | LoopConfig):
         try:
@@ -64,7 +64,7 @@ def _imported(name: str, path: str) -> Any:
     return found
 
 
-def _with_store(name: str, config: LoopConfig, store: Any) -> Agent:
+def _with_store(name: str, config: LoopConfig, store: object) -> Agent:
     if config.store is not None:
         raise ConfigurationError(
             f"agent {name!r} has a store of its own: leave store=... out, a worker writes to the fleet's"

@@ -52,11 +52,11 @@ class Bell:
                     raise
             self._line = line
 
-    def _freed(self, *_: Any) -> None:
+    def _freed(self, *_: object) -> None:
         for whose in list(self._queues):
             self.ring(whose)
 
-    def _queued(self, *_: Any) -> None:
+    def _queued(self, *_: object) -> None:
         if self.on_queued is not None:
             self.on_queued()
 

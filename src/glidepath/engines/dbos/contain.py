@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from glidepath.errors import ConfigurationError
 
@@ -63,7 +62,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def alone(dbos: Any) -> Iterator[None]:
+def alone(dbos: object) -> Iterator[None]:
     """While inside, this process has a worker; `ConfigurationError` when it has one already, or a DBOS of its own."""
     if not _busy.acquire(blocking=False):
         raise ConfigurationError("this process has a worker already: start another process for another one")

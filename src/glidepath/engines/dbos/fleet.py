@@ -261,7 +261,7 @@ class Fleet:
 
     # --- DBOS -------------------------------------------------------------------------------------------------
 
-    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+    async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         sqlalchemy = needed("sqlalchemy")
         with quiet():
             try:
@@ -378,7 +378,7 @@ def _not_offered(agent: str, offered: Sequence[str]) -> ConfigurationError:
     return ConfigurationError(f"no worker offers an agent {agent!r}{hint} There is: {', '.join(offered)}")
 
 
-def _batch(tasks: Any, sessions: Any) -> tuple[list[str], list[str]]:
+def _batch(tasks: object, sessions: object) -> tuple[list[str], list[str]]:
     """The tasks and the ids of their sessions; raises `ConfigurationError`."""
     if isinstance(tasks, str) or not isinstance(tasks, Sequence) or not 0 < len(tasks) <= BATCH:
         raise ConfigurationError(f"tasks must be 1 to {BATCH} texts in a list, not {tasks!r:.60}")
@@ -397,7 +397,7 @@ def _batch(tasks: Any, sessions: Any) -> tuple[list[str], list[str]]:
     return list(tasks), list(sessions)
 
 
-def _check_id(session: Any) -> None:
+def _check_id(session: object) -> None:
     if isinstance(session, str) and session.strip() and len(session) <= _LONGEST_ID and session.isprintable():
         return
     raise ConfigurationError(f"session must be an id of 1 to {_LONGEST_ID} printable characters, not {session!r:.100}")

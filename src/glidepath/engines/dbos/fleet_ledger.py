@@ -132,16 +132,16 @@ class FleetLedger:
 
         return await (ridden_out(once, known=lambda: self._ready) if patient else once())
 
-    async def _fetch(self, query: str, *arguments: Any) -> list[Any]:
+    async def _fetch(self, query: str, *arguments: object) -> list[Any]:
         return await self._do(lambda connection: connection.fetch(query, *arguments))
 
-    async def _fetchrow(self, query: str, *arguments: Any) -> Any:
+    async def _fetchrow(self, query: str, *arguments: object) -> Any:
         return await self._do(lambda connection: connection.fetchrow(query, *arguments))
 
-    async def _fetchval(self, query: str, *arguments: Any) -> Any:
+    async def _fetchval(self, query: str, *arguments: object) -> Any:
         return await self._do(lambda connection: connection.fetchval(query, *arguments))
 
-    async def _execute(self, query: str, *arguments: Any) -> None:
+    async def _execute(self, query: str, *arguments: object) -> None:
         await self._do(lambda connection: connection.execute(query, *arguments))
 
     async def _for_good(self, *statements: tuple[Any, ...]) -> None:
@@ -446,7 +446,7 @@ class FleetLedger:
         return "<FleetLedger>"
 
 
-def check_tenant(name: Any) -> None:
+def check_tenant(name: object) -> None:
     """Raise `ConfigurationError` unless this can be the name of a tenant."""
     if not isinstance(name, str) or not _TENANT.fullmatch(name):
         raise ConfigurationError(

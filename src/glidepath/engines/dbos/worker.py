@@ -115,7 +115,7 @@ class Worker:
 
     # --- one life: from the first heartbeat until it is stopped, or taken for dead --------------------------------
 
-    async def _live(self, dbos: Any) -> None:
+    async def _live(self, dbos: object) -> None:
         self.id = this_owner()
         await self.ledger.enlist(self.id, self._lease + LAUNCH, sorted(self.agents))
         lost = False
@@ -128,7 +128,7 @@ class Worker:
         finally:
             await self._quit(dbos)
 
-    async def _launch(self, dbos: Any) -> None:
+    async def _launch(self, dbos: object) -> None:
         config = {
             "name": APPLICATION,
             "system_database_url": self.ledger.dsn,
@@ -177,7 +177,7 @@ class Worker:
 
         return fly
 
-    async def _beat_until_stopped(self, dbos: Any) -> bool:
+    async def _beat_until_stopped(self, dbos: object) -> bool:
         """Renew the lease, and take over from those who did not. True when this worker itself was given up."""
         loop = asyncio.get_running_loop()
         heard, patience, next_search = loop.time(), 0.0, 0.0

@@ -152,7 +152,7 @@ def _block(block: Any, takes: Takes) -> dict[str, Any]:
 # --- read -----------------------------------------------------------------------------------------------------
 
 
-def read_anthropic(history: Any, system: Any = None) -> list[Message]:
+def read_anthropic(history: object, system: object = None) -> list[Message]:
     """The messages of an Anthropic history, and its system prompt."""
     found: list[Message] = []
     called: dict[str, str] = {}

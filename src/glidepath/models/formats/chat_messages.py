@@ -184,7 +184,7 @@ def _assistant(message: AssistantMessage, quirks: Quirks, *, current: bool) -> l
 # --- read -----------------------------------------------------------------------------------------------------
 
 
-def read_chat(history: Any) -> list[Message]:
+def read_chat(history: object) -> list[Message]:
     """The messages of a chat completions history."""
     found: list[Message] = []
     called: dict[str, str] = {}

@@ -20,7 +20,7 @@ from glidepath.models.content import held
 __all__ = ["VendorTurn", "call_of", "content_of", "each"]
 
 
-def each(history: Any, name: str, read: Callable[[Mapping[str, Any]], None]) -> None:
+def each(history: object, name: str, read: Callable[[Mapping[str, Any]], None]) -> None:
     """Hand every item of a history to `read`; raises `ConfigurationError` saying which one cannot be read."""
     if isinstance(history, str | bytes | Mapping) or not isinstance(history, Sequence):
         raise ConfigurationError(f"{name} takes a list of messages, not {type(history).__name__}")

@@ -84,7 +84,7 @@ def _part(block: Any) -> dict[str, Any]:
 # --- read -----------------------------------------------------------------------------------------------------
 
 
-def read_responses(history: Any) -> list[Message]:
+def read_responses(history: object) -> list[Message]:
     """The messages of a Responses input, or of its output."""
     found: list[Message] = []
     called: dict[str, str] = {}

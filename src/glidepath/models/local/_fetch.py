@@ -41,7 +41,7 @@ def _take_over(file: Path, size: int) -> None:
     session: Any = import_module("pip._internal.network.session").PipSession
     plain = session.request
 
-    def request(self: Any, method: str, url: str, *arguments: Any, **keywords: Any) -> Any:
+    def request(self: object, method: str, url: str, *arguments: object, **keywords: object) -> Any:
         def ask(headers: dict[str, str]) -> Any:
             return plain(self, "GET", url, headers=headers, stream=True)
 

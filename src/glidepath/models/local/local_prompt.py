@@ -93,11 +93,11 @@ def _choice(tools: Sequence[ToolSpec], answer: Mapping[str, Any] | None) -> Mapp
     return {"oneOf": forms, "$defs": definitions} if len(forms) > 1 else {**forms[0], "$defs": definitions}
 
 
-def _form(**properties: Any) -> dict[str, Any]:
+def _form(**properties: object) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _moved(schema: Any, root: str) -> Any:
+def _moved(schema: object, root: str) -> Any:
     """A schema that now stands at `root`, with its references to itself pointing there."""
     if isinstance(schema, Mapping):
         return {

@@ -212,7 +212,7 @@ class Reading:
         return [TextDelta(""), end] if self._silent and cut else [end]
 
 
-def fault(status: int, content: Any) -> ModelError:
+def fault(status: int, content: object) -> ModelError:
     """Which of our errors a reply of the server is."""
     error = content.get("error", content) if isinstance(content, dict) else content
     message = str(error.get("message", error) if isinstance(error, dict) else error)[:1000]

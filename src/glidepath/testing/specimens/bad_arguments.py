@@ -16,7 +16,7 @@ def arguments_for(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _value(schema: Any, number: int, name: str, definitions: Mapping[str, Any], depth: int) -> Any:
+def _value(schema: object, number: int, name: str, definitions: Mapping[str, Any], depth: int) -> Any:
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return f"{name or 'item'} {number}"
     if "$ref" in schema:
