@@ -1,6 +1,6 @@
 """What readers cost: 50 live runs on one server, without readers and with 200 of them.
 
-    python bench/serve.py [--runs 50] [--readers 200] [--turns 20] [--pace 0.4]
+    python bench/serve.py [--runs 50] [--readers 200] [--turns 60] [--pace 0.1]
 
 The server is a process of its own (`glidepath serve` on a folder of segments), its readers are in this one. CPU is that
 of the server's process, from /proc, and is divided by the turns its runs made. Every reader must get every event of its
@@ -133,8 +133,8 @@ async def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--runs", type=int, default=50)
     options.add_argument("--readers", type=int, default=200)
-    options.add_argument("--turns", type=int, default=20)
-    options.add_argument("--pace", type=float, default=0.4, help="seconds that each tool call takes")
+    options.add_argument("--turns", type=int, default=60)
+    options.add_argument("--pace", type=float, default=0.1, help="seconds that each tool call takes")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--port", type=int, default=17447)
     given = options.parse_args()

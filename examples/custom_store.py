@@ -3,7 +3,7 @@
 A store keeps bytes, their order and who may write; what is in them is none of its business. `glidepath.conformance` has
 the contract as a pytest class: derive from it, and every clause is a test.
 
-    class TestFolderStore(SessionStoreContract):      # from glidepath.conformance.stores
+    class TestFolderStore(SessionStoreContract):      # from glidepath.conformance.store_contract
         def make_store(self, *, lease=10.0):
             return FolderStore(tempfile.mkdtemp(), lease=lease)
 """

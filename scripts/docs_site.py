@@ -33,7 +33,7 @@ LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".sh": "bash", "
 REMOTE = "https://unpkg.com/iframe-worker/shim"
 QUIET = "---\nhide: [navigation, toc]\nsearch:\n  exclude: true\n---\n"
 SCHEMAS = {
-    "The configuration file": "glidepath.cli.schema:json_schema",
+    "The configuration file": "glidepath.cli.settings_schema:json_schema",
     "A result": "glidepath.outcome:RunResult",
     "An event": "glidepath.events:EVENTS",
     "A message": "glidepath.messages:Message",

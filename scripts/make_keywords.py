@@ -21,7 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "glidepath"
 PAGE = ROOT / "docs" / "configuration.md"
 APART = ("model", "output_type", "deps_type")  # one is required, the others are type parameters of `Agent`
-OWNERS = {"LoopConfig": "agent/config.py", "Limits": "agent/limits.py", "GuardrailsConfig": "guards/config.py"}
+OWNERS = {
+    "LoopConfig": "agent/config.py",
+    "Limits": "agent/limits.py",
+    "GuardrailsConfig": "guards/guardrails_config.py",
+}
 PARTS = {"Limits": "limits", "GuardrailsConfig": "guardrails"}
 KEYWORDS = '''"""The keywords of `Agent(...)`, as a type for editors and checkers. Made by scripts/make_keywords.py."""
 

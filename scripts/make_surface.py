@@ -58,7 +58,8 @@ def shown(value: Any) -> str:
 def annotation(note: Any) -> str:
     """An annotation as it is written; one that was resolved is shown by its name."""
     if isinstance(note, str):
-        return note
+        declared = re.fullmatch(r"Annotated\[(.*?), Setting\(.*\)\]", note, re.DOTALL)  # the tables have the rest
+        return declared[1] if declared else note
     return str(note.__qualname__) if inspect.isclass(note) else str(note).replace("typing.", "")
 
 

@@ -1,7 +1,10 @@
 """What holds for every test."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+settings.register_profile("glidepath", suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no defect
+settings.load_profile("glidepath")
 CAMPAIGN_SECONDS = 4 * 3600
 FAR_FROM_THE_KERNEL = (
     "bench", "cli", "contracts", "deck", "docs", "local", "serve", "typing", "values", "wire", "workspace",

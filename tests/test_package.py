@@ -55,7 +55,8 @@ def test_the_source_archive_can_build_test_and_document_itself(built):
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = """pyproject.toml README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile mkdocs.yml
         docs/index.md src/glidepath/py.typed requirements/dev.txt requirements/docs.txt requirements/constraints.txt
-        tests/test_package.py examples/batch.py scripts/docs_site.py config/samples/local.toml"""
+        tests/test_package.py deck/package-lock.json examples/batch.py deck/src/main.tsx
+        scripts/docs_site.py config/samples/local.toml"""
     for name in needed.split():
         assert name in names, name
     strange = [name for name in names if re.search(r"__pycache__|\.venv|\.pyc$|^build/|\.git/", name)]

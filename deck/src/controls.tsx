@@ -1,7 +1,7 @@
 // What a person can do to a run, each with its question and its reason.
 
 import { api } from "./api";
-import { ask, REASON, type Field, type Values } from "./components/dialog";
+import { ask, notJson, REASON, type Field, type Values } from "./components/dialog";
 import { Arguments, pretty } from "./components/bits";
 import { gaugeName, line, short } from "./format";
 import { go, places } from "./router";
@@ -167,6 +167,29 @@ export function editAndApprove(call: Pending, after?: After): void {
     lead: <p class="muted">The call runs with what you write here; the journal keeps both.</p>,
     fields: [{ name: "arguments", label: "Arguments", kind: "json", required: true, value: pretty(call.arguments) }, optionalReason],
     submit: (values) => decide(call, "Approve as edited", { decision: "edit", arguments: JSON.parse(values["arguments"] ?? "{}") as Json, reason: values["reason"] ?? "" }, after),
+    preview: (values) => <Changes before={call.arguments} after={values["arguments"] ?? ""} />,
+  });
+}
+
+/** What an edit changes, argument by argument. */
+function Changes({ before, after }: { before: JsonObject; after: string }): preact.JSX.Element | null {
+  if (notJson(after)) return null;
+  const edited = JSON.parse(after) as JsonObject;
+  const names = [...new Set([...Object.keys(before), ...Object.keys(edited)])].filter((key) => JSON.stringify(before[key]) !== JSON.stringify(edited[key]));
+  if (!names.length) return <p class="muted small">Nothing is changed yet.</p>;
+  return (
+    <ul class="changes" aria-label="Changes">
+      {names.map((key) => <li key={key}><code>{key}</code> <del>{key in before ? line(pretty(before[key] ?? null), 80) : "not there"}</del> <ins>{key in edited ? line(pretty(edited[key] ?? null), 80) : "removed"}</ins></li>)}
+    </ul>
+  );
+}
+
+/** Give the result of a call by hand: nothing runs. */
+export function answerFor(call: Pending, after?: After): void {
+  ask({
+    title: `Answer for ${call.tool}`, confirm: "Answer", wide: true, lead: what(call),
+    fields: [{ name: "message", label: "The result, in your words", kind: "area", required: true, hint: "Nothing runs. The model reads this as the result of the call." }, optionalReason],
+    submit: (values) => decide(call, "Answer", { decision: "answer", message: values["message"] ?? "", reason: values["reason"] ?? "" }, after),
   });
 }
 

@@ -56,6 +56,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     run_id, parent_id, now, time = run.run_id, voice.parent_id, voice.now, watch.time
     tell: Any = voice.tell_all
     outbox = voice.outbox
+    number = voice.next_number
     request: Any = None
     sent: Any = None  # the view that the request shows
     while run.cruises:
@@ -85,7 +86,6 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         booking = Booking(held, count, want, cap, price, fixed + transcript.view_tokens, size)
         # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
         turn.begin()
-        number = voice.next_number
         if tell is not None:
             at = now()
             tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
@@ -95,6 +95,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         health.calls = count = health.calls + 1
         if not count % MARK_EVERY:
             health.mark(time())
+        # Nothing else about the request can change in here: the plan, the tools and the cap are those of the plan.
         if view is not sent:
             request, sent = turn.request, view
             if (
@@ -174,6 +175,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             tell(MessageAdded(run_id, parent_id, number(), at, message))
         # --- the tool runs, and the turn ends (judge.nothing_to_judge, execute, Run.close_turn)
         if meter.attention or watch.interrupt is not None:
+            # Constraints see the run as it is: after the reply, before its tools.
             turn.end_tools(AFTER_MODEL)  # they have not begun
             await judge(run, AFTER_MODEL)
             turn.start_tools()

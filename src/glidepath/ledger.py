@@ -260,6 +260,7 @@ class Meter:
             for node in parent.lineage:
                 if node.caps.turns is not None and node.turns >= node.caps.turns:
                     return Refusal(resource="turns", limit=node.caps.turns, used=node.turns, asked=1)
+            # The landing and the first call together, or the child could start and then find no way down.
             refusal = parent.lack(landing.tokens + first.tokens, landing.money + first.money)
             refusal = refusal or self.lack(first.tokens, first.money)  # its own limits are there from the start
             if refusal is not None:
@@ -271,6 +272,7 @@ class Meter:
             for node in self.lineage:
                 node.reserved_tokens += first.tokens
                 node.reserved_money += first.money
+                # Nobody counts on it: two runs that wait for each other's first call would wait for ever.
                 node.pledged_tokens += first.tokens
                 node.pledged_money += first.money
         return Reservation(self, first.tokens, first.money, pledged=True)
@@ -295,6 +297,7 @@ class Meter:
     def open_landing(self, reserve: Amount, *, admitted: bool) -> Reservation:
         """The landing begins: what was held back and set aside for it becomes the reservation of its call."""
         with self.tree.lock:
+            # What was held back becomes a reservation in the same step, under the lock: nobody may take it in between.
             self.held_tokens = self.held_money = 0
             self.set_wires()
             self.reserved_tokens += reserve.tokens
@@ -315,6 +318,7 @@ class Meter:
         `trading` is a reservation to be given up for the new one. `queued` is true for the head of the queue.
         """
         tree = self.tree
+        # A root without a queue is the ordinary case: one look, no loop over a lineage of one.
         if self.parent is None and trading is None and not tree.queue:
             with tree.lock:
                 promised, owed = self.reserved_tokens + tokens, self.reserved_money + money
@@ -332,6 +336,7 @@ class Meter:
             more_tokens -= trading.tokens
             more_money -= trading.money
         with tree.lock:
+            # Whoever waits was here first: a small call that would fit must not starve a large one in front of it.
             if tree.queue and not queued and trading is None:
                 return Refusal(resource="queue", limit=0, used=0, room=1)
             node = self
@@ -368,6 +373,7 @@ class Meter:
         for node in self.lineage:
             caps = node.caps
             if caps.tokens is not None:
+                # `room` is what there is with nothing in flight: when that is too little, waiting cannot help.
                 room = (
                     caps.tokens - node.tokens - node.aside_tokens - node.held_tokens - node.pledged_tokens + mine_tokens
                 )
@@ -445,6 +451,7 @@ class Meter:
             for node in self.lineage[1:]:
                 node.aside_tokens -= amount.tokens
                 node.aside_money -= amount.money
+                # A limit that was near may be far again.
                 node.look()
             self._wake_head()
 

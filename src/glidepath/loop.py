@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from glidepath.admit import poll
 from glidepath.ask import Reply, admit_to_budget, ask
 from glidepath.cruise import DELIVERED, cruise
+from glidepath.endings import close_out, delivered, failed, paused, refuse_cut_calls, take
 from glidepath.errors import ModelError
 from glidepath.execute import execute, finish_batch, settle
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, nothing_to_judge
-from glidepath.land import close_out, delivered, failed, land, paused, refuse_cut_calls, take
+from glidepath.landing import land, wind_down
+from glidepath.messages import Message
 from glidepath.programs import run_programs
-from glidepath.run import Touchdown
-
-if TYPE_CHECKING:
-    from glidepath.messages import Message
-    from glidepath.run import Ending, Run
+from glidepath.run import Ending, Run, Touchdown
 
 __all__ = ["fly"]
 
@@ -60,6 +57,7 @@ async def _asked(run: Run) -> Reply:
     """The reply of a turn that may not be ordinary."""
     if not nothing_to_judge(run, PRE_FLIGHT):
         await judge(run, PRE_FLIGHT)
+        wind_down(run)
     run.open_turn()
     return await ask(run)
 

@@ -479,7 +479,8 @@ def coming_from(message: MessageT, origins: Iterable[str]) -> MessageT:
     """The message with these sources added to its own; a kind that has none stays as it is."""
     if not isinstance(message, ToolResultMessage | UserMessage):
         return message
-    return _wire.replace(message, origins=tuple(dict.fromkeys((*message.origins, *origins))))
+    sources = tuple(dict.fromkeys((*message.origins, *origins)))
+    return message if sources == message.origins else _wire.replace(message, origins=sources)
 
 
 codec: _wire.Codec[Any, UnknownMessage] = _wire.Codec(

@@ -668,7 +668,7 @@ async def test_a_stream_that_is_read_after_its_call_has_ended_is_a_root(caplog):
 
 @virtual
 async def test_the_context_of_the_caller_is_left_as_it_was():
-    from glidepath.spi.inside import INSIDE
+    from glidepath.spi.inside_variable import INSIDE
 
     async def body():
         place = INSIDE.get()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glidepath.cli.approval import Asked, consult, question
+from glidepath.cli.approval import ApprovalAsked, consult, question
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.status import width_of
 from glidepath.messages import ToolCall
@@ -28,7 +28,7 @@ EVIL = (
 
 def asked(name="shell", *, sandboxed=False, reason="", who="The agent", **arguments):
     pending = PendingCall(call=ToolCall("c", name, arguments), reason=reason)
-    return Asked(name="c", pending=pending, who=who, sandboxed=sandboxed)
+    return ApprovalAsked(name="c", pending=pending, who=who, sandboxed=sandboxed)
 
 
 def rows(width=80, **given):
@@ -98,7 +98,7 @@ def test_arguments_cannot_be_forged_by_quotes_or_by_wrapping():
 )
 def test_no_row_is_wider_than_the_terminal_and_none_has_a_sign_that_cannot_be_seen(arguments, width):
     pending = PendingCall(call=ToolCall("c", "t", arguments))
-    for row in question(Asked(name="c", pending=pending), width):
+    for row in question(ApprovalAsked(name="c", pending=pending), width):
         assert width_of(row) <= width
         assert row.isprintable()
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from glidepath.cli.chat.history import History
+from glidepath.cli.chat.input_history import History
 from glidepath.cli.folder import look
 from glidepath.cli.trust import remember
 

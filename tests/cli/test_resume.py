@@ -8,7 +8,7 @@ import sqlite3
 
 import pytest
 
-from glidepath.cli.commands.run import to_know
+from glidepath.cli.commands.run_command import to_know
 from glidepath.errors import StoreError
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult

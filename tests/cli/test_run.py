@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from glidepath.cli.commands.run import execute
+from glidepath.cli.commands.run_command import execute
 from glidepath.errors import install_line
 from glidepath.events import EVENTS, codec
 from glidepath.models.local import KNOWN

@@ -10,9 +10,9 @@ from glidepath import GuardrailsConfig, Limits, LoopConfig
 from glidepath.cli.commands import COMMANDS
 from glidepath.cli.layers import load
 from glidepath.cli.parser import make_parser
-from glidepath.cli.schema import defaults, json_schema, markdown_table
+from glidepath.cli.setting_values import read_text
 from glidepath.cli.settings import BY_KEY, BY_SEED, PYTHON_ONLY, SECTIONS, SETTINGS, variable
-from glidepath.cli.values import read_text
+from glidepath.cli.settings_schema import defaults, json_schema, markdown_table
 
 from .shell_user import glidepath
 
@@ -179,6 +179,6 @@ def test_config_show_masks_whatever_may_be_a_secret(tmp_path, words):
 
 
 def test_config_show_masks_the_passwords_of_fallbacks(tmp_path):
-    from glidepath.cli.commands.config import plain
+    from glidepath.cli.commands.config_command import plain
 
     assert "pw" not in str(plain(("openai-compatible:m@http://me:pw@host/v1",)))

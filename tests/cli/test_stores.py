@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath.cli.assemble import make_store
+from glidepath.cli.agent_maker import make_store
 from glidepath.cli.stores import store_path
 from glidepath.errors import ConfigurationError
 from glidepath.sessions import SegmentStore, SqliteStore
@@ -100,7 +100,7 @@ def test_an_empty_default_file_is_not_a_store(tmp_path, monkeypatch):
 
 
 def test_an_agent_cannot_write_into_the_store_it_runs_with(tmp_path):
-    from glidepath.cli.assemble import _own_files
+    from glidepath.cli.agent_maker import _own_files
     from glidepath.workspace import Workspace
 
     class Settings(dict):

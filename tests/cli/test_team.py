@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from glidepath.cli.board import Board
+from glidepath.cli.team_board import TeamBoard
 
 from .shell_user import environment, glidepath, process
 from .terminal import Terminal
@@ -367,13 +367,13 @@ def test_the_file_of_the_documentation_is_a_team(tmp_path):
 
 
 def test_a_board_fits_its_width():
-    board = Board()
+    board = TeamBoard()
     board.rows = {"a-step-with-a-very-long-name-that-never-ends": {"state": "working", "tokens": 12}}
     assert all(len(line) <= 30 for line in board.lines(30))
 
 
 def test_a_board_counts_columns_and_not_signs():
-    board = Board()
+    board = TeamBoard()
     board.rows = {"\u8702\u871c": {"state": "working", "tokens": 1}, "bees": {"state": "working", "tokens": 1}}
     heading, wide, plain = board.lines(79)
     assert plain.index("working") == wide.index("working") + 2 == heading.index("state")

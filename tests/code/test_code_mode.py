@@ -1,11 +1,13 @@
 """Code mode: a program's calls are ordinary calls, and a program is contained."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
 from glidepath import Agent, CancelToken, ConfigurationError, Limits, LoopOutcome, Plugin, ResourceValidation, tool
-from glidepath.code import CodeMode
+from glidepath.code import CodeMode, interpreter
 from glidepath.spi import AfterDecision, Block, Gate, Replace, ResourceConstraint
 from glidepath.testing import ScriptedModel, call, calls, say, virtual
 
@@ -408,3 +410,14 @@ async def test_somebody_asks_a_run_to_finish_while_a_program_is_at_work():
     assert outputs(result)[0][1].startswith("3 Landing: ")
     assert "lunch" in outputs(result)[0][1]
     assert result.outcome is LoopOutcome.WRAPPED_UP
+
+
+def test_without_the_interpreter_the_agent_is_not_made(monkeypatch):
+    monkeypatch.setattr(interpreter, "find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'glidepath\[code\]'"):
+        CodeMode()
+
+
+def test_nothing_of_the_interpreter_is_imported_before_a_program_runs():
+    code = "import sys; from glidepath.code import CodeMode; CodeMode(); assert 'pydantic_monty' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

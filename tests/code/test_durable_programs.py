@@ -11,6 +11,7 @@ from glidepath.agent.replay import replay
 from glidepath.code import CodeMode
 from glidepath.sessions import MemoryStore, RedactingStore
 from glidepath.sessions.archive import export_journal, import_journal
+from glidepath.sessions.fold import fold
 from glidepath.spi import Ask
 from glidepath.testing import ScriptedModel, VirtualClock, call, calls, say, virtual
 
@@ -204,3 +205,61 @@ async def test_g17_nothing_of_a_program_is_left():
     for code in (MAIL, "look(1)", "while True:\n    pass"):
         await Desk(code, mode=CodeMode(seconds=0.2)).run()
     assert children() <= before
+
+
+async def cut_off(store, session_id, commits):
+    """A store that has only the first commits of a session: what a crash leaves behind."""
+    other = MemoryStore()
+    _, whole = await store.load(session_id)
+    lease = await other.claim(session_id, "then")
+    for commit in whole[:commits]:
+        other.append(lease, commit)
+    await other.release(lease)
+    return other, fold(whole[:commits])
+
+
+BOTH = "import asyncio\nx = await asyncio.gather(act(0), put(1), act(2))\ny = await act(3)\nx + [y]"
+
+
+@pytest.mark.parametrize("code", ["[act(0), act(1), put(2), act(3)]", BOTH], ids=["one by one", "together"])
+@virtual
+async def test_g13_a_program_cut_off_at_any_commit_repeats_nothing_that_has_its_result(code):
+    done = []
+
+    @tool
+    async def act(n: int) -> str:
+        done.append(n)
+        return f"acted {n}"
+
+    @tool(idempotent=True)
+    async def put(n: int) -> str:
+        done.append(n)
+        return f"put {n}"
+
+    safe = code if "await" in code else f"out = []\nfor f, n in ((act, 0), (act, 1), (put, 2), (act, 3)):\n{TRIED}out"
+
+    def agent(store):
+        model = ScriptedModel().forever(lambda request: say("done") if request.messages[-1].role != "user" else first)
+        return Agent(model=model, tools=[act, put, CodeMode()], store=store, limits=Limits(max_iterations=9))
+
+    first = call("run_code", code=safe)
+    store = MemoryStore()
+    await agent(store).run("go", session="s")
+    _, whole = await store.load("s")
+    unknown = 0
+    for commits in range(1, len(whole)):
+        left, folded = await cut_off(store, "s", commits)
+        programs = folded.snapshot.programs.values() if folded.snapshot else ()
+        known = {int(one.text.split()[1]) for program in programs for one in program.results}
+        known |= {int(one.text.split()[1]) for one in folded.results.values() if "." in one.call_id}
+        done.clear()
+        result = await agent(left).resume("s")
+        assert result.outcome is LoopOutcome.DONE
+        assert not known & set(done), commits
+        assert len(done) == len(set(done))
+        unknown += len(result.unknown_effects)
+        assert all(one.name == "act" for one in result.unknown_effects)
+    assert unknown
+
+
+TRIED = "    try:\n        out.append(f(n))\n    except RuntimeError:\n        out.append('unknown')\n"

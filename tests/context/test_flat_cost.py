@@ -2,7 +2,8 @@
 
 import pytest
 
-from glidepath.context import Compact, NoShaping, SlidingWindow, landing_view
+from glidepath.context import Compact, NoShaping, SlidingWindow
+from glidepath.landing import landing_view
 
 from .grammar import Counted, asks, gives, say, sizes_of, user
 

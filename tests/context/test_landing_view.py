@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glidepath.context import Compact, landing_view
-from glidepath.context.landing import trim_text
+from glidepath.context import Compact
+from glidepath.context.trimming import trim_text
+from glidepath.landing import landing_view
 from glidepath.messages import (
     AssistantMessage,
     ImageBlock,

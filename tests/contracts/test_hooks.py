@@ -14,13 +14,13 @@ from glidepath.conformance import (
     SteeringContract,
     ToolGateContract,
 )
-from glidepath.conformance.hooks import call_context
+from glidepath.conformance.hook_contract import call_context
 from glidepath.messages import UserMessage
 from glidepath.observe import LogObserver
 from glidepath.plugins import ApprovalGate, ChannelSteering, OpeningGate, ToolListGate
 from glidepath.provenance import Provenance
 from glidepath.spi import AfterDecision, Block, Replace
-from glidepath.teams.mailbox import Mailbox
+from glidepath.teams.mailbox import TeamMailbox
 from glidepath.testing import EventRecorder
 from glidepath.testing.recorder import _Recording
 
@@ -166,7 +166,7 @@ class Mail:
 
     def make_plugin(self):
         self.boxes = {}
-        return Mailbox(self.boxes)
+        return TeamMailbox(self.boxes)
 
     def put(self, plugin, text):
         self.boxes.setdefault(asyncio.current_task(), []).append(text)
@@ -174,11 +174,11 @@ class Mail:
 
 
 class TestMailboxThatSteers(Mail, SteeringContract):
-    subject = Mailbox
+    subject = TeamMailbox
 
 
 class TestMailboxThatFollowsUp(Mail, FollowUpContract):
-    subject = Mailbox
+    subject = TeamMailbox
 
 
 class TestOpeningGate(ToolGateContract):

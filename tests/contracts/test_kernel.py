@@ -18,7 +18,7 @@ from glidepath.conformance import (
     StopGuardContract,
     TokenEstimatorContract,
 )
-from glidepath.conformance.guards import batch
+from glidepath.conformance.guard_contract import batch
 from glidepath.constraints import (
     CostLimitConstraint,
     DefaultResourceConstraint,

@@ -3,7 +3,7 @@
 import pytest
 
 from glidepath import Agent, ConfigurationError, GuardrailsConfig, Limits, tool
-from glidepath.conformance.sim import assert_contained, simulator  # noqa: F401 - a fixture
+from glidepath.conformance.specimen_contract import assert_contained, simulator  # noqa: F401 - a fixture
 from glidepath.testing import ScriptedModel
 
 

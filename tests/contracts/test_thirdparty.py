@@ -117,7 +117,7 @@ def test_the_kit_is_not_loaded_unless_it_is_asked_for(place):
 SIMULATED = """
 from glidepath import Agent, Limits
 from glidepath.testing import ScriptedModel
-from glidepath.conformance.sim import simulator
+from glidepath.conformance.specimen_contract import simulator
 
 
 def test_mine(simulator):

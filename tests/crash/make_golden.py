@@ -1,9 +1,9 @@
 """Write the golden journals of this release: every kind of journal, and what this release reads in it.
 
-    python tests/crash/make_golden.py tests/crash/golden/RELEASE
+    python tests/crash/make_golden.py tests/crash/golden/RELEASE [SCENE ...]
 
 Run it once for every release, before it is tagged, and commit the folder. A test folds all of them with every later
-release. It uses only what the first release had, so that it can be run with any.
+release. `SCENES` use only what there was before the first release, so that they can be written with any.
 """
 
 import asyncio
@@ -166,6 +166,97 @@ async def family(store):
 SCENES = (done, crashed, resumed, paused, decided, landed, cancelled, fallback, family)
 
 
+# --- what 0.1.0 brought ---------------------------------------------------------------------------------------------
+
+
+async def mailed(store):
+    from glidepath.sessions.inbox import decide, send
+
+    script = [step("put", "pay", first=1)]
+    await agent(store, script).run("pay", session="s")
+    await decide(store, "s", {"c2": approve()})
+    await send(store, "s", "and be quick")
+    await agent(store, script).resume("s")
+
+
+async def steered(store):
+    from glidepath.sessions.inbox import note_control
+
+    await agent(store, WORK).run("do the work", session="s")
+    await note_control(store, "s", {"action": "stop", "reason": "be quick", "who": "ann"})
+    await agent(store, WORK).run("and again", session="s")
+
+
+async def undecided(store):
+    await agent(store, [step("put", "pay", first=1)]).run("pay", session="s")
+    await agent(store, []).run("never mind", session="s")
+
+
+async def based(store):
+    from glidepath.sessions import bases
+
+    usual, bases.SPAN = bases.SPAN, 6  # a base every few commits, so that the file stays small
+    try:
+        for prompt in ("do the work", "once more", "and once more"):
+            await agent(store, WORK).run(prompt, session="s")
+    finally:
+        bases.SPAN = usual
+
+
+async def forked(store):
+    from glidepath.sessions.forking import fork
+
+    await agent(store, WORK).run("do the work", session="first")
+    await fork(store, "first", at=1, name="s")
+    await store.remove("first")
+
+
+async def imported(store):
+    from glidepath.sessions.archive import import_journal
+
+    await agent(store, WORK).run("do the work", session="first")
+    await import_journal(store, await export_journal(store, "first"), session_id="s")
+    await store.remove("first")
+
+
+async def repaired(store):
+    from glidepath.sessions.archive import repair
+
+    await agent(store, WORK).run("do the work", session="s")
+    commits = store._shelves["s"].commits
+    torn = commits[4]
+    commits[4] = type(torn)(torn.number, torn.body.replace(b"done", b"gone") + b" ", torn.hash)
+    await repair(store, "s")
+
+
+async def redacted(store):
+    from glidepath._wire import replace
+    from glidepath.sessions import RedactingStore
+
+    def hide(text):
+        return text.replace("secret", "[hidden]")
+
+    @tool
+    async def tell(text: str) -> str:
+        """Say it."""
+        return f"told {text}"
+
+    script = [[("t1", "tell", {"text": "a secret"})], *WORK]
+    flown = agent(store, script, also=[tell])
+    flown = Agent(replace(flown.config, store=RedactingStore(store, hide)))
+    await flown.run("do the secret work", session="s")
+
+
+async def charged(store):
+    kid = Agent(model=Pilot("kid", WORK), tools=tools(store), agent_name="kid", prices=PRICES)
+    helper = kid.as_tool("delegate", "Hand a task over.")
+    script = [[("d1", "delegate", {"task": "work"}), ("c9", "put", {"n": 9})]]
+    await agent(store, script, also=[helper]).run("delegate", session="s")
+
+
+LATER = (mailed, steered, undecided, based, forked, imported, repaired, redacted, charged)
+
+
 def revive(store):
     """Another process begins: nobody holds a lease any more."""
     store.dead = False
@@ -197,10 +288,12 @@ def read_by_this_release(folded):
     }
 
 
-async def main(place):
-    """Write them all."""
+async def main(place, *names):
+    """Write them all, or these."""
     place.mkdir(parents=True, exist_ok=True)
-    for scene in SCENES:
+    for scene in (*SCENES, *LATER):
+        if names and scene.__name__ not in names:
+            continue
         store = Mortal()
         await scene(store)
         revive(store)
@@ -212,4 +305,4 @@ async def main(place):
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

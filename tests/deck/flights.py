@@ -1,8 +1,10 @@
 """A server of scripted agents for the page's tests: what a run does is told by the first word of its task."""
 
 import asyncio
+import contextlib
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +83,16 @@ async def transfer(account: str, amount: int) -> str:
     return f"transferred {amount} to {account}"
 
 
+@tool
+async def dig(depth: int) -> str:
+    """Dig, and listen to nobody."""
+    end = time.monotonic() + 8
+    while time.monotonic() < end:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.1)
+    return f"dug {depth}"
+
+
 def turn_of(request) -> int:
     return sum(message.role == "assistant" for message in request.messages)
 
@@ -139,6 +151,7 @@ SCRIPTS: dict[str, Callable] = {
     "shaky": shaky,
     "hostile": lambda _: say(HOSTILE),
     "transfer": transferring,
+    "dig": lambda _: call("dig", depth=3),
     "slow": lambda _: say(SLOW),
     "brief": lambda _: say(ANSWER),
     "quick": lambda request: call("peek", place=len(request.messages)),
@@ -161,6 +174,7 @@ def pilot(name: str = "pilot", delay: float = 0.02, **limits) -> Agent:
         peek,
         place_order,
         transfer,
+        dig,
         helper.as_tool("research", "Hand a question to a researcher."),
     ]
     bounds = {"max_iterations": 60, "max_tokens": 60_000, "max_cost": "0.50", "timeout": 900, **limits}

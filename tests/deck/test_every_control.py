@@ -84,12 +84,32 @@ def test_edit_runs_the_call_with_other_arguments(deck, server):
     tab.confirm()
     tab.page.wait_for_selector("dialog [role=alert]:has-text('Arguments')")
     tab.fill(arguments='{"vendor": "Contoso", "amount": 3}', reason="three will do")
+    assert tab.page.locator(".changes li").all_inner_texts() == [
+        "vendor Northwind Contoso",
+        "amount 12 3",
+        "note Deliver to the third floor. removed",
+    ]
     tab.confirm()
     tab.said("other arguments")
     server.state(run_id, "ended")
     messages = server.ask(f"/api/runs/{run_id}/messages")["messages"]
     assert any("ordered 3 from Contoso" in each["text"] for each in messages)
     tab.page.wait_for_function(f"() => !document.querySelector('.pending a[href=\"#/runs/{run_id}\"]')")
+
+
+def test_answer_gives_the_result_by_hand(deck, server):
+    run_id = server.fly("order: answered")
+    server.state(run_id, "paused")
+    tab = deck()
+    tab.open(run_id)
+    tab.page.click("text=answer by hand")
+    tab.fill(message="I ordered them by phone.", reason="faster")
+    tab.confirm()
+    tab.said("answered")
+    server.state(run_id, "ended")
+    messages = server.ask(f"/api/runs/{run_id}/messages")["messages"]
+    assert any(each["text"] == "I ordered them by phone." for each in messages)
+    assert ("decide", "faster", "ada") in server.controls(run_id)
 
 
 def test_a_decision_made_twice_is_refused_in_words(deck, server):
@@ -190,6 +210,37 @@ def test_the_kill_switch_of_one_run(deck, server):
     tab.confirm()
     tab.said("Kill switch")
     server.state(run_id, "ended")
+
+
+def test_a_refusal_is_shown_in_the_servers_words_and_changes_nothing(deck, server):
+    tab = deck()
+    tab.go("fleet")
+    tab.page.click("text=Stop a tenant")
+    tab.fill(id="nobody", reason="trying")
+    tab.confirm()
+    tab.page.wait_for_selector("dialog [role=alert]:has-text('tenant')")
+
+
+def test_work_that_ignores_its_cancellation_is_listed(deck, server):
+    run_id = server.fly("dig: deep")
+    server.until(lambda: "dig" in server.detail(run_id)["last"], "the call")
+    tab = deck()
+    tab.open(run_id)
+    tab.press("x")
+    tab.fill(reason="stop digging")
+    tab.confirm()
+    server.state(run_id, "ended")
+    tab.page.wait_for_selector(".rail-section:has-text('Abandoned work') >> text=dig")
+
+
+def test_the_focus_comes_back_when_a_dialog_closes(deck, server):
+    tab = deck()
+    tab.page.wait_for_selector(".toolbar")
+    tab.page.focus(".toolbar .button.primary")
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector("dialog[open]")
+    tab.page.click("dialog >> text=Cancel")
+    assert "New run" in tab.page.evaluate("document.activeElement.textContent")
 
 
 def test_a_new_run_starts_from_the_page(deck, server):

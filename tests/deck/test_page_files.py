@@ -24,7 +24,23 @@ def test_no_source_makes_html_of_text():
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", path.read_text()), path
 
 
+def locked():
+    return json.loads((DECK / "package-lock.json").read_text())["packages"]
+
+
+def test_the_lock_file_has_every_package_of_every_platform():
+    packages = locked()
+    wanted = {
+        name
+        for entry in packages.values()
+        for kind in ("dependencies", "devDependencies", "optionalDependencies")
+        for name in entry.get(kind, {})
+    }
+    held = {name.rpartition("node_modules/")[2] for name in packages}
+    assert wanted - held == set()
+
+
 def test_the_lock_file_names_no_registry():
-    packages = json.loads((DECK / "package-lock.json").read_text())["packages"]
+    packages = locked()
     assert [name for name, entry in packages.items() if "resolved" in entry] == []
     assert all("integrity" in entry for name, entry in packages.items() if name)

@@ -7,10 +7,10 @@ import json
 import httpx
 import pytest
 
-pytest.register_assert_rewrite("glidepath.conformance.stores")
+pytest.register_assert_rewrite("glidepath.conformance.store_contract")
 
 from glidepath import LoopOutcome  # noqa: E402
-from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
+from glidepath.conformance.store_contract import SessionStoreContract  # noqa: E402
 from glidepath.errors import StoreError  # noqa: E402
 from glidepath.events import RunEnded  # noqa: E402
 from glidepath.testing import ScriptedModel, VirtualClock, hang  # noqa: E402

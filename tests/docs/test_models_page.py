@@ -6,7 +6,7 @@ import pytest
 
 from glidepath.models import AnthropicModel, GoogleModel, OpenAIChatModel, OpenAIResponsesModel
 from glidepath.models.faults import Faults
-from glidepath.models.formats import anthropic, chat, google, responses
+from glidepath.models.formats import anthropic_messages, chat_messages, google_contents, responses
 from glidepath.models.hosts import HOSTS
 
 from .pages import ROOT, code, table
@@ -62,7 +62,11 @@ def test_a_code_has_the_kind_the_page_says(word, kind):
 
 def _taken():
     """What the code takes, by the vendor's row."""
-    rows = {"Anthropic": anthropic.TAKES, "OpenAI Responses": responses._TAKES, "Gemini": google._TAKES}
+    rows = {
+        "Anthropic": anthropic_messages.TAKES,
+        "OpenAI Responses": responses._TAKES,
+        "Gemini": google_contents._TAKES,
+    }
     for row, name in (
         ("OpenAI chat, Azure", "openai-chat"),
         ("OpenAI chat, Azure", "azure"),
@@ -72,7 +76,7 @@ def _taken():
         ("Mistral", "mistral"),
         *[(_NONE, name) for name in ("groq", "deepseek", "xai", "ollama", "lmstudio", "bedrock")],
     ):
-        yield row, chat.takes_of(name, HOSTS[name].quirks)
+        yield row, chat_messages.takes_of(name, HOSTS[name].quirks)
     yield from rows.items()
 
 

@@ -115,7 +115,7 @@ def test_a_worker_without_a_database_ends_with_an_error(crew):
 
 STUCK = """
 import asyncio, io, os, signal
-from glidepath.cli.commands import worker
+from glidepath.cli.commands import worker_command
 from glidepath.cli.world import World
 
 class Stuck:

@@ -7,7 +7,7 @@ import pytest
 from glidepath import Budget, Limits
 from glidepath.engines.dbos import Quota
 from glidepath.engines.dbos.fleet import Fleet
-from glidepath.engines.dbos.flight import Flight
+from glidepath.engines.dbos.worker_flight import WorkerFlight
 from glidepath.outcome import LoopOutcome
 
 from .kit import Crew, fresh_database, until
@@ -31,7 +31,7 @@ async def held(store, name="c"):
 
 async def flown(one, session, wallet="c"):
     assert await admit(one, session) == ""
-    outcome = await Flight(one, session, "small", "go", {"wallet": wallet}).fly()
+    outcome = await WorkerFlight(one, session, "small", "go", {"wallet": wallet}).fly()
     return outcome, await Fleet(one.ledger.dsn, ledger=one.ledger).result(session)
 
 
@@ -77,7 +77,7 @@ def test_a_wallet_that_is_gone_fails_the_run_and_costs_nothing(address):
     async def go():
         one = await worker(address)
         assert await admit(one, "gone") == ""
-        outcome = await Flight(one, "gone", "small", "go", {"wallet": "nobody's"}).fly()
+        outcome = await WorkerFlight(one, "gone", "small", "go", {"wallet": "nobody's"}).fly()
         _, error = await one.ledger.outcome("gone")
         await leave(one)
         return outcome, error

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from glidepath import Limits, LoopConfig
 from glidepath.engines.dbos import Fleet, Quota, Worker
 from glidepath.engines.dbos.budget import FleetBudget
-from glidepath.engines.dbos.flight import Flight
-from glidepath.engines.dbos.ledger import FleetLedger
+from glidepath.engines.dbos.fleet_ledger import FleetLedger
+from glidepath.engines.dbos.worker_flight import WorkerFlight
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount, Caps, Meter, Reservation
 from glidepath.messages import StreamEnd, TextDelta, Usage
@@ -69,7 +69,7 @@ async def admit(one, session, tenant=None):
 
 async def fly(one, session, tenant=None):
     assert await admit(one, session, tenant) == ""
-    flight = Flight(one, session, "small", "go")
+    flight = WorkerFlight(one, session, "small", "go")
     outcome = await flight.fly()
     return outcome, (await Fleet(one.ledger.dsn, ledger=one.ledger).result(session))
 
@@ -408,7 +408,7 @@ def test_a_run_that_takes_every_worker_down_is_not_tried_for_ever(address):
         await one.ledger.set_budget(Quota(tokens=10_000))
         await admit(one, "poison")
         await fetch(address, "UPDATE glidepath_fleet_runs SET taken = 20")
-        outcome = await Flight(one, "poison", "small", "go").fly()
+        outcome = await WorkerFlight(one, "poison", "small", "go").fly()
         _, error = await one.ledger.outcome("poison")
         await leave(one)
         return outcome, error
@@ -427,7 +427,7 @@ def test_a_run_that_ended_and_was_not_settled_is_settled_and_not_flown_again(add
         _, result = await fly(one, "between")
         await fetch(address, "UPDATE glidepath_fleet_runs SET outcome = NULL, ended = NULL, tokens = tokens + 500")
         await fetch(address, "UPDATE glidepath_budgets SET tokens = tokens + 500")
-        again = await Flight(one, "between", "small", "go").fly()
+        again = await WorkerFlight(one, "between", "small", "go").fly()
         account = budget(await one.ledger.accounts())
         heads = await fetch(address, "SELECT head FROM glidepath_sessions WHERE id = 'between'")
         await leave(one)

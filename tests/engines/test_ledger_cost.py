@@ -7,7 +7,7 @@ from tests.crash.postgres import Server
 from tests.crash.test_postgres import Tap
 
 from glidepath.engines.dbos import Quota
-from glidepath.engines.dbos.ledger import FleetLedger
+from glidepath.engines.dbos.fleet_ledger import FleetLedger
 from glidepath.ledger import Amount
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import PostgresStore

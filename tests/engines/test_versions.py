@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath.engines.dbos.flight import Flight
+from glidepath.engines.dbos.worker_flight import WorkerFlight
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Opened
 
@@ -27,7 +27,7 @@ def test_a_worker_leaves_what_it_cannot_read_to_others(address):
         await one.store.release(lease)
         for _ in range(3):
             with pytest.raises(asyncio.CancelledError, match="later release"):
-                await Flight(one, "later", "small", "go").fly()
+                await WorkerFlight(one, "later", "small", "go").fly()
         rows = await fetch(address, "SELECT taken, outcome FROM glidepath_fleet_runs WHERE session = 'later'")
         await leave(one)
         return rows

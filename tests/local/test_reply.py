@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glidepath.messages import TextDelta, ToolCallDelta
-from glidepath.models.local.reply import ConstrainedReply
+from glidepath.models.local.local_reply import ConstrainedReply
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

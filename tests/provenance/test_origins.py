@@ -14,7 +14,7 @@ from glidepath.spi import AfterDecision, Ask
 from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.teams.events import StepAttempted, TeamStarted
 from glidepath.teams.journal import Past, past_of
-from glidepath.teams.prompts import step_prompt, told_to
+from glidepath.teams.team_prompts import step_prompt, told_to
 from glidepath.teams.values import TeamExecutionPlan, TeamStep
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, virtual
 

@@ -200,6 +200,21 @@ def test_text_copied_out_of_an_untrusted_text_needs_a_target_of_the_users():
     assert asked("Create an event from my mail.", READ, event, tools=(read_mail, create_event)) == ["create_event"]
 
 
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [({"chat": 5551234}, True), ({"amount": 900}, False), ({"rate": 1.5}, False), ({"to_user": 7}, True)],
+    ids=str,
+)
+def test_a_number_is_a_target_unless_it_says_how_much(given, held):
+    @tool(consequential=True)
+    async def send_ping(chat: int = 0, amount: int = 0, rate: float = 0.0, to_user: int = 0) -> str:
+        """Send a ping."""
+        return "sent"
+
+    found = asked("Read my mail and send a ping.", READ, call("send_ping", **given), tools=(read_mail, send_ping))
+    assert found == (["send_ping"] if held else [])
+
+
 # --- records -----------------------------------------------------------------------------------------------------
 
 RECORDS = call("read_mail", which="records")

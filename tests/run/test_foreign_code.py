@@ -338,6 +338,11 @@ def _(kind):
     return _constraint(validate=validate)
 
 
+@row("ResourceConstraint.for_run", before=True)
+def _(kind):
+    return _constraint(for_run=lambda self: boom(kind), validate=_violated)
+
+
 async def _violated(self, context):
     return ResourceValidation.violation("no")
 

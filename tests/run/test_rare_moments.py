@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, Session, tool
-from glidepath.agent import flight
+from glidepath.agent import run_lifecycle
 from glidepath.errors import RejectedError
 from glidepath.events import RunEnded
 from glidepath.messages import AssistantMessage, ToolCall
@@ -84,7 +84,7 @@ async def test_g1_a_loop_that_raises_still_ends_in_a_result(monkeypatch, defect,
         run.turn.reply = AssistantMessage((ToolCall("c1", "look", {}),))  # never added: nobody's calls
         raise defect
 
-    monkeypatch.setattr(flight, "fly", broken)
+    monkeypatch.setattr(run_lifecycle, "fly", broken)
     recorder = EventRecorder()
     result = await Agent(model=ScriptedModel([]), limits=LIMITS, event_sink=recorder).run("go")
     assert (result.state, result.outcome) == (state, outcome)
@@ -100,22 +100,22 @@ async def test_g1_a_loop_that_raises_a_cancellation_after_a_cancel_is_cancelled(
         token.cancel("enough")
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(flight, "fly", broken)
+    monkeypatch.setattr(run_lifecycle, "fly", broken)
     result = await Agent(model=ScriptedModel([]), limits=LIMITS).run("go", cancel=token)
     assert (result.outcome, result.cause.reason) == (LoopOutcome.CANCELLED, "enough")
 
 
 @virtual
 async def test_an_error_of_a_provider_after_the_turn_keeps_why_the_model_stopped(monkeypatch):
-    real = flight.fly
+    real = run_lifecycle.fly
 
     async def late(run, prompt):
         await real(run, prompt)
-        from glidepath.land import failed
+        from glidepath.endings import failed
 
         return failed(run, RejectedError("too late"))
 
-    monkeypatch.setattr(flight, "fly", late)
+    monkeypatch.setattr(run_lifecycle, "fly", late)
     result = await Agent(model=ScriptedModel([say("ok")]), limits=LIMITS).run("go")
     assert (result.outcome, result.stop_reason.value) == (LoopOutcome.FAILED, "end_turn")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -159,3 +160,29 @@ def test_only_a_process_can_be_closed_in():
         tool(lambda: None, name="x", sandbox=Sandbox())
     with pytest.raises(ConfigurationError, match=r"glidepath\.sandbox\.Sandbox"):
         tool(boxed_tools.peek.fn, isolation="process", sandbox="yes")
+
+
+def inside(sandbox, words, **options):
+    """What a command printed in a sandbox, and the hosts it was refused."""
+    with sandbox.enter(words, **options) as boxed:
+        given = {"env": boxed.env, "cwd": boxed.cwd, "pass_fds": boxed.pass_fds}
+        done = subprocess.run(boxed.words, **given, capture_output=True, text=True, timeout=60, check=False)
+        return done.stdout, boxed.refused
+
+
+@SHELL
+def test_a_folder_to_read_inside_one_to_write_stays_as_it_is(tmp_path):
+    (tmp_path / "keep").mkdir()
+    (tmp_path / "keep" / "deep").mkdir()
+    sandbox = Sandbox(read=[tmp_path / "keep"], write=[tmp_path, tmp_path / "keep" / "deep"], by=["bubblewrap"])
+    command = "touch a; touch keep/b; touch keep/deep/c; ls -d a keep/b keep/deep/c"
+    assert inside(sandbox, ["/bin/sh", "-c", command], cwd=tmp_path)[0] == "a\nkeep/deep/c\n"
+    with pytest.raises(SandboxError, match="that needs bubblewrap"):
+        Sandbox(read=[tmp_path / "keep"], write=[tmp_path], by=["landlock"]).mechanism()
+
+
+@SHELL
+def test_hosts_that_were_wanted_and_refused_are_known():
+    code = "import urllib.request as r; r.urlopen('http://other.example/')"
+    words = [os.path.realpath(sys.executable), "-I", "-S", "-c", code]
+    assert inside(Sandbox(network=["allowed.example"]), words)[1] == ("other.example:80",)

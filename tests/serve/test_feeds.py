@@ -11,7 +11,7 @@ from glidepath.serve.postgres_log import PostgresLog
 from glidepath.sessions import MemoryStore, SegmentStore
 from glidepath.testing import call, say
 
-from .deck import Doors, agent, events, messages, search, serving, start
+from .deck import Doors, agent, events, messages, pay, search, serving, start
 
 
 def logs(tmp_path):
@@ -147,7 +147,8 @@ def test_pages_of_events_are_found_from_both_ends_and_by_kind():
             total = len(await events(client, run_id))
 
             async def page(query):
-                found = (await client.get(f"/api/runs/{run_id}/events?{query}")).json()
+                json_please = {"accept": "application/json"}
+                found = (await client.get(f"/api/runs/{run_id}/events?{query}", headers=json_please)).json()
                 return [one["sequence"] for one in found["events"]], found["first"], found["last"], found["total"]
 
             assert await page("limit=3") == ([1, 2, 3], 1, 3, total)
@@ -157,6 +158,51 @@ def test_pages_of_events_are_found_from_both_ends_and_by_kind():
             assert (await page("kind=RunEnded"))[0] == [total]
             assert len((await page("kind=TurnStarted,RunEnded"))[0]) == 3
             assert await page(f"after={total}") == ([], 0, 0, total)
+
+    asyncio.run(main())
+
+
+def test_whoever_asks_for_nothing_special_gets_a_stream():
+    async def main():
+        async with serving(agent()) as client:
+            run_id = await start(client)
+            answer = await client.get(f"/api/runs/{run_id}/events")
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            assert messages(answer.text)[-1][1] == "RunEnded"
+            page = await client.get(f"/api/runs/{run_id}/events?limit=2")
+            assert len(page.json()["events"]) == 2
+
+    asyncio.run(main())
+
+
+def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
+    from tests.crash.postgres import dsn
+
+    from glidepath.engines.dbos.ledger import FleetLedger, Quota
+    from glidepath.sessions import PostgresStore
+
+    async def main():
+        async with serving(agent(), store=PostgresStore(dsn())) as client:
+            assert [one["name"] for one in (await client.get("/api/budgets")).json()["roots"]][-1] == "this server"
+            run_id = await start(client)
+            before = await events(client, run_id)
+            assert [number for number, _, _ in before] == list(range(1, len(before) + 1))
+        ledger = FleetLedger(dsn())
+        await ledger.set_budget(Quota(tokens=1000))
+        await ledger.set_tenant("acme", day=Quota(runs=5), month=Quota())
+        await ledger.set_rate("model", requests=60, tokens=None, per=60.0, burst=1)
+        await ledger.enlist("worker-1", 30.0, ["helper"])
+        await ledger.close()
+        async with serving(agent(), store=PostgresStore(dsn())) as client:
+            assert await events(client, run_id) == before
+            roots = (await client.get("/api/budgets")).json()["roots"]
+            assert (roots[0]["kind"], roots[0]["gauges"][0]["limit"]) == ("fleet", 1000)
+            fleet = (await client.get("/api/fleet")).json()
+            assert "worker-1" in [worker["name"] for worker in fleet["workers"]]
+            assert fleet["rates"] == [{"name": "model requests", "used": None, "limit": 60.0, "per": 60.0}]
+            body = {"scope": "tenant", "id": "acme", "active": True, "reason": "unpaid"}
+            answer = await client.post("/api/kill", json=body)
+            assert answer.json()["message"] == "0 runs are stopped"
 
     asyncio.run(main())
 
@@ -232,6 +278,32 @@ def test_a_run_in_another_process_can_be_followed_landed_and_stopped(monkeypatch
 
     asyncio.run(main("land"))
     asyncio.run(main("stop"))
+
+
+def test_a_second_server_on_the_same_store_follows_the_runs_of_the_first(tmp_path, monkeypatch):
+    from glidepath.serve import store_reader
+
+    monkeypatch.setattr(store_reader, "LOOK", 0.02)
+
+    async def main():
+        doors, store = Doors(), SegmentStore(tmp_path / "s")
+        flying = agent(call("wait"), call("pay", amount=1), say("ok"), tools=[*doors.tools(), pay])
+        async with serving(flying, store=store) as first, serving(store=store) as second:
+            run_id = await start(first)
+            await doors.entered.wait()
+            assert (await second.get(f"/api/runs/{run_id}")).json()["state"] == "running"
+            reading = asyncio.ensure_future(events(second, run_id))
+            await asyncio.sleep(0.05)
+            doors.open.set()
+            paused = await events(first, run_id)
+            assert await reading == paused
+            body = {"id": paused[-1][2]["result"]["pending"][0]["call"]["id"], "decision": "approve"}
+            assert (await first.post(f"/api/runs/{run_id}/decide", json=body)).status_code == 200
+            whole = await events(first, run_id)
+            assert await events(second, run_id) == whole
+            assert (await second.get(f"/api/runs/{run_id}")).json()["outcome"] == "done"
+
+    asyncio.run(main())
 
 
 def test_the_list_is_fed_with_changed_cards_only():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glidepath.teams import STEP_TRANSITIONS, DependencyFailure, StepOutcome, StepState, TeamStatus
-from glidepath.teams.board import Board, IllegalMove
+from glidepath.teams.step_table import IllegalMove, StepTable
 
 from .kit import plan, step
 
@@ -17,7 +17,7 @@ LIVE = {S.PENDING, S.IN_FLIGHT, S.EVALUATING, S.ESCALATED, S.WAITING}
 
 
 def board(*steps, policy=DependencyFailure.BLOCK):
-    return Board(plan(*steps), policy)
+    return StepTable(plan(*steps), policy)
 
 
 def at(state):

@@ -8,7 +8,7 @@ from tests.crash.postgres import Server, fresh_schema
 
 from glidepath import Agent, Budget, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import PostgresStore
+from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.postgres_pool import PassingError
 from glidepath.spi.sessions import Hold, OverdueHold, WalletDraw, WalletTerms
@@ -126,6 +126,42 @@ def test_g13_a_leg_that_begins_while_the_last_draw_of_a_dead_one_is_written_leak
     written, go_on = asyncio.Event(), asyncio.Event()
     expected = {"draw": [(0, 400, 1), (350, 0, 0)], "settle": [(0, 700, 1)]}
     assert asyncio.run(go()) == expected[second]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "segments", "postgres"])
+@pytest.mark.parametrize("end", ["settled", "written off"])
+def test_g13_a_leg_that_begins_in_the_transaction_in_which_the_last_one_ends_leaks_nothing(kind, end, tmp_path):
+    """Draws that wait in one process share a transaction: so may the end of one leg and the beginning of the next."""
+
+    async def go():
+        store = {
+            "memory": MemoryStore,
+            "sqlite": lambda: SqliteStore(tmp_path / "w.db"),
+            "segments": lambda: SegmentStore(tmp_path / "w"),
+            "postgres": lambda: PostgresStore(fresh_schema(), max_connections=2),
+        }[kind]()
+        await store.open_wallets(LINE)
+        dead = this_owner().replace("|", "|9", 1)
+        first = Hold(key="run", leg=1, owner=dead, line=LINE)
+        next_ = Hold(key="run", leg=2, owner=this_owner(), line=LINE)
+        usual, desk = store._lease, getattr(store, "accounts", store)
+        desk._lease = 0  # the lease is over at once
+        await store.draw(first, draw(asked=500))
+        desk._lease = usual
+        late = OverdueHold(key="run", leg=1, session_id=None, dead=True, written_off=False)
+        over = store.settle(first, 100, 0) if end == "settled" else store.write_off(late, 100, 0)
+        blocker = store.draw(held("other"), draw(asked=1))  # the next two wait for it, and then go together
+        _, ended, grant = await asyncio.gather(blocker, over, store.draw(next_, draw(spent=100, asked=300)))
+        figures = [await accounts(store)]
+        await store.settle(held("other"), 0, 0)
+        await store.settle(next_, 350, 0)
+        figures.append(await accounts(store))
+        await store.close()
+        return ended, grant.tokens, figures
+
+    ended, granted, figures = asyncio.run(go())
+    assert (ended, granted) == (True, 400)
+    assert figures == [(100, 301, 2), (350, 0, 0)]
 
 
 def test_a_refusal_is_not_taken_for_a_cut():

@@ -15,7 +15,7 @@ from glidepath import Agent, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
 from glidepath.workspace import TOOL_NAMES, Workspace, workspace_tools
-from glidepath.workspace.files import MOST_READ, Patience, edit_file, list_folder, read_file, write_file
+from glidepath.workspace.file_tools import MOST_READ, SearchPatience, edit_file, list_folder, read_file, write_file
 from glidepath.workspace.search import search
 
 
@@ -292,7 +292,7 @@ def test_an_agent_works_with_them(place):
 
 @pytest.mark.process
 def test_a_pattern_that_takes_for_ever_is_stopped(place, monkeypatch):
-    monkeypatch.setattr("glidepath.workspace.bench._GREP_SECONDS", 0.5)
+    monkeypatch.setattr("glidepath.workspace.toolset._GREP_SECONDS", 0.5)
     (place.root / "evil.txt").write_text("a" * 40 + "!\n")
     model = ScriptedModel([call("grep", pattern="(a+)+$"), say("went on")])
     agent = Agent(model=model, tools=workspace_tools(place, ["grep"]), limits=Limits(max_iterations=3))
@@ -329,7 +329,7 @@ def test_a_sparse_file_larger_than_any_disk_is_refused_at_once(place):
 
 
 def test_a_line_that_is_too_far_away_is_refused(place, monkeypatch):
-    monkeypatch.setattr("glidepath.workspace.files.MOST_PASSED", 1_000_000)
+    monkeypatch.setattr("glidepath.workspace.file_tools.MOST_PASSED", 1_000_000)
     (place.root / "long").write_bytes(b"x" * 3_000_000 + b"\nlast\n")
     with pytest.raises(ToolError, match="line 2 of long is more than 1000000 bytes away"):
         read(place, "long", 2)
@@ -345,19 +345,19 @@ def test_work_for_a_call_that_was_let_go_ends(place):
     (place.root / "long").write_bytes(b"x" * 3_000_000)
     checks = iter([False, False, True])
     with pytest.raises(ToolError, match="stopped"):
-        read_file(place, "long", 2, 1, Patience(lambda: next(checks)))
+        read_file(place, "long", 2, 1, SearchPatience(lambda: next(checks)))
     with pytest.raises(ToolError, match="stopped"):
-        list_folder(place, ".", "nothing", 5, Patience(lambda: True))
+        list_folder(place, ".", "nothing", 5, SearchPatience(lambda: True))
 
 
 def test_work_that_takes_too_long_ends(place):
     (place.root / "long").write_bytes(b"x" * 3_000_000)
     with pytest.raises(ToolError, match="longer than -1 seconds"):
-        read_file(place, "long", 2, 1, Patience(seconds=-1))
+        read_file(place, "long", 2, 1, SearchPatience(seconds=-1))
 
 
 def test_a_folder_with_very_many_entries_is_listed_in_part(place, monkeypatch):
-    monkeypatch.setattr("glidepath.workspace.files.MOST_IN_FOLDER", 5)
+    monkeypatch.setattr("glidepath.workspace.file_tools.MOST_IN_FOLDER", 5)
     for number in range(30):
         (place.root / "src" / f"{number}").touch()
     assert len(list_folder(place, "src", None, 1).splitlines()) == 5

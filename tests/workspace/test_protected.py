@@ -13,7 +13,7 @@ from glidepath import Agent, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, calls, say
 from glidepath.workspace import Workspace, workspace_tools
-from glidepath.workspace.files import edit_file, write_file
+from glidepath.workspace.file_tools import edit_file, write_file
 from glidepath.workspace.protected import ROWS, folded
 
 

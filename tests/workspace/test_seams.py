@@ -9,7 +9,7 @@ import pytest
 
 from glidepath.errors import ToolError
 from glidepath.workspace import Workspace, survey
-from glidepath.workspace.files import edit_file, write_file
+from glidepath.workspace.file_tools import edit_file, write_file
 from glidepath.workspace.shell import run_command
 
 

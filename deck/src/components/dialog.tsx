@@ -26,6 +26,8 @@ export interface Question {
   confirm: string;
   tone?: "plain" | "danger";
   wide?: boolean;
+  /** Shown below the fields, from what they hold now. */
+  preview?: (values: Values) => ComponentChildren;
   /** Null closes the dialog; a sentence is shown and keeps it open. */
   submit: (values: Values) => Promise<string | null>;
 }
@@ -52,12 +54,15 @@ export function DialogHost(): VNode | null {
   const now = shown.value;
   const box = useRef<HTMLDialogElement>(null);
   useEffect(() => {
-    if (now && box.current && !box.current.open) {
-      box.current.showModal();
-      const first = box.current.querySelector<HTMLElement>("[data-first]");
-      first?.focus();
-      if (first instanceof HTMLInputElement && first.type === "text") first.select();
-    }
+    if (!now || !box.current) return undefined;
+    const before = document.activeElement;
+    if (!box.current.open) box.current.showModal();
+    const first = box.current.querySelector<HTMLElement>("[data-first]");
+    first?.focus();
+    if (first instanceof HTMLInputElement && first.type === "text") first.select();
+    return () => {
+      if (before instanceof HTMLElement && before.isConnected) before.focus({ preventScroll: true });
+    };
   }, [now]);
   if (!now) return null;
   const wide = now.kind === "panel" ? now.wide : now.question.wide;
@@ -105,6 +110,7 @@ function Form({ question }: { question: Question }): VNode {
       {question.fields.map((field, place) => (
         <FieldRow key={field.name} field={field} first={place === 0} value={values[field.name] ?? ""} set={(value) => setValues((old) => ({ ...old, [field.name]: value }))} />
       ))}
+      {question.preview?.(values)}
       {error && <p class="dialog-error" role="alert">{error}</p>}
       <div class="dialog-actions">
         <button type="button" class="button" onClick={closeDialog}>Cancel</button>

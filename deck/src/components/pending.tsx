@@ -1,7 +1,7 @@
 // A call that waits for a person: its exact arguments, why it waits, until when, and the four answers.
 
 import type { VNode } from "preact";
-import { answerQuestion, approve, deny, editAndApprove } from "../controls";
+import { answerFor, answerQuestion, approve, deny, editAndApprove } from "../controls";
 import { ago, duration, moment } from "../format";
 import { places } from "../router";
 import { mayControl, now } from "../store/session";
@@ -37,6 +37,7 @@ export function PendingCard({ call, chosen = false, where = true, after }: { cal
           </>
         )}
         <button type="button" class="button" disabled={!able} onClick={() => deny(call, after)}><Icon name="cross" />Deny</button>
+        {!question && <button type="button" class="link" disabled={!able} onClick={() => answerFor(call, after)}>answer by hand</button>}
         {!mayControl.value && <span class="muted small">Your token may look, not decide.</span>}
       </div>
     </article>

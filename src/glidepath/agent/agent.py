@@ -12,21 +12,21 @@ from glidepath._wire import replace
 from glidepath.agent.adopting import DELEGATES
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
-from glidepath.agent.flight import (
-    partial_line,
-    paused_line,
-)
 from glidepath.agent.forks import ForkingAgent
 from glidepath.agent.ineffective import warn_about_ineffective
-from glidepath.agent.inside import call_of, place_of, run_inside, stream_inside
+from glidepath.agent.inner_run import call_of, place_of, run_inside, stream_inside
 from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.own_loop import can_be_interrupted, in_its_own_loop
 from glidepath.agent.per_run import NOTHING
 from glidepath.agent.prompts import as_messages
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide
+from glidepath.agent.run_lifecycle import (
+    partial_line,
+    paused_line,
+)
 from glidepath.agent.run_starter import RunStarter
 from glidepath.agent.sync_stream import SyncStream
-from glidepath.agent.threads import can_be_interrupted, in_its_own_loop
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message
 from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult

@@ -6,7 +6,8 @@ import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
@@ -87,15 +88,33 @@ class Equipped:
         try:
             timeout = self._plan.timeout
             fitted = await equipment.fit(cancel, None if timeout is None else timeout / 2)
-            agent = object.__new__(type(self))
-            agent.config, agent._plan, agent._heirs, agent._behind = outfit.equipped(fitted.tools, self._with_tools)
-            agent._told_of_store, agent._outfit, agent._fitted, agent._began = True, None, fitted, began
-            result = await fly(agent)
+            result = await fly(self._fitted_with(outfit, fitted, began))
         except BaseException:
             await outfit.leave(equipment)
             raise
         slow = await outfit.leave(equipment)
         return replace(result, abandoned=(*result.abandoned, *slow)) if slow else result
+
+    def _fitted_with(self, outfit: Outfit, fitted: Fitted, began: float | None) -> Self:
+        """This agent with the tools that its sources gave."""
+        agent = object.__new__(type(self))
+        agent.config, agent._plan, agent._heirs, agent._behind = outfit.equipped(fitted.tools, self._with_tools)
+        agent._told_of_store, agent._outfit, agent._fitted, agent._began = True, None, fitted, began
+        return agent
+
+    @asynccontextmanager
+    async def listing_its_sources(self) -> AsyncIterator[tuple[Self, Sequence[tuple[str, str]]]]:
+        """This agent with the tools of its sources, which are only listed; and which sources gave none, and why."""
+        outfit = self._outfit
+        if outfit is None:
+            yield self, ()
+            return
+        equipment = outfit.enter()
+        try:
+            fitted = await equipment.fit(None, None)
+            yield self._fitted_with(outfit, fitted, None), fitted.missing
+        finally:
+            await outfit.leave(equipment)
 
     def _with_tools(self, tools: tuple[Tool, ...]) -> tuple[Any, ...]:
         """This agent's configuration with the tools of its sources among its own, or behind two of them; its plan."""

@@ -9,7 +9,7 @@ from typing import Any
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.limits import Limits
 from glidepath.guards import GuardrailsConfig
-from glidepath.plugins.gates import ApprovalGate, OpeningGate, ToolListGate
+from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
 from glidepath.setting import declared
 
 __all__ = ["ineffective", "misspelt", "warn_about_ineffective"]

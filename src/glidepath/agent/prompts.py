@@ -11,7 +11,7 @@ from glidepath.errors import ConfigurationError
 from glidepath.messages import FileBlock, Message, TextBlock, UserMessage, codec
 from glidepath.sessions import Session
 from glidepath.setting import check_sendable
-from glidepath.tools.pictures import picture_bytes
+from glidepath.tools.picture_size import picture_bytes
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig

@@ -10,7 +10,7 @@ from glidepath._version import VERSION
 from glidepath._wire import Raw, Value, replace
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, codec
 from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, Program, RunResult
-from glidepath.sessions.chain import Record, read
+from glidepath.sessions.chain import JournalRecord, read
 from glidepath.sessions.fold import Began, Child, Folded, Opened, Used
 from glidepath.sessions.lenient import message_of
 from glidepath.spi.sessions import Commit
@@ -31,7 +31,7 @@ class _Blocks(Value, frozen=True):
     blocks: tuple[_Block, ...] = ()
 
 
-def _as_written(records: Iterable[Record]) -> list[AssistantMessage]:
+def _as_written(records: Iterable[JournalRecord]) -> list[AssistantMessage]:
     """The replies among these records, with the arguments of their calls as the model wrote them."""
     found = []
     for record in records:
@@ -94,7 +94,7 @@ class Leg:
         """The number of its last commit that can be compared."""
         return self.start + len(self.commits)
 
-    def add(self, commit: Commit, records: Sequence[Record], folded: Folded) -> None:
+    def add(self, commit: Commit, records: Sequence[JournalRecord], folded: Folded) -> None:
         """One more commit, which `folded` has taken."""
         self.ended = folded.result
         if not self.until:
@@ -115,7 +115,7 @@ class Leg:
         self.times.append((records[0].time, ticks[0] if ticks else []))
         self._hear(commit, records, folded, first=first)
 
-    def _hear(self, commit: Commit, records: Sequence[Record], folded: Folded, *, first: bool) -> None:
+    def _hear(self, commit: Commit, records: Sequence[JournalRecord], folded: Folded, *, first: bool) -> None:
         """Who said what in this commit."""
         replies = _as_written(records)
         failed = self._asked and not replies and folded.reserved is not None
@@ -142,7 +142,7 @@ class Leg:
         if failed or family or (first and self.kin and folded.result is None):
             self.taken[commit.number] = dict(folded.fields)
 
-    def _out_of_reach(self, records: Sequence[Record], folded: Folded) -> str:
+    def _out_of_reach(self, records: Sequence[JournalRecord], folded: Folded) -> str:
         """What in this commit came about by something that the journal does not hold; empty when nothing."""
         began = folded.began
         if self.began is None and began is not None and began.version != VERSION:

@@ -40,7 +40,7 @@ from glidepath.messages import (
 from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.run import CancelToken, Plan, Run, restore_meter
 from glidepath.sessions import Session
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions.archive import StoredJournal, read_journal
 from glidepath.sessions.capture import TICK, tick
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Child
@@ -294,7 +294,8 @@ async def replay(
     """Fly every leg of a session again under this agent's configuration, and compare every commit.
 
     The children of its calls are replayed, too, if they are agents made tools by `as_tool` or are in `agents`, by the
-    name of the agent. Raises `StoreError` when the journal cannot be read. Hooks of plugins are asked again.
+    name of the agent. Raises `StoreError` when the journal cannot be read. Hooks of plugins are asked again. Servers of
+    tools are asked what they offer, since nothing can be compared without that; none of the tools is called.
     """
     return await _replayed(agent, store, session_id, dict(agents or {}), None)
 
@@ -306,6 +307,22 @@ async def _replayed(
     legs = legs_of(journal.commits)
     if not legs:
         raise ConfigurationError(f"session {session_id!r} has no run to replay")
+    async with agent.listing_its_sources() as (equipped, missing):
+        if missing and journal.folded.result is not None:
+            name, why = missing[0]
+            until = f"the tools of {name!r} could not be listed: {why}"
+            return Replayed(same=True, commits=0, result=journal.folded.result, whole=False, until=until)
+        return await _compared(equipped, store, journal, legs, agents, above)
+
+
+async def _compared(
+    agent: Agent,
+    store: SessionStore,
+    journal: StoredJournal,
+    legs: Sequence[Leg],
+    agents: dict[str, Agent],
+    above: tuple[Plan, Any] | None,
+) -> Replayed:
     difference, until, commits, result = "", "", 0, journal.folded.result
     for number, leg in enumerate(legs):
         if leg.began is None:
@@ -383,35 +400,27 @@ async def _flown(
     agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None, token: CancelToken
 ) -> RunResult:
     from glidepath.agent.agent import Agent
+    from glidepath.agent.assemble import assemble
     from glidepath.agent.conversation import begun, bounded_conversation
-    from glidepath.agent.flight import finish_run, open_run, watch_over
+    from glidepath.agent.run_lifecycle import finish_run, open_run, watch_over
 
     began: Any = leg.began
     holder: list[_Copyist] = []
 
     def make(*args: Any, **keywords: Any) -> _Copyist:
         copyist = _Copyist(*args, **keywords)
-        copyist.leg, copyist.checking = leg, checking
+        copyist.leg, copyist.checking, copyist.pins = leg, checking, dict(began.pins)
         holder.append(copyist)
         return copyist
 
     async def answer(_values: Any, context: Any) -> ToolResult:
         return await holder[0].answered(context.call_id)
 
-    config = agent.config
-    config = replace(
-        config,
-        model=_Tape(config.model, leg.attempts),
-        fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
-        tools=tuple(_answering(tool, answer) for tool in config.tools),
-        tool_sources=(),  # nothing outside is asked again
-        store=checking,
-        durability="sync",
-        event_sink=None,
-        deps_type=None,  # what tools did with theirs is recorded
-        deps_factory=None,
-    )
+    config = _recorded(agent.config, leg, checking, answer)
     flier = Agent(config)
+    if agent._behind:  # noqa: SLF001 - an agent's
+        flier._behind = tuple(_answering(tool, answer) for tool in agent._behind)  # noqa: SLF001
+        flier._plan = assemble(config, told=flier._plan.told, behind=flier._behind)  # noqa: SLF001
     plan = flier._plan if above is None else flier._plan_under(above[0], _limited(config, above[1]))  # noqa: SLF001
     loop = asyncio.get_running_loop()
     meter = Meter(plan.caps, Meter(Caps()) if leg.on_budget else None)
@@ -438,6 +447,22 @@ async def _flown(
         run.become(began.run_id)
         run.terms.accept(leg.carried, token)
         return await finish_run(run, home, prompt, token, opening=opening)
+
+
+def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Any) -> LoopConfig:
+    """The configuration with the recorded replies and results in place of models and tools."""
+    return replace(
+        config,
+        model=_Tape(config.model, leg.attempts),
+        fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
+        tools=tuple(_answering(tool, answer) for tool in config.tools),
+        tool_sources=(),  # nothing outside is asked again
+        store=checking,
+        durability="sync",
+        event_sink=None,
+        deps_type=None,  # what tools did with theirs is recorded
+        deps_factory=None,
+    )
 
 
 def _answering(tool: Any, answer: Any) -> Any:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.ledger import Price
 
-__all__ = ["known_output", "landing_money", "priced", "reply_ceiling", "routed", "vendor_of"]
+__all__ = ["known_output", "priced", "reply_ceiling", "routed", "vendor_of"]
 
 UNKNOWN_OUTPUT = 4096  # what is reserved at first for a model whose maximum nobody knows
 CEILING = 32_768  # tokens of a reply, by our own count, from a model whose maximum nobody knows
@@ -55,16 +55,6 @@ def priced(plan: Plan, config: LoopConfig) -> Plan:
         return plan
     known = [replace(one, price=_sure(one.price) or find_price(config, one.model, needed=True)) for one in plans]
     return known[0] if plan.route is None else joined(known)
-
-
-def landing_money(plan: Plan, input_tokens: int, output: int, room: int | None) -> int:
-    """What the landing call costs on the configured model, or on a dearer fallback where a quarter of `room` pays it.
-
-    Whichever model is in use then, its landing can be paid; but a dear fallback never keeps a run from starting.
-    """
-    prices = [one.price for one in ((plan,) if plan.route is None else plan.route.plans) if one.price is not None]
-    costs = [input_tokens * price.worst_input + output * price.output for price in prices]
-    return max([costs[0], *[cost if room is None else min(cost, room // 4) for cost in costs[1:]]])
 
 
 def _sure(price: Price | None) -> Price | None:

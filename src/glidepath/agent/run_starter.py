@@ -16,7 +16,12 @@ from glidepath.agent.config import LoopConfig
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
 from glidepath.agent.durable import Opening, claimed, reopened, session_of
 from glidepath.agent.equipped import Equipped, supplied
-from glidepath.agent.flight import (
+from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.per_run import NOTHING, Given, continued, inherited
+from glidepath.agent.prompts import as_messages, as_session
+from glidepath.agent.purse import Purse
+from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
+from glidepath.agent.run_lifecycle import (
     announce_child,
     finish_run,
     new_id,
@@ -26,11 +31,6 @@ from glidepath.agent.flight import (
     revived,
     watch_over,
 )
-from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.per_run import NOTHING, Given, continued, inherited
-from glidepath.agent.prompts import as_messages, as_session
-from glidepath.agent.purse import Purse
-from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.errors import ConfigurationError
 from glidepath.ledger import Meter
 from glidepath.messages import Message

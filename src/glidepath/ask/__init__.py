@@ -7,13 +7,13 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, Reply, pump
-from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, book_landing, fit, overfull, shape_view
+from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
-from glidepath.ask.gates import choice_among, offer
+from glidepath.ask.gates import offer, request_for
 from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
@@ -59,7 +59,7 @@ LONGEST_RETRY_AFTER = 300.0  # seconds that a run without a deadline waits for a
 FOREVER = 1e300  # seconds: what no clock can count
 
 
-async def ask(run: Run, *, landing: bool = False, begun: _Call | None = None) -> Reply:
+async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call | None = None) -> Reply:
     """One reply to the transcript as it stands; raises `ModelError` when there is none, `Touchdown` to land.
 
     `begun`: a call whose first attempt has failed already. `cruise` is the same for ordinary calls.
@@ -105,11 +105,11 @@ async def ask(run: Run, *, landing: bool = False, begun: _Call | None = None) ->
         call.error = call.spoiled = call.run = None
 
 
-async def _called(run: Run, landing: bool) -> _Call:
+async def _called(run: Run, landing: LandingBooking | None) -> _Call:
     """A call that is about to be made: with its tools, a view that fits, and a consumer who listens."""
-    plan, tools = await _offered(run, landing)
+    plan, tools = await _offered(run, landing=landing is not None)
     if plan.context_window is not None or run.transcript.picture_bytes:
-        await _make_smaller(run, plan.context_window, landing)
+        await _make_smaller(run, plan.context_window, landing=landing is not None)
     if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
         await _wait_for_consumer(run)
     plan.health.calls += 1
@@ -121,7 +121,7 @@ async def _called(run: Run, landing: bool) -> _Call:
 
 def unsent(run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
     """The run is being stopped, and the request of its first attempt has not gone out: it costs nothing."""
-    _Call(run, run.plan.specs, False, run.plan.max_output_tokens, number=1).unsent(attempt, booking, view)
+    _Call(run, run.plan.specs, None, run.plan.max_output_tokens, number=1).unsent(attempt, booking, view)
 
 
 def gave_up(
@@ -131,7 +131,7 @@ def gave_up(
 
     Call it where the error is caught: what ends the run is raised.
     """
-    call = _Call(run, run.plan.specs, False, run.plan.max_output_tokens, number=1)
+    call = _Call(run, run.plan.specs, None, run.plan.max_output_tokens, number=1)
     try:
         call.broken(attempt, error)
     except BaseException:
@@ -157,15 +157,15 @@ async def noted(run: Run, booking: Booking) -> None:
 
 def spoiled(run: Run, usage: Usage, error: ModelError) -> _Call:
     """The reply to a first attempt has come to its end and is settled, but cannot be read."""
-    return _Call(run, run.plan.specs, False, run.plan.max_output_tokens, usage=usage, number=1, spoiled=error)
+    return _Call(run, run.plan.specs, None, run.plan.max_output_tokens, usage=usage, number=1, spoiled=error)
 
 
 def answered_well(run: Run) -> None:
     """The model has answered, although its health had asked for attention meanwhile."""
-    answered(_Call(run, (), False, None))
+    answered(_Call(run, (), None, None))
 
 
-async def _offered(run: Run, landing: bool) -> tuple[Plan, tuple[ToolSpec, ...]]:
+async def _offered(run: Run, *, landing: bool) -> tuple[Plan, tuple[ToolSpec, ...]]:
     """The plan and the tools of a call that may not have every tool, or may not use the configured model."""
     if landing:
         return run.plan, ()
@@ -173,7 +173,7 @@ async def _offered(run: Run, landing: bool) -> tuple[Plan, tuple[ToolSpec, ...]]
     return plan, await offer(run) if run.narrowed() else plan.specs
 
 
-async def _make_smaller(run: Run, window: int | None, landing: bool) -> None:
+async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
     """Shape the view where it has outgrown the window, and its pictures where they are too many for a request."""
     budget = None if window is None else overfull(run, window)
     if budget is not None and landing:
@@ -193,6 +193,14 @@ async def _wait_for_consumer(run: Run) -> None:
         raise run.interrupted() from None
 
 
+class LandingBooking(Protocol):
+    """How the landing call is paid: its booking and its view; `failed` is the error of an earlier attempt."""
+
+    def __call__(
+        self, run: Run, cap: int | None, failed: ModelError | None, /
+    ) -> tuple[Booking, Sequence[Message]]: ...
+
+
 class _Call(Record, eq=False, gc=False):
     """One model call with all its attempts.
 
@@ -203,7 +211,7 @@ class _Call(Record, eq=False, gc=False):
 
     run: Any  # a Run
     tools: tuple[ToolSpec, ...]
-    landing: bool
+    landing: LandingBooking | None
     cap: int | None
     error: ModelError | None = None
     usage: Usage = Usage()
@@ -228,9 +236,9 @@ class _Call(Record, eq=False, gc=False):
         if run.watch.sentry is not None:
             await cleared(run)
         if run.hooks.context_transform:
-            booking, view = await (self._book_landing_transformed() if self.landing else self._book_transformed())
-        elif self.landing:
-            booking, view = book_landing(run, self.cap, self.error)
+            booking, view = await self._book_transformed()
+        elif self.landing is not None:
+            booking, view = self.landing(run, self.cap, self.error)
         else:
             count = await self._count(run.transcript.view) if plan.counter is not None and run.meter.limited else None
             booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
@@ -259,7 +267,7 @@ class _Call(Record, eq=False, gc=False):
             run_id, parent_id, at = run.run_id, voice.parent_id, voice.now()
             money = held.money if plan.price is not None else None
             tell(BudgetReserved(run_id, parent_id, count(), at, held.tokens, money, booking.cap))
-            tell(StreamStarted(run_id, parent_id, count(), at, plan.model_name, number, self.landing))
+            tell(StreamStarted(run_id, parent_id, count(), at, plan.model_name, number, self.landing is not None))
         return request  # type: ignore[no-any-return]
 
     def send(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
@@ -282,6 +290,8 @@ class _Call(Record, eq=False, gc=False):
 
     async def _book_transformed(self) -> tuple[Booking, Sequence[Message]]:
         """Reserve for the view as the plugins want it, which may be larger than the transcript."""
+        if self.landing is not None:
+            return await self._book_landing_transformed(self.landing)
         run, source = self.run, self.run.transcript.view
         view, tokens = await transformed(run, source, run.transcript.view_tokens)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
@@ -295,9 +305,9 @@ class _Call(Record, eq=False, gc=False):
             return booking, view
         return booking, self._within(booking, source, view, more, count - booking.input)
 
-    async def _book_landing_transformed(self) -> tuple[Booking, Sequence[Message]]:
+    async def _book_landing_transformed(self, landing: LandingBooking) -> tuple[Booking, Sequence[Message]]:
         run = self.run
-        booking, plain = book_landing(run, self.cap, self.error)
+        booking, plain = landing(run, self.cap, self.error)
         return booking, await self._transformed_within(booking, plain, sum(map(run.plan.size_of, plain)))
 
     async def _transformed_within(self, booking: Booking, source: Sequence[Message], tokens: int) -> Sequence[Message]:
@@ -402,6 +412,7 @@ class _Call(Record, eq=False, gc=False):
         run, end, reservation = self.run, attempt.end, booking.reservation
         plan, watch, failed = run.plan, run.watch, self.error is not None
         watch.calm()
+        # A landing window that opens during a text that answers is left alone: the text is the landing.
         if (failed or attempt.calls) and watch.time() >= watch.window_at:
             watch.open_window()  # it was showing text then, and is not what the run has waited for
         voice = run.voice
@@ -424,7 +435,8 @@ class _Call(Record, eq=False, gc=False):
             else:
                 reservation.settle(given + written, 0)
             run.spend.pay(usage, paid or 0)
-            if not usage.estimated and not self.landing:
+            if not usage.estimated and self.landing is None:
+                # The provider's count of this prompt, kept as a distance: it stays right while the view grows.
                 learnt = given - booking.estimate + plan.fixed_tokens
                 if learnt < plan.fixed_tokens and run.hooks.context_transform:
                     learnt = plan.fixed_tokens
@@ -439,7 +451,7 @@ class _Call(Record, eq=False, gc=False):
     def escalate(self, attempt: Attempt) -> bool:
         """A truncated reply, and a ladder to ask for it again with a larger cap: discard it."""
         run, ladder = self.run, self.run.plan.escalation
-        if attempt.cut or ladder is None or self.cap is None or self.landing:
+        if attempt.cut or ladder is None or self.cap is None or self.landing is not None:
             return False
         if attempt.stop_reason() is not StopReason.MAX_TOKENS:
             return False
@@ -482,7 +494,7 @@ class _Call(Record, eq=False, gc=False):
         run.emit(AttemptDiscarded, self.number, "the context window overflowed")
         if error is not None and self._without_pictures():
             return
-        if error is None or self.overflowed or self.landing:
+        if error is None or self.overflowed or self.landing is not None:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
         if not await recovered(run) and not await reshape(run, int(run.transcript.view_tokens * FILL)):
@@ -508,7 +520,10 @@ class _Call(Record, eq=False, gc=False):
         if run.watch.deadline_at == inf and _too_long(error):
             raise error
         delay = _delay(self.retries, error, getattr(run.watch.loop, "random", random.random))
-        if delay >= min(run.watch.deadline_at, run.watch.window_at if not self.landing else 1e18) - run.watch.time():
+        if (
+            delay
+            >= min(run.watch.deadline_at, run.watch.window_at if self.landing is None else 1e18) - run.watch.time()
+        ):
             raise error
         if not run.plan.health.may_retry(run.watch.time()):
             self.denied = not self.retries
@@ -528,32 +543,6 @@ class _Call(Record, eq=False, gc=False):
         run.turn.enter(AgentState.RUNNING)
         if run.plan.health.state is not BreakerState.CLOSED:  # others have found out meanwhile
             raise error
-
-
-def request_for(
-    run: Run, tools: tuple[ToolSpec, ...], view: Sequence[Message], cap: int | None, *, bare: bool = False
-) -> ModelRequest:
-    """The request of a call; `bare`: without the definitions of tools that may not be called."""
-    plan, choice = run.plan, run.terms.tool_choice
-    return ModelRequest(
-        system_prompt=plan.system_prompt,
-        messages=view,
-        tools=tools,
-        defined_tools=() if bare else plan.specs,
-        tool_choice=choice if tools is plan.specs else choice_among(tools, choice),
-        max_output_tokens=cap,
-        temperature=plan.temperature,
-        reasoning=plan.reasoning,
-        strict_tools=plan.strict_tools,
-        stop_sequences=plan.stop_sequences,
-        seed=plan.seed,
-        logprobs=plan.logprobs,
-        extras=run.terms.extras,
-        output_schema=None if plan.output is None else plan.output.schema,
-        connect_timeout=plan.times.connect,
-        user=run.user,
-        metadata=run.metadata,
-    )
 
 
 def _ring(future: asyncio.Future[None]) -> None:

@@ -285,6 +285,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     push = voice.sink if voice.audience is None else voice.chunk_sink(attempt)
     parts, text_delta, chunk = attempt.parts, TextDelta, StreamChunk
     run_id, parent_id, number = run.run_id, voice.parent_id, voice.next_number
+    # Size is counted in characters, four bytes each at most, until `_weigh` has looked: never too low.
     at, size, over = 0.0, 0, False
     check_at = min(booking.size // WIDEST, BREATH)
     try:
@@ -305,6 +306,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                     break
                 if delta.__class__ is StreamEnd:
                     attempt.end = delta
+                    # The reply is complete. A generator that does not end by itself may not hold the run up.
                     watch.scope(LAST_WORDS, LAST_WORDS)
                     try:  # noqa: SIM105 - `suppress` would be three calls more in every turn
                         over = await anext(stream, _OVER) is _OVER  # ordinarily it is
@@ -317,7 +319,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 size, check_at = await _weigh(run, attempt, booking, size)
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
-    except BaseException:
+    except BaseException:  # what came before it is charged, and may be the best text there is
         attempt.gather(size)
         raise
     attempt.gather(size)

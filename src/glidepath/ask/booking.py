@@ -16,20 +16,21 @@ from glidepath.outcome import AgentState, StopCause
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.inside import came_round
 from glidepath.run.prefix import broke_prefix
-from glidepath.run.unseen import sendable
 
 if TYPE_CHECKING:
-    from glidepath.errors import ModelError
     from glidepath.messages import Message
     from glidepath.run import Run
 
 __all__ = [
+    "MARGIN",
     "Booking",
     "admit_to_budget",
+    "amount",
     "book",
-    "book_landing",
+    "booked",
     "fit",
     "fit_window",
+    "least_output",
     "overfull",
     "shape_view",
     "source",
@@ -41,7 +42,6 @@ PIECE = 64  # bytes of a piece of text: what a stream has sent when it is found 
 LARGEST_PIECE = 1024  # tokens that one delta may have: the same, where all the rest of a budget is reserved
 UNBOUNDED = 1 << 60  # bytes that a reply may have where no budget is looked after
 _NOTHING = Amount()
-LEAST_LANDING = 128  # tokens without which another attempt at the landing call says nothing
 FILL = 0.75  # how full the window is after shaping, so that it is not done again at every turn
 MARGIN = 1.1  # our token count and the provider's differ: a lowered cap leaves this much room
 
@@ -62,6 +62,7 @@ class Booking(Record, gc=False):
     def grow(self, size: int) -> bool:
         """A reply outgrows its reservation: reserve more until `size` bytes fit; False when the ledger refuses."""
         while self.size < size:
+            # In slices: reserving the whole rest for one long reply would make every sibling wait for it.
             tokens = SLICE if self._extend(SLICE) else self._rest() - LARGEST_PIECE
             if tokens <= 0:
                 return False
@@ -94,6 +95,7 @@ class Booking(Record, gc=False):
         rest = SLICE if tokens is None else min(SLICE, tokens)
         if money is not None and self.price is not None and self.price.output:
             rest = min(rest, money // self.price.output)
+        # The last delta is received before it is weighed, so it must be paid for in advance.
         return rest if rest > LARGEST_PIECE and self._extend(rest) else 0
 
 
@@ -116,23 +118,25 @@ def amount(run: Run, input_tokens: int, output: int) -> Amount:
     return Amount(input_tokens + output, money)
 
 
-def _least(run: Run) -> int:
+def least_output(run: Run) -> int:
     """The least output worth a call, with the margin of our count."""
     return int(run.plan.min_output_tokens * MARGIN) + 1
 
 
 async def admit_to_budget(run: Run) -> None:
     """Take off. On somebody else's budget: set aside the landing and the first call, or refuse to start."""
+    # The task is on disk before anything is spent on it.
     if run.journal is not None:
         await run.journal.begin()
     meter = run.meter
     if meter.parent is None:
         return
-    first = amount(run, run.transcript.input_tokens(), _least(run))
+    first = amount(run, run.transcript.input_tokens(), least_output(run))
     compacted = False
     waiting = None
     try:
         while True:
+            # Before looking: what comes free between the look and the wait must wake us.
             if waiting is not None:
                 waiting.rearm()
             if waiting is None or meter.is_head(waiting):
@@ -146,11 +150,12 @@ async def admit_to_budget(run: Run) -> None:
                     run.spend.admit(got)
                     return
                 if got.resource != "queue" and got.room < got.asked:
+                    # A shorter prompt helps against tokens and money, never against turns; and it is tried once.
                     if compacted or got.resource == "turns":
                         raise Touchdown(_refused(run, got))
                     compacted = True
                     first = amount(
-                        run, _squeeze(run, run.transcript.input_tokens(), run.spend.landing_reserve), _least(run)
+                        run, _squeeze(run, run.transcript.input_tokens(), run.spend.landing_reserve), least_output(run)
                     )
                     continue
             if waiting is None:
@@ -198,15 +203,16 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
             waiting.rearm()
             if meter.is_head(waiting):
                 if meter.tree.source is not None:
-                    least = amount(run, input_tokens, min(want, _least(run)))
+                    least = amount(run, input_tokens, min(want, least_output(run)))
                     await draw(run, amount(run, input_tokens, want), least)
                 output = _affordable(run, input_tokens, want)
+                # Not even the least output would ever fit: a shorter prompt may make room, once.
                 if output is None and not compacted:
                     compacted = True
                     input_tokens = _squeeze(run, input_tokens)
                     continue
                 if output is None:
-                    least = amount(run, input_tokens, min(want, _least(run)))
+                    least = amount(run, input_tokens, min(want, least_output(run)))
                     raise Touchdown(_refused(run, meter.shortage(least, run.spend.first_call) or refusal))
                 if output:
                     asked = amount(run, input_tokens, output)
@@ -229,11 +235,12 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
 
 def _affordable(run: Run, input_tokens: int, want: int) -> int | None:
     """Output tokens to ask for now; 0: wait for calls in flight; None: not even the least would ever fit."""
-    least = _least(run)
+    least = least_output(run)
     alone = _output_room(run, input_tokens, *run.meter.room_for(run.spend.first_call, now=False))
     if alone < min(least, want):
         return None
     now = _output_room(run, input_tokens, *run.meter.room_for(run.spend.first_call, now=True))
+    # Wait for the whole call as long as it can still come; take less only when it never will.
     if alone >= want:
         return want if now >= want else 0
     return now if now >= min(alone, 4 * least) else 0
@@ -251,7 +258,7 @@ def _output_room(run: Run, input_tokens: int, tokens: int | None, money: int | N
 def _squeeze(run: Run, input_tokens: int, landing: Amount = _NOTHING) -> int:
     """Compact the context so that the least output fits; returns the new input size."""
     plan = run.plan
-    least = _least(run)
+    least = least_output(run)
     tokens, money = run.meter.room_for(run.spend.first_call, now=False, ahead=True)
     room = 1 << 62 if tokens is None else tokens - landing.tokens - least
     if money is not None and plan.price is not None and plan.price.worst_input:
@@ -345,84 +352,3 @@ def _blocked(run: Run) -> Verdict:
     source = "CostLimitConstraint" if money else "TokenBudgetConstraint"
     cause = StopCause(source=source, action="graceful_exit", reason=reason)
     return Verdict(state=AgentState.BUDGET_EXCEEDED, cause=cause)
-
-
-def _landing_again(run: Run, failed: ModelError) -> Reservation:
-    """The reservation of another attempt at the landing call: what the first has left of the reserve."""
-    meter, reserve, price = run.meter, run.spend.landing_reserve, run.plan.price
-    tokens, money = meter.room_for(None, now=True)
-    least = run.plan.landing_fixed_tokens + LEAST_LANDING
-    poor = tokens is not None and tokens < least
-    poor = poor or (money is not None and price is not None and money < least * max(price.worst_input, price.output))
-    got = None
-    if not poor:
-        asked = reserve.tokens if tokens is None else min(reserve.tokens, tokens)
-        got = meter.reserve(asked, reserve.money if money is None else min(reserve.money, money), turns=0, queued=True)
-    if type(got) is not Reservation:
-        raise failed
-    return got
-
-
-def _whole_view(run: Run, reservation: Reservation, input_tokens: int, want: int) -> int:
-    """Output tokens of a landing call that keeps the whole view, and so its prefix; 0 when that cannot be paid.
-
-    The reply is worth more than the cache: it gets `landing_tokens` at least, or the view is compacted.
-    """
-    plan, price = run.plan, run.plan.price
-    tokens, money = run.meter.room_for(None, now=True)
-    output = want if tokens is None else min(want, tokens + reservation.tokens - input_tokens)
-    if money is not None and price is not None:
-        price = price.at(input_tokens)
-        left = money + reservation.money - input_tokens * price.worst_input
-        output = min(output, left // price.output if price.output else output if left >= 0 else 0)
-    if output < min(want, max(_least(run), plan.landing_tokens)):
-        return 0
-    asked = amount(run, input_tokens, output)
-    more = max(0, asked.tokens - reservation.tokens), max(0, asked.money - reservation.money)
-    return output if reservation.extend(*more) else 0
-
-
-def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[Booking, list[Any]]:
-    """The landing call's budget and view: more than its reserve where there is room, else cut to fit the reserve.
-
-    `failed` is the error of an earlier attempt, which has used some of the reserve; it stands when too little is left.
-    """
-    plan, meter = run.plan, run.meter
-    run.spend.drop_first_call()
-    if failed is None:
-        reservation = meter.open_landing(run.spend.landing_reserve, admitted=run.spend.admitted)
-    else:
-        reservation = _landing_again(run, failed)
-    run.spend.open_landing()
-    want = plan.first_output_tokens if cap is None else cap
-    input_tokens = run.transcript.input_tokens()
-    asked = amount(run, input_tokens, want)
-    more = Amount(max(0, asked.tokens - reservation.tokens), max(0, asked.money - reservation.money))
-    if not meter.limited or reservation.extend(more.tokens, more.money):
-        return booked(run, reservation, input_tokens, want, cap), run.transcript.view
-    output = _whole_view(run, reservation, input_tokens, want)
-    if output:
-        return booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN))), run.transcript.view
-    tokens = room = reservation.tokens if any(node.caps.tokens is not None for node in meter.lineage) else 1 << 40
-    price: Any = plan.price
-    paid = price is not None and any(node.caps.money is not None for node in meter.lineage)
-    paid = paid and price.worst_input + price.output > 0
-    least = max(1, min(int(plan.min_output_tokens * MARGIN), room // 2))
-    if paid:
-        least = min(least, reservation.money // 2 // max(1, price.output))
-        room = min(room, (reservation.money - least * price.output) // max(1, price.worst_input) + least)
-    messages, sizes, pinned = source(run)
-    # The definitions stay where the task and the notice fit beside them: what comes first is still in the cache.
-    bare = room - least - plan.fixed_tokens < sum([sizes[place] for place in pinned]) + plan.landing_notice_tokens
-    fixed = plan.landing_fixed_tokens if bare else plan.fixed_tokens
-    shaped = plan.landing_view(messages, sizes, max(0, room - least - fixed), pinned)
-    input_tokens = min(shaped.tokens + fixed, room - 1)
-    output = min(want, tokens - input_tokens)
-    if paid:
-        output = min(output, (reservation.money - input_tokens * price.worst_input) // max(1, price.output))
-    output = max(least, output)
-    booking = booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN)))
-    booking.estimate = input_tokens
-    booking.bare = bare and bool(plan.specs)
-    broke_prefix(run, "the landing was compacted" + (", without the tool definitions" if booking.bare else ""))
-    return booking, sendable(own_items(shaped.messages, plan) if run.transcript.mixed else shaped.messages)

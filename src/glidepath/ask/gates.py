@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,14 @@ from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import GateApplied, GateConflictResolved
 from glidepath.run import HookFault, about, opinion, report, take_all, to_read
-from glidepath.spi import Gate, GateContext, ToolSpec
+from glidepath.spi import Gate, GateContext, ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
+    from glidepath.messages import Message
     from glidepath.run import Run
 
-__all__ = ["choice_among", "offer"]
+__all__ = ["choice_among", "offer", "request_for"]
 
 DOORS = frozenset({"find_tools", "call_found_tool"})
 MOST_NAMES = 100_000  # names that one gate may allow
@@ -51,6 +53,32 @@ def choice_among(tools: tuple[ToolSpec, ...], wanted: str) -> str:
         return "none"
     possible = wanted in ("required", "none") or any(spec.name == wanted for spec in tools)
     return wanted if possible else "auto"
+
+
+def request_for(
+    run: Run, tools: tuple[ToolSpec, ...], view: Sequence[Message], cap: int | None, *, bare: bool = False
+) -> ModelRequest:
+    """The request of a call; `bare`: without the definitions of tools that may not be called."""
+    plan, choice = run.plan, run.terms.tool_choice
+    return ModelRequest(
+        system_prompt=plan.system_prompt,
+        messages=view,
+        tools=tools,
+        defined_tools=() if bare else plan.specs,
+        tool_choice=choice if tools is plan.specs else choice_among(tools, choice),
+        max_output_tokens=cap,
+        temperature=plan.temperature,
+        reasoning=plan.reasoning,
+        strict_tools=plan.strict_tools,
+        stop_sequences=plan.stop_sequences,
+        seed=plan.seed,
+        logprobs=plan.logprobs,
+        extras=run.terms.extras,
+        output_schema=None if plan.output is None else plan.output.schema,
+        connect_timeout=plan.times.connect,
+        user=run.user,
+        metadata=run.metadata,
+    )
 
 
 async def _gated(run: Run, tools: frozenset[str], denials: dict[str, str]) -> frozenset[str]:

@@ -9,7 +9,7 @@ from glidepath._wire import replace
 from glidepath.events import ContextShaped
 from glidepath.messages import FileBlock, ImageBlock, Message, TextBlock
 from glidepath.run.prefix import broke_prefix
-from glidepath.tools.pictures import picture_bytes
+from glidepath.tools.picture_size import picture_bytes
 
 if TYPE_CHECKING:
     from glidepath.run import Run

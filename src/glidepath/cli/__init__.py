@@ -18,7 +18,7 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None, world: World | None = None) -> int:
     """Run one command and return its exit code; nothing but SystemExit of the argument parser is raised."""
-    from glidepath.cli.world import OutputError, World
+    from glidepath.cli.world import ScreenClosed, World
 
     here = World.real() if world is None else world
     try:
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None, world: World | None = None) -> int:
     except BrokenPipeError:
         here.close_quietly()
         return 141
-    except OutputError as error:
+    except ScreenClosed as error:
         here.close_quietly()
         here.complain(str(error))
         return 1

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from glidepath._wire import Value
-from glidepath.cli.changes import ASKED, Changes, colored, difference
-from glidepath.cli.layers import Settings
+from glidepath.cli.file_changes import ASKED, Changes, colored, difference
+from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.screens import Screen
 from glidepath.cli.shown import argument_rows, revealed, size_of, width_of, wrapped
 from glidepath.cli.signals import Caught
@@ -18,7 +18,17 @@ from glidepath.cli.world import World
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.run import Decision, approve, deny
 
-__all__ = ["KEYS", "Ask", "Asked", "consult", "decide", "decisions_about", "question", "sandboxed", "somebody"]
+__all__ = [
+    "KEYS",
+    "ApprovalAsked",
+    "AskPerson",
+    "consult",
+    "decide",
+    "decisions_about",
+    "question",
+    "sandboxed",
+    "somebody",
+]
 
 NOBODY = "a form needs an answer, and nobody is there to give one"
 ALLOW = "allow it? [y]es, [n]o, [a]lways this tool, [e]dit it, [r]efuse and say why: "
@@ -29,7 +39,7 @@ _FEWEST = 3
 _USUAL_SIZE = (80, 24)
 
 
-class Ask(Protocol):
+class AskPerson(Protocol):
     """Shows rows, then a prompt, forgets what was typed before, and answers with one line; None when the person left.
 
     A key in `keys` is an answer by itself. `draft` stands in the line already, where that is possible.
@@ -42,7 +52,7 @@ class Ask(Protocol):
         ...
 
 
-class Asked(Value, frozen=True, kw_only=True):
+class ApprovalAsked(Value, frozen=True, kw_only=True):
     """A call to decide about: what the decision is filed under, who wants it, and whether it runs in a sandbox."""
 
     name: str
@@ -57,7 +67,7 @@ async def decide(
     result: RunResult,
     tools: Iterable[Any],
     screen: Screen,
-    settings: Settings,
+    settings: LoadedSettings,
     world: World,
     caught: Caught,
     *,
@@ -71,7 +81,7 @@ async def decide(
         return None
     known = tuple(tools)
     asked = [
-        Asked(
+        ApprovalAsked(
             name=pending.call.id,
             pending=pending,
             sandboxed=sandboxed(pending, known),
@@ -95,7 +105,7 @@ def sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
 
 
 async def decisions_about(
-    asked: Sequence[Asked], policy: str, world: World, caught: Caught, always: set[str] | None = None
+    asked: Sequence[ApprovalAsked], policy: str, world: World, caught: Caught, always: set[str] | None = None
 ) -> dict[str, Decision] | None:
     """A decision for every call, as the policy or a person says; None when the person left."""
     if policy == "all" and not any(one.pending.form for one in asked):
@@ -128,7 +138,7 @@ async def decisions_about(
 
 
 async def consult(
-    one: Asked, size: tuple[int, int], ask: Ask, allow: str = ALLOW, always: set[str] | None = None
+    one: ApprovalAsked, size: tuple[int, int], ask: AskPerson, allow: str = ALLOW, always: set[str] | None = None
 ) -> Decision | None:
     """Show a call to its end, page by page, and ask about it then; None when the person left.
 
@@ -162,7 +172,9 @@ async def consult(
     return await _decision(rows[shown:], one, ask, allow, always)
 
 
-async def _decision(rows: Sequence[str], one: Asked, ask: Ask, allow: str, always: set[str] | None) -> Decision | None:
+async def _decision(
+    rows: Sequence[str], one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None
+) -> Decision | None:
     said = await ask(rows, allow, KEYS)
     word = "" if said is None else said.strip()
     if said is None:
@@ -180,7 +192,7 @@ async def _decision(rows: Sequence[str], one: Asked, ask: Ask, allow: str, alway
     return deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
 
 
-async def _edited(one: Asked, ask: Ask, allow: str, always: set[str] | None) -> Decision | None:
+async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None) -> Decision | None:
     """Other arguments for the call, as JSON; an empty line goes back to the question."""
     import json
 
@@ -205,7 +217,7 @@ async def _edited(one: Asked, ask: Ask, allow: str, always: set[str] | None) -> 
         )
 
 
-def question(one: Asked, width: int) -> list[str]:
+def question(one: ApprovalAsked, width: int) -> list[str]:
     """What is asked about a call, in rows: who wants it, with or without a sandbox, and every argument in full."""
     from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED
 

@@ -6,7 +6,7 @@ import argparse
 import socket
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.assemble import DEFAULT_STORE, find_object, make_store
+from glidepath.cli.agent_maker import DEFAULT_STORE, find_object, make_store
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -73,7 +73,11 @@ def serve(
         world.note(f"Flight deck: {address}#token={application.state.token}")
     else:
         world.note(f"Serving at {address}; Ctrl-C stops.")
-    if not options.no_browser:
+    from glidepath.serve.static_files import MISSING, STATIC
+
+    if not (STATIC / "index.html").is_file():
+        world.note(MISSING)
+    elif not options.no_browser:
         _open_browser(f"{address}#token={application.state.token}")
     try:
         listen(application, bound)

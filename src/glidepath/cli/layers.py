@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glidepath.cli.folder import CONFIGURATION, MOST_BYTES, Folder, look
+from glidepath.cli.setting_values import OFF, read_text, read_value
 from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, Setting, variable
-from glidepath.cli.values import OFF, read_text, read_value
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
-__all__ = ["Known", "Settings", "configuration_in", "gather", "load"]
+__all__ = ["Known", "LoadedSettings", "configuration_in", "gather", "load"]
 
 _META = ("$schema",)
 _KEYS = ("api_key", "apikey", "api-key")
@@ -31,7 +31,7 @@ class Known(NamedTuple):
     origin: str
 
 
-class Settings:
+class LoadedSettings:
     """All settings of one command with their origins.
 
     `found` is true for a file nobody named, `trusted` when a person trusts its folder. `ignored` has what such a file
@@ -73,7 +73,7 @@ class Settings:
         return self.known[key].origin if key in self.known else "default"
 
 
-def gather(options: Namespace, world: World, *, ask: bool = True, only: Collection[str] = BY_KEY) -> Settings:
+def gather(options: Namespace, world: World, *, ask: bool = True, only: Collection[str] = BY_KEY) -> LoadedSettings:
     """The settings of a command; raises `ConfigurationError` naming the file, variable or flag that is wrong.
 
     Where the file needs trust for one of the settings in `only`, a person is asked; without `ask`, or without a
@@ -98,7 +98,7 @@ def gather(options: Namespace, world: World, *, ask: bool = True, only: Collecti
             ignored = {key: said.pop(key) for key in refused}
         known.update(said)
     known.update(spoken)
-    settings = Settings(known, file, found=folder is not None, trusted=trusted, ignored=ignored)
+    settings = LoadedSettings(known, file, found=folder is not None, trusted=trusted, ignored=ignored)
     _check(settings)
     return settings
 
@@ -300,7 +300,7 @@ def _from_flags(options: Namespace) -> dict[str, Known]:
 # --- settings that contradict each other ----------------------------------------------------------------------------
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: LoadedSettings) -> None:
     for key, partner, why in (
         ("limits.grace_iterations", "limits.max_iterations", "a grace needs a turn limit"),
         ("max_output_tokens_recovery", "max_output_tokens", "a larger cap needs one to start from"),

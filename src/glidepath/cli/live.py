@@ -10,8 +10,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from glidepath.cli.changes import Changes, colored, difference
-from glidepath.cli.markup import Block, Blocks, renderable
+from glidepath.cli.file_changes import Changes, colored, difference
+from glidepath.cli.markup import Blocks, MarkupBlock, renderable
 from glidepath.cli.screens import answer_of, ending, write_answer
 from glidepath.cli.status import Status, arguments_line, clip, closing_line, printable, status_line
 from glidepath.cli.world import World
@@ -193,7 +193,7 @@ class LiveScreen:
         self._told += text
         self._place(self._blocks.feed(text))
 
-    def _place(self, blocks: Sequence[Block]) -> None:
+    def _place(self, blocks: Sequence[MarkupBlock]) -> None:
         """What is closed is laid out, above the status."""
         for block in blocks:
             if self._shown and not block.more:

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.syntax import Syntax
 from rich.text import Text
 
-__all__ = ["Block", "Blocks", "plain", "renderable"]
+__all__ = ["Blocks", "MarkupBlock", "plain", "renderable"]
 
 _FENCE = re.compile(r" {0,12}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$")
 _ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)")
@@ -23,7 +23,7 @@ _CODE_LINES, _ITEMS, _LINES, _ROWS = 30, 15, 60, 80
 _THEME = "ansi_dark"
 
 
-class Block(NamedTuple):
+class MarkupBlock(NamedTuple):
     """A piece of an answer. `kind` is text, code or table; `more` is true for a piece that continues the last one."""
 
     kind: str
@@ -47,23 +47,23 @@ class Blocks:
         self._blank = False
 
     @property
-    def open(self) -> Block | None:
+    def open(self) -> MarkupBlock | None:
         """What is not closed yet; None when there is nothing."""
         lines = [*self._lines, *([self._partial] if self._partial else [])]
         if not lines and not self._fence:
             return None
         kind = "code" if self._fence else self._kind or "text"
-        return Block(kind, "\n".join(lines), self._language if self._fence else "", self._more)
+        return MarkupBlock(kind, "\n".join(lines), self._language if self._fence else "", self._more)
 
-    def feed(self, text: str) -> list[Block]:
+    def feed(self, text: str) -> list[MarkupBlock]:
         """The blocks that this text closes."""
-        closed: list[Block] = []
+        closed: list[MarkupBlock] = []
         *lines, self._partial = (self._partial + text).split("\n")
         for line in lines:
             closed += self._line(line)
         return closed
 
-    def end(self) -> list[Block]:
+    def end(self) -> list[MarkupBlock]:
         """What is left when the answer is complete."""
         line, self._partial = self._partial, ""
         closed = self._line(line) if line else []
@@ -71,7 +71,7 @@ class Blocks:
 
     # --- one line ---------------------------------------------------------------------------------------------------
 
-    def _line(self, line: str) -> list[Block]:
+    def _line(self, line: str) -> list[MarkupBlock]:
         if self._fence:
             return self._in_code(line)
         found = _FENCE.match(line)
@@ -99,7 +99,7 @@ class Blocks:
         self._kind = "list" if _ITEM.match(line) else "table" if line.lstrip().startswith("|") else "text"
         self._items = int(self._kind == "list")
 
-    def _in_code(self, line: str) -> list[Block]:
+    def _in_code(self, line: str) -> list[MarkupBlock]:
         bare = line.strip()
         if bare and set(bare) == {self._fence[0]} and len(bare) >= len(self._fence):
             closed = self._close()
@@ -110,7 +110,7 @@ class Blocks:
         self._lines.append(line[cut:])
         return self._close(more=True) if len(self._lines) >= _CODE_LINES else []
 
-    def _in_list(self, line: str) -> list[Block]:
+    def _in_list(self, line: str) -> list[MarkupBlock]:
         if not line.strip():
             self._blank = True
             return []
@@ -128,14 +128,14 @@ class Blocks:
         self._lines.append(line)
         return closed
 
-    def _close(self, *, more: bool = False) -> list[Block]:
+    def _close(self, *, more: bool = False) -> list[MarkupBlock]:
         lines, self._lines, self._blank = self._lines, [], False
         kind = "code" if self._fence else self._kind
         was, self._more = self._more, more
         self._kind, self._items = "", 0
         if not lines:
             return []
-        return [Block(kind or "text", "\n".join(lines), self._language if self._fence else "", was)]
+        return [MarkupBlock(kind or "text", "\n".join(lines), self._language if self._fence else "", was)]
 
 
 # --- how it looks -------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class _Page(Markdown):
     elements: ClassVar[dict[str, Any]] = {**Markdown.elements, "heading_open": _Title}
 
 
-def plain(block: Block) -> Text:
+def plain(block: MarkupBlock) -> Text:
     """A block that is still being written: as it is."""
     return Text(block.text)
 
@@ -181,7 +181,7 @@ class _Trimmed:
         return rows[first:last]
 
 
-def renderable(block: Block) -> Any:
+def renderable(block: MarkupBlock) -> Any:
     """A closed block, laid out."""
     if block.kind == "code":
         text = Syntax("", block.language or "text", theme=_THEME, background_color="default").highlight(block.text)

@@ -87,7 +87,7 @@ def _narrows(setting: Setting, value: Any, default: Any, folder: Path) -> bool:
 
 def _defaults() -> dict[str, Any]:
     """What holds when the file is silent: the command line's default, else Python's."""
-    from glidepath.cli.schema import defaults
+    from glidepath.cli.settings_schema import defaults
 
     own = {key: setting.default for key, setting in BY_KEY.items() if setting.default is not None}
     known = {**defaults(), **own}

@@ -51,7 +51,7 @@ def with_store(options: argparse.Namespace, world: World, what: str, act: Callab
     """Do something with the store that is named, and close it."""
     import asyncio
 
-    from glidepath.cli.assemble import assume_store, make_store
+    from glidepath.cli.agent_maker import assume_store, make_store
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
     from glidepath.errors import ConfigurationError, StoreError

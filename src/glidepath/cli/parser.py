@@ -43,7 +43,7 @@ def parse(argv: Sequence[str], world: World) -> tuple[argparse.Namespace, Execut
     options = parser.parse_args(list(argv))
     if options.command is None:
         parser.error("say which command: " + ", ".join(COMMANDS))
-    return options, import_module(f"glidepath.cli.commands.{options.command}").execute
+    return options, import_module(f"glidepath.cli.commands.{options.command}_command").execute
 
 
 def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
@@ -59,7 +59,7 @@ def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
     for name, line in COMMANDS.items():
         sub = commands.add_parser(name, help=line)
         if name in filled:
-            module = import_module(f"glidepath.cli.commands.{name}")
+            module = import_module(f"glidepath.cli.commands.{name}_command")
             sub.description = (module.__doc__ or name).splitlines()[0]
             sub.formatter_class = argparse.RawDescriptionHelpFormatter
             module.add_arguments(sub)

@@ -18,7 +18,7 @@ from glidepath.testing import ScriptedModel, Turn, call, say, truncated
 from glidepath.texts import Texts
 from glidepath.tools import tool
 
-__all__ = ["TASK", "Stage", "atlas", "scripted"]
+__all__ = ["TASK", "DemoStage", "atlas", "scripted"]
 
 TASK = "What does the atlas say about Lisbon?"
 ATLAS = {
@@ -56,7 +56,7 @@ def scripted() -> ScriptedModel:
     return ScriptedModel(name="scripted", delay=0.001, record=False).forever(answer)
 
 
-class Stage:
+class DemoStage:
     """Plays the scenes on a model and prints what happens. Each answers False when the model itself failed."""
 
     def __init__(self, model: Any, world: World) -> None:

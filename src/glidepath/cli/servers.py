@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.layers import Settings
+from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
@@ -21,7 +21,7 @@ _SERVERS_KEYS = ("servers", "pins", "lock")
 
 
 def configured_servers(
-    settings: Settings, world: World, *, ask: bool = True, artifacts: Path | None = None
+    settings: LoadedSettings, world: World, *, ask: bool = True, artifacts: Path | None = None
 ) -> list[tuple[McpServer, str]]:
     """Every server with where it was configured; a name counts once, and the more deliberate place wins."""
     found: dict[str, tuple[McpServer, str]] = {}
@@ -41,7 +41,7 @@ def _with(server: McpServer, changes: dict[str, Any]) -> McpServer:
     return server.configured(**own)
 
 
-def _places(settings: Settings, world: World, *, ask: bool) -> list[tuple[Any, str]]:
+def _places(settings: LoadedSettings, world: World, *, ask: bool) -> list[tuple[Any, str]]:
     named, table = settings.get("mcp_config"), settings.get("mcp")
     shared = _shared(settings, world, ask=ask)
     if not named and not table and shared is None:
@@ -76,7 +76,7 @@ def _check(table: Any, origin: str) -> None:
         raise ConfigurationError(f"{origin}: mcp.lock must be the path of a file")
 
 
-def _shared(settings: Settings, world: World, *, ask: bool) -> bytes | None:
+def _shared(settings: LoadedSettings, world: World, *, ask: bool) -> bytes | None:
     """The bytes of `.mcp.json`, when a person trusts this folder as it is."""
     if settings.get("mcp_config") or not (world.folder / SHARED).is_file():
         return None

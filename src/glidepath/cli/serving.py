@@ -15,7 +15,7 @@ LAST_PORT = 65_535
 
 def serve(options: argparse.Namespace, world: World) -> int:
     """Serve until the client goes away or the process is stopped."""
-    from glidepath.cli.assemble import find_object
+    from glidepath.cli.agent_maker import find_object
     from glidepath.errors import ConfigurationError
     from glidepath.mcp.serve_agents import agent_server
 

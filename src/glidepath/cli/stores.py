@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from glidepath.cli.layers import Known, Settings
+from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
@@ -100,7 +100,7 @@ async def migrate_store(name: str | None, source: Any, world: World) -> int:
     return 1 if done.left else 0
 
 
-def keep_sessions(settings: Settings, world: World) -> None:
+def keep_sessions(settings: LoadedSettings, world: World) -> None:
     """Keep what a person runs by hand in the default store, when nobody said otherwise and it can be written."""
     if settings.said("store"):
         if settings.get("store") == NO_STORE:
@@ -130,7 +130,7 @@ def _must_be_writable(folder: Path) -> None:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
-def assume_store(settings: Settings, what: str) -> str:
+def assume_store(settings: LoadedSettings, what: str) -> str:
     """The store that is named, else the default one if there is any; raises `ConfigurationError`."""
     if settings.get("store"):
         return str(settings["store"])

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from glidepath.agent import Agent, Limits
-from glidepath.cli.assemble import make_model, make_tools
-from glidepath.cli.layers import Known, Settings
+from glidepath.cli.agent_maker import make_model, make_tools
+from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 from glidepath.teams import (
@@ -163,7 +163,7 @@ class TeamFile:
             key: said[key] for key in ("system_prompt", "max_output_tokens", "temperature") if key in said
         }
         limits = self._made(where, Limits, max_iterations=said.get("max_turns", _TURNS))
-        tools = make_tools(Settings(known, self._path, found=False), self._world)
+        tools = make_tools(LoadedSettings(known, self._path, found=False), self._world)
         made = make_model(model, self._world)
         agent: Agent = self._made(where, Agent, model=made, agent_name=name, tools=tools, limits=limits, **fields)
         return agent

@@ -16,13 +16,13 @@ from typing import NamedTuple
 from glidepath.cli.folder import Folder, look
 from glidepath.errors import ConfigurationError, install_line
 
-__all__ = ["Record", "forget", "is_trusted", "record_of", "records", "remember", "trusted_files"]
+__all__ = ["TrustRecord", "forget", "is_trusted", "record_of", "records", "remember", "trusted_files"]
 
 _MOST_BYTES = 100_000
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-class Record(NamedTuple):
+class TrustRecord(NamedTuple):
     """A person's yes: for which folder, for which bytes, and when."""
 
     folder: str
@@ -45,7 +45,7 @@ def is_trusted(folder: Folder) -> bool:
     return known is not None and not folder.unread and known.digest == folder.digest
 
 
-def record_of(folder: Path) -> Record | None:
+def record_of(folder: Path) -> TrustRecord | None:
     """What is recorded about a folder, whatever lies in it now."""
     try:
         place = _place_for(folder)
@@ -55,7 +55,7 @@ def record_of(folder: Path) -> Record | None:
     return found if found is not None and found.folder == str(folder) else None
 
 
-def records() -> list[Record]:
+def records() -> list[TrustRecord]:
     """Every folder that was trusted, by name."""
     place = _place()
     names = sorted(place.glob("*.json")) if place.is_dir() and _ours(place) else []
@@ -69,7 +69,7 @@ def remember(folder: Folder) -> None:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _ours(place):
         raise ConfigurationError(f"{place} can be written by others: chmod 700 it")
-    record = Record(str(folder.path), folder.digest, time.strftime("%Y-%m-%d %H:%M"))
+    record = TrustRecord(str(folder.path), folder.digest, time.strftime("%Y-%m-%d %H:%M"))
     unfinished = place / f".{secrets.token_hex(8)}"
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -131,7 +131,7 @@ def _private(status: os.stat_result) -> bool:
     return status.st_uid == owner and (os.name != "posix" or not status.st_mode & _OTHERS_WRITE)
 
 
-def _read(path: Path) -> Record | None:
+def _read(path: Path) -> TrustRecord | None:
     """A record; None for what is missing, broken, a link, or could have been written by somebody else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -140,7 +140,7 @@ def _read(path: Path) -> Record | None:
             if not stat.S_ISREG(status.st_mode) or not _private(status):
                 return None
             said = json.loads(file.read(_MOST_BYTES))
-        record = Record(said["folder"], said["digest"], said["when"])
+        record = TrustRecord(said["folder"], said["digest"], said["when"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return record if all(isinstance(part, str) for part in record) else None

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["OutputError", "World", "columns_of"]
+__all__ = ["ScreenClosed", "World", "columns_of"]
 
 _USUAL_COLUMNS = 80
 
 
-class OutputError(Exception):
+class ScreenClosed(Exception):  # noqa: N818 - what happened
     """Standard output cannot be written: a full disk, say."""
 
 
@@ -65,7 +65,7 @@ class World:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise OutputError(f"the output cannot be written: {error.strerror or error}") from None
+            raise ScreenClosed(f"the output cannot be written: {error.strerror or error}") from None
 
     def complain(self, text: str) -> None:
         """Say on the error stream what is wrong."""

@@ -9,12 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
-from glidepath.code.interpreter import Answer, Ended, Interpreter, Progress, packed, plain, read, written
+from glidepath.code.interpreter import (
+    Answer,
+    Ended,
+    Interpreter,
+    Progress,
+    check_installed,
+    packed,
+    plain,
+    read,
+    written,
+)
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ToolResultMessage
 from glidepath.tools import NeedsCalls, Tool, ToolContext, ToolResult, tool, trim
 from glidepath.tools.results import NO_OUTPUT
-from glidepath.tools.threads import Worker
+from glidepath.tools.threads import ThreadWorker
 
 __all__ = ["CodeMode"]
 
@@ -56,6 +66,7 @@ class CodeMode(Tool):
         max_output: int = 20_000,
         requires_approval: bool = False,
     ) -> None:
+        check_installed()
         hands = tuple(one if isinstance(one, Tool) else tool(one) for one in _listed(tools))
         for field, value, least in (
             ("max_calls", max_calls, 1),
@@ -99,7 +110,6 @@ class CodeMode(Tool):
         if made is None or context is None:
             if len(source) > MOST_SOURCE:
                 raise ToolError(f"the program is longer than {MOST_SOURCE} characters")
-            _ = Interpreter()  # whether it is there at all
             raise NeedsCalls
         max_calls, seconds, memory, max_output = self.limits
         left = context.remaining().seconds
@@ -149,7 +159,7 @@ class _Session:
 
     def __init__(self) -> None:
         self._interpreter = Interpreter()
-        self._worker: Worker | None = None
+        self._worker: ThreadWorker | None = None
 
     @property
     def printed(self) -> str:
@@ -157,7 +167,7 @@ class _Session:
 
     async def work(self, *args: Any, **keywords: Any) -> Any:
         """One step on a thread. When it is cancelled the process is killed, which ends the thread."""
-        worker = Worker(lambda: self._interpreter.step(*args, **keywords), "glidepath-program")
+        worker = ThreadWorker(lambda: self._interpreter.step(*args, **keywords), "glidepath-program")
         worker.start()
         try:
             await worker.finished()
@@ -169,12 +179,12 @@ class _Session:
 
     async def close(self) -> None:
         """End the process."""
-        worker = Worker(self._interpreter.close, "glidepath-program-end")
+        worker = ThreadWorker(self._interpreter.close, "glidepath-program-end")
         worker.start()
         await _finished(worker)
 
 
-async def _finished(worker: Worker) -> None:
+async def _finished(worker: ThreadWorker) -> None:
     """Wait for a thread that is about to end, whoever cancels; its outcome is nobody's."""
     task = asyncio.ensure_future(worker.finished())
     cancelled: asyncio.CancelledError | None = None

@@ -16,13 +16,14 @@ import signal
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Record, Value
 from glidepath.errors import ConfigurationError
 
-__all__ = ["Answer", "Ended", "Interpreter", "Progress", "Suspended", "load_monty"]
+__all__ = ["Answer", "Ended", "Interpreter", "Progress", "Suspended", "check_installed", "load_monty"]
 
 MOST_ROUND_TRIPS = 1000  # times a step may come back to us without a call: unknown names, sleeps, files
 MOST_PRINTED = 1 << 20  # bytes of one step
@@ -78,14 +79,17 @@ class Ended(Record):
     text: str = ""
 
 
+def check_installed() -> None:
+    """Raise `ConfigurationError` when the interpreter's package is missing; it is not imported yet."""
+    if find_spec("pydantic_monty") is None:
+        raise ConfigurationError("code mode needs pydantic-monty: install it with pip install 'glidepath[code]'")
+
+
 def load_monty() -> Any:
     """The interpreter's package; raises `ConfigurationError` when it is not installed."""
-    try:
-        import pydantic_monty
-    except ImportError:
-        raise ConfigurationError(
-            "code mode needs pydantic-monty: install it with pip install 'glidepath[code]'"
-        ) from None
+    check_installed()
+    import pydantic_monty
+
     return pydantic_monty
 
 

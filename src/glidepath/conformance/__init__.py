@@ -48,7 +48,7 @@ pytest.register_assert_rewrite(
 )
 
 from glidepath.conformance.catalogs import CatalogContract  # noqa: E402
-from glidepath.conformance.constraints import ResourceConstraintContract  # noqa: E402
+from glidepath.conformance.constraint_contract import ResourceConstraintContract  # noqa: E402
 from glidepath.conformance.contexts import ContextStrategyContract  # noqa: E402
 from glidepath.conformance.contract import Clause, Contract, clauses_of  # noqa: E402
 from glidepath.conformance.coordinators import (  # noqa: E402
@@ -59,8 +59,8 @@ from glidepath.conformance.coordinators import (  # noqa: E402
 from glidepath.conformance.estimators import TokenEstimatorContract  # noqa: E402
 from glidepath.conformance.evaluators import EvaluationStrategyContract  # noqa: E402
 from glidepath.conformance.excerpts import ExcerptsContract  # noqa: E402
-from glidepath.conformance.guards import CallGuardContract, StopGuardContract  # noqa: E402
-from glidepath.conformance.hooks import (  # noqa: E402
+from glidepath.conformance.guard_contract import CallGuardContract, StopGuardContract  # noqa: E402
+from glidepath.conformance.hook_contract import (  # noqa: E402
     AfterToolCallContract,
     BeforeToolCallContract,
     ContextOverflowRecoveryContract,
@@ -68,12 +68,12 @@ from glidepath.conformance.hooks import (  # noqa: E402
     ToolGateContract,
 )
 from glidepath.conformance.inboxes import InboxContract  # noqa: E402
-from glidepath.conformance.models import ModelContract  # noqa: E402
+from glidepath.conformance.model_contract import ModelContract  # noqa: E402
 from glidepath.conformance.policies import ProtocolPolicyContract  # noqa: E402
 from glidepath.conformance.provenance_kit import ProvenanceContract  # noqa: E402
 from glidepath.conformance.sandbox_escapes import SandboxContract  # noqa: E402
-from glidepath.conformance.sources import ToolSourceContract  # noqa: E402
-from glidepath.conformance.stores import SessionStoreContract  # noqa: E402
+from glidepath.conformance.source_contract import ToolSourceContract  # noqa: E402
+from glidepath.conformance.store_contract import SessionStoreContract  # noqa: E402
 from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
 from glidepath.conformance.wallet_stores import WalletStoreContract  # noqa: E402
 

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from glidepath.conformance.contract import Contract, missing
 from glidepath.conformance.stage import Stage, artifact
 from glidepath.errors import RejectedError
-from glidepath.teams.board import STEP_TRANSITIONS
 from glidepath.teams.events import (
     TERMINAL,
     EvaluationStarted,
@@ -22,6 +21,7 @@ from glidepath.teams.events import (
     ending,
 )
 from glidepath.teams.spi import TeamCoordinator
+from glidepath.teams.step_table import STEP_TRANSITIONS
 from glidepath.teams.values import (
     DependencyFailure,
     RiskProfile,

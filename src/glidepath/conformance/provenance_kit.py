@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from glidepath.agent import Agent, Limits
-from glidepath.conformance.hooks import BeforeToolCallContract
+from glidepath.conformance.hook_contract import BeforeToolCallContract
 from glidepath.messages import Message, ToolResultMessage, UserMessage
 from glidepath.outcome import RunResult
 from glidepath.run import approve

@@ -1,6 +1,5 @@
 """How a transcript is measured, kept valid, and made to fit: sizes, strategies, repair, the landing view."""
 
-from glidepath.context.landing import landing_view
 from glidepath.context.measure import CharEstimator, guarded, message_size, sizer
 from glidepath.context.orphans import repair, sendable
 from glidepath.context.strategies import Compact, NoShaping, SlidingWindow, strategy
@@ -15,7 +14,6 @@ __all__ = [
     "SlidingWindow",
     "Summarize",
     "guarded",
-    "landing_view",
     "message_size",
     "repair",
     "sendable",

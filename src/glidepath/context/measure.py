@@ -18,7 +18,7 @@ from glidepath.messages import (
 from glidepath.run import interrupt_by_hand
 from glidepath.spi import TokenEstimator
 from glidepath.tools.density import MESSAGE_TOKENS, ORDINARY_ID, opaque_tokens, result_tokens, text_tokens
-from glidepath.tools.pictures import block_tokens
+from glidepath.tools.picture_size import block_tokens
 
 __all__ = ["CharEstimator", "Estimate", "char_estimate", "guarded", "message_size", "sizer"]
 

@@ -12,9 +12,9 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.context.groups import has_calls, is_marker, select
-from glidepath.context.landing import trim_text
 from glidepath.context.measure import Estimate, char_estimate, message_size
 from glidepath.context.strategies import Compact
+from glidepath.context.trimming import trim_text
 from glidepath.messages import (
     AssistantMessage,
     Message,
@@ -24,7 +24,7 @@ from glidepath.messages import (
     coming_from,
     origins_of,
 )
-from glidepath.tools.frames import Frame
+from glidepath.tools.quote_frames import QuoteFrame
 
 __all__ = ["Checkpoint", "CheckpointRequest", "Summarize"]
 
@@ -114,7 +114,7 @@ class Summarize(Compact):
         output = min(budget // SHARE, LONGEST)
         start = 0 if old is None else old.upto
         upto = select(messages, sizes, budget - int(output * ROOM) - HEADING, pinned, 0).cut
-        frame = Frame()
+        frame = QuoteFrame()
         instruction = INSTRUCTION.format(words=output // 2)
         framed = f"{frame.rule} {HEADS.format(mark=frame.mark)}\n{frame.quote('')}"
         room -= self._estimate(SYSTEM_PROMPT) + self._estimate(instruction) + self._estimate(framed)
@@ -144,7 +144,7 @@ class Summarize(Compact):
         which: range,
         pinned: frozenset[int],
         room: int,
-        frame: Frame,
+        frame: QuoteFrame,
     ) -> tuple[list[str], int]:
         """The newest of these messages as text within `room`, in their order, and the size of those that are told."""
         lines: list[str] = []
@@ -162,7 +162,7 @@ class Summarize(Compact):
                 lines.append(line)
         return lines[::-1], replaces
 
-    def _line(self, message: Message, longest: int, frame: Frame) -> str:
+    def _line(self, message: Message, longest: int, frame: QuoteFrame) -> str:
         """The message in at most about `longest` tokens; the heads of its parts carry the mark, its words do not."""
         said = _said(message)
         parts = [(who, trim_text(text, longest // len(said), self._estimate)) for who, text in said]
@@ -178,7 +178,7 @@ class Summarize(Compact):
 
     def restored(self, text: str, upto: int) -> Checkpoint:
         """A checkpoint that was written before."""
-        message = UserMessage(f"{CHECKPOINT}\n{Frame.sealing(text).quote(text)}", True, REASON)
+        message = UserMessage(f"{CHECKPOINT}\n{QuoteFrame.sealing(text).quote(text)}", True, REASON)
         return Checkpoint(message, message_size(message, self._estimate), upto)
 
 

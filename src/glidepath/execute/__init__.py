@@ -23,7 +23,7 @@ from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, 
 from glidepath.run.inside import recall
 from glidepath.run.origins import heard_in
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools import ArgumentsError, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.density import ORDINARY_ID, result_tokens
 from glidepath.tools.text import clean
@@ -62,6 +62,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     turn = run.turn
     turn.start_tools()
     step = Step(calls, plan.tools, run.descent.withdrawn, run.descent.notice is not None)
+    # Guards first: what they keep back must not run, be counted or be asked about.
     if _kept_back(run, step):
         turn.end_tools(turn.checkpoint)
         return False
@@ -171,11 +172,12 @@ def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> None:
     if run.work.heard:
         origins = heard_in(run, call_id, origins)
     message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration, origins)
-    ordinary = len(call_id) <= ORDINARY_ID
-    size = result_tokens(name, result.content) if ordinary else run.plan.size_of(message)  # type: ignore[arg-type]
-    voice = run.voice
-    tell: Any = voice.tell_all
+    size = result_tokens(name, result.content)  # type: ignore[arg-type]
+    if len(call_id) > ORDINARY_ID:
+        size = run.plan.size_of(message)
+    tell: Any = run.voice.tell_all
     if tell is not None:
+        voice = run.voice
         run_id = run.run_id
         parent_id = voice.parent_id
         number = voice.next_number
@@ -405,10 +407,10 @@ def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:
     bound: Any = job.bound
     call = job.call
     watch = run.watch
-    voice = run.voice
-    tell = voice.tell_all
+    tell = run.voice.tell_all
     job.started_at = watch.time()
     if tell is not None:
+        voice = run.voice
         number, at = voice.next_number(), voice.now()
         tell(ToolStarted(run.run_id, voice.parent_id, number, at, call.id, call.name, bound.arguments))
     if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():

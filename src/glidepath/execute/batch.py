@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.execute.job import Job
 from glidepath.outcome import ResultKind
 from glidepath.run import Place, Stopped, Touchdown, Why, cleared, closable
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -69,6 +69,7 @@ class _Batch:
         if run.watch.halted() and not self.stopping:
             self._stop_all(ResultKind.CANCELLED, None)
         room = self.width - len(self.flying) - len(self.leaving)
+        # Only as many as may run at once: a call that waits here can still be called off before it has begun.
         chosen = [] if self.stopping else [self.queue.pop() for _ in range(min(room, len(self.queue)))]
         if run.journal is not None and (chosen or self.landed):
             chosen = await self._note(chosen)

@@ -28,7 +28,7 @@ from glidepath.tools import (
     as_result,
     trim_result,
 )
-from glidepath.tools.pictures import small_enough
+from glidepath.tools.picture_size import small_enough
 
 if TYPE_CHECKING:
     from glidepath.run import Run

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from glidepath.guards.config import GuardrailsConfig
+from glidepath.guards.guardrails_config import GuardrailsConfig
 from glidepath.guards.own import is_stop_guard, own_guards
 from glidepath.guards.repetition import RepetitionGuard
 from glidepath.guards.stops import EmptyAnswerGuard, PrematureEndGuard, TruncationGuard
 from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
 from glidepath.guards.truncation import MaxTokensRecovery, TokenScaling, stitch
-from glidepath.guards.turns import DEFAULT_NOTICE, LANDING_NOTICE, GracefulTurnLimit
+from glidepath.guards.turn_notice import DEFAULT_NOTICE, LANDING_NOTICE, GracefulTurnLimit
 from glidepath.spi import CallGuard, StopGuard
 from glidepath.texts import Texts
 

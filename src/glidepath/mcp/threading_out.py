@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from glidepath.tools.threads import Worker
+from glidepath.tools.threads import ThreadWorker
 
 __all__ = ["on_a_thread"]
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 async def on_a_thread(work: Callable[[], T], name: str = "glidepath-mcp") -> T:
     """What `work` returns, computed beside the loop; when the await is cancelled, the thread is let go."""
-    worker = Worker(work, name)
+    worker = ThreadWorker(work, name)
     worker.start()
     try:
         await worker.finished()

@@ -23,7 +23,7 @@ from glidepath.models.anthropic_client import AnthropicPort
 from glidepath.models.checks import check_name
 from glidepath.models.clients import patience
 from glidepath.models.content import (
-    Reply,
+    VendorReply,
     count,
     defined,
     kept,
@@ -37,7 +37,7 @@ from glidepath.models.content import (
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
-from glidepath.models.formats.anthropic import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
+from glidepath.models.formats.anthropic_messages import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
 from glidepath.models.names import sent_name
 from glidepath.models.strictness import Grammar
 from glidepath.spi import ModelRequest, ToolSpec
@@ -147,7 +147,7 @@ class AnthropicModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = Reply(self._unknown_reasons, request)
+        reply = VendorReply(self._unknown_reasons, request)
         reader = _Reader(reply, self._port.faults)
         model = "-"
         if self._port.routed:  # the client makes an address of it, and the cloud refuses it in the body
@@ -372,7 +372,7 @@ def _mark(opening: list[dict[str, Any]], turns: list[dict[str, Any]], mark: dict
 class _Reader:
     """Reads the events of one message."""
 
-    def __init__(self, reply: Reply, faults: Faults) -> None:
+    def __init__(self, reply: VendorReply, faults: Faults) -> None:
         self._reply = reply
         self._faults = faults
         self._usage: dict[str, Any] = {}

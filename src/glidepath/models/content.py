@@ -29,7 +29,7 @@ from glidepath.spi import ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
 __all__ = [
-    "Reply",
+    "VendorReply",
     "arguments",
     "check_stops",
     "count",
@@ -196,7 +196,7 @@ def worded(text: Any) -> str:
     raise TypeError(f"{type(text).__name__} instead of text")
 
 
-class Reply:
+class VendorReply:
     """What has come so far of one reply: how much text, how many calls, and whether anything did."""
 
     __slots__ = ("_half", "_names", "_tokens", "_unknown", "calls", "ended", "info", "searches", "silent", "text")

@@ -16,7 +16,7 @@ from glidepath.errors import ModelError, RejectedError, TransientError
 from glidepath.messages import Delta
 from glidepath.models.aws_events import KIND as AWS_KIND
 from glidepath.models.aws_events import AwsEvents
-from glidepath.models.content import Reply
+from glidepath.models.content import VendorReply
 from glidepath.models.faults import Faults
 from glidepath.models.sse import Events
 
@@ -40,7 +40,7 @@ class Reader(Protocol):
 
 
 async def answer(
-    open_stream: Callable[[], Any], reader: Reader, faults: Faults, reply: Reply
+    open_stream: Callable[[], Any], reader: Reader, faults: Faults, reply: VendorReply
 ) -> AsyncGenerator[Delta, None]:
     """The deltas of one reply; raises only `ModelError` kinds."""
     async with aclosing(_events(open_stream, faults, reply)) as events:
@@ -63,7 +63,7 @@ def _guarded(read: Callable[..., Iterable[Delta]], faults: Faults, *given: str) 
 
 
 async def _events(
-    open_stream: Callable[[], Any], faults: Faults, reply: Reply
+    open_stream: Callable[[], Any], faults: Faults, reply: VendorReply
 ) -> AsyncGenerator[tuple[str, str], None]:
     """The events of one response. The error is raised outside its handler: an SDK's error holds the key."""
     failure: ModelError | None = None

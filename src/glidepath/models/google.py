@@ -15,11 +15,11 @@ from glidepath.errors import ConfigurationError, ModelError, RefusedError, Rejec
 from glidepath.messages import Citation, Delta, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url, leave_open
 from glidepath.models.clients import Clients
-from glidepath.models.content import Reply, check_stops, count, defined, kept, merged, schema_words, sent_choice
+from glidepath.models.content import VendorReply, check_stops, count, defined, kept, merged, schema_words, sent_choice
 from glidepath.models.exchange import run_out
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
-from glidepath.models.formats.google import VENDOR, google_contents
+from glidepath.models.formats.google_contents import VENDOR, google_contents
 from glidepath.models.hosts import find_host, key_advice, own_key, setting
 from glidepath.models.names import sent_name
 from glidepath.models.sse import Lines
@@ -126,7 +126,7 @@ class GoogleModel:
     async def _stream(self, body: dict[str, Any], request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """The deltas of one reply. The error is raised outside its handler: an SDK's error holds the key."""
         reader = _Reader(
-            Reply(self._unknown_reasons, request), self._faults, each_query=_LEVELED.match(self.name) is not None
+            VendorReply(self._unknown_reasons, request), self._faults, each_query=_LEVELED.match(self.name) is not None
         )
         failure: ModelError | None = None
         responses: list[Any] = []
@@ -352,7 +352,7 @@ def _thinking(name: str, effort: str, *, leveled: bool) -> dict[str, Any]:
 class _Reader:
     """Reads the chunks of one reply."""
 
-    def __init__(self, reply: Reply, faults: Faults, *, each_query: bool = True) -> None:
+    def __init__(self, reply: VendorReply, faults: Faults, *, each_query: bool = True) -> None:
         self._reply = reply
         self._faults = faults
         self._each_query = each_query

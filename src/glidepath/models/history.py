@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glidepath.messages import Message
-from glidepath.models.formats.anthropic import anthropic_turns, read_anthropic, system_of
-from glidepath.models.formats.chat import chat_messages, read_chat
-from glidepath.models.formats.google import google_contents, read_google
+from glidepath.models.formats.anthropic_messages import anthropic_turns, read_anthropic, system_of
+from glidepath.models.formats.chat_messages import chat_messages, read_chat
+from glidepath.models.formats.google_contents import google_contents, read_google
 from glidepath.models.formats.responses import read_responses, responses_input
 
 __all__ = [

@@ -16,7 +16,7 @@ from glidepath.models.checks import at_home
 
 __all__ = [
     "HOSTS",
-    "Host",
+    "ModelHost",
     "Quirks",
     "effort_for",
     "find_host",
@@ -80,7 +80,7 @@ class Quirks(Value, frozen=True, kw_only=True):
     """A document is a `document_url`, and audio a text: its bytes or its address."""
 
 
-class Host(Value, frozen=True, kw_only=True):
+class ModelHost(Value, frozen=True, kw_only=True):
     """One place that serves models, as a model string names it."""
 
     name: str
@@ -138,7 +138,7 @@ _OPENAI = Quirks(
 )
 
 _ROWS = (
-    Host(
+    ModelHost(
         name="anthropic",
         reaches="Claude models",
         example="anthropic:claude-sonnet-4-5",
@@ -149,7 +149,7 @@ _ROWS = (
         sites=("api.anthropic.com",),
         prices="anthropic",
     ),
-    Host(
+    ModelHost(
         name="openai",
         reaches="OpenAI, the Responses endpoint",
         example="openai:gpt-5",
@@ -161,7 +161,7 @@ _ROWS = (
         prices="openai",
         quirks=_OPENAI,
     ),
-    Host(
+    ModelHost(
         name="openai-responses",
         reaches="the same, said explicitly",
         example="openai-responses:gpt-5",
@@ -173,7 +173,7 @@ _ROWS = (
         prices="openai",
         quirks=_OPENAI,
     ),
-    Host(
+    ModelHost(
         name="openai-chat",
         reaches="OpenAI, the chat completions endpoint",
         example="openai-chat:gpt-4o",
@@ -185,7 +185,7 @@ _ROWS = (
         prices="openai",
         quirks=_OPENAI,
     ),
-    Host(
+    ModelHost(
         name="openai-compatible",
         reaches="any server that speaks chat completions",
         example="openai-compatible:qwen3@http://127.0.0.1:11434/v1",
@@ -193,7 +193,7 @@ _ROWS = (
         extra="openai",
         form="NAME@ADDRESS",
     ),
-    Host(
+    ModelHost(
         name="google",
         reaches="Gemini models",
         example="google:gemini-2.5-flash",
@@ -203,7 +203,7 @@ _ROWS = (
         sites=(".googleapis.com",),
         prices="google",
     ),
-    Host(
+    ModelHost(
         name="azure",
         reaches="Azure OpenAI, by the name of the deployment",
         example="azure:my-gpt-5",
@@ -216,7 +216,7 @@ _ROWS = (
         prices="azure",
         quirks=_OPENAI,
     ),
-    Host(
+    ModelHost(
         name="bedrock",
         reaches="Amazon Bedrock: Claude by its own endpoint, other models by chat completions",
         example="bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0",
@@ -228,7 +228,7 @@ _ROWS = (
         prices="aws",
         quirks=Quirks(cap="max_completion_tokens", files=_NO_FILES),
     ),
-    Host(
+    ModelHost(
         name="vertex",
         reaches="Vertex AI: Gemini and Claude models",
         example="vertex:gemini-2.5-pro",
@@ -239,7 +239,7 @@ _ROWS = (
         sites=(".googleapis.com",),
         prices="google",
     ),
-    Host(
+    ModelHost(
         name="openrouter",
         reaches="OpenRouter: models of many vendors",
         example="openrouter:anthropic/claude-sonnet-4.5",
@@ -252,7 +252,7 @@ _ROWS = (
         prices="openrouter",
         quirks=Quirks(effort="reasoning", all_thoughts=True),
     ),
-    Host(
+    ModelHost(
         name="groq",
         reaches="Groq",
         example="groq:llama-3.3-70b-versatile",
@@ -272,7 +272,7 @@ _ROWS = (
             files=_NO_FILES,
         ),
     ),
-    Host(
+    ModelHost(
         name="deepseek",
         reaches="DeepSeek",
         example="deepseek:deepseek-chat",
@@ -291,7 +291,7 @@ _ROWS = (
             files=_NO_FILES,
         ),
     ),
-    Host(
+    ModelHost(
         name="mistral",
         reaches="Mistral",
         example="mistral:mistral-large-latest",
@@ -312,7 +312,7 @@ _ROWS = (
             plain_parts=True,
         ),
     ),
-    Host(
+    ModelHost(
         name="xai",
         reaches="xAI",
         example="xai:grok-4",
@@ -330,7 +330,7 @@ _ROWS = (
             files=_NO_FILES,
         ),
     ),
-    Host(
+    ModelHost(
         name="ollama",
         reaches="Ollama on this machine",
         example="ollama:qwen3:8b",
@@ -345,7 +345,7 @@ _ROWS = (
             image_addresses=False,
         ),
     ),
-    Host(
+    ModelHost(
         name="vllm",
         reaches="vLLM on this machine",
         example="vllm:Qwen/Qwen3-8B",
@@ -354,7 +354,7 @@ _ROWS = (
         address="http://127.0.0.1:8000/v1",
         quirks=Quirks(files=frozenset({"audio", "video"})),
     ),
-    Host(
+    ModelHost(
         name="lmstudio",
         reaches="LM Studio on this machine",
         example="lmstudio:qwen3-8b",
@@ -363,7 +363,7 @@ _ROWS = (
         address="http://127.0.0.1:1234/v1",
         quirks=Quirks(named_choice=False, files=_NO_FILES),
     ),
-    Host(
+    ModelHost(
         name="llamacpp",
         reaches="a llama.cpp server on this machine",
         example="llamacpp:default",
@@ -372,7 +372,7 @@ _ROWS = (
         address="http://127.0.0.1:8080/v1",
         quirks=Quirks(named_choice=False, files=frozenset({"audio"})),
     ),
-    Host(
+    ModelHost(
         name="local",
         reaches="a small model inside this process, or any GGUF file",
         example="local:smollm2",
@@ -381,18 +381,18 @@ _ROWS = (
     ),
 )
 
-HOSTS: Mapping[str, Host] = {row.name: row for row in _ROWS}
+HOSTS: Mapping[str, ModelHost] = {row.name: row for row in _ROWS}
 """Every host, by what stands before the colon."""
 
 
-def find_host(name: Any) -> Host:
+def find_host(name: Any) -> ModelHost:
     """The host of this name; raises `ConfigurationError` listing those there are."""
     if not isinstance(name, str) or name not in HOSTS:
         raise ConfigurationError(f"host={name!r:.60} is not a host; known are {', '.join(sorted(HOSTS))}")
     return HOSTS[name]
 
 
-def own_key(host: Host, url: str, api_key: str | None) -> str | None:
+def own_key(host: ModelHost, url: str, api_key: str | None) -> str | None:
     """The key for an address: the one given, else the host's from the environment, for its own addresses only.
 
     This is the one place that reads keys the SDKs do not know. Raises `ConfigurationError` when a key is needed.
@@ -412,7 +412,7 @@ def own_key(host: Host, url: str, api_key: str | None) -> str | None:
     return found
 
 
-def key_advice(host: Host, *, given: bool, sent: bool = True) -> str:
+def key_advice(host: ModelHost, *, given: bool, sent: bool = True) -> str:
     """What to check when a key is not accepted: names the place the key really came from."""
     if given:
         where = "api_key=" + (", or GLIDEPATH_API_KEY on the command line" if host.name == "openai-compatible" else "")

@@ -13,7 +13,7 @@ from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
 from glidepath.models.checks import check_name
 from glidepath.models.clients import patience
 from glidepath.models.content import (
-    Reply,
+    VendorReply,
     check_stops,
     count,
     defined,
@@ -29,7 +29,7 @@ from glidepath.models.content import (
 from glidepath.models.exchange import answer
 from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
-from glidepath.models.formats.chat import VENDOR, chat_messages, takes_of
+from glidepath.models.formats.chat_messages import VENDOR, chat_messages, takes_of
 from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches, takes_temperature, tells_probabilities
 from glidepath.models.names import sent_name
 from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
@@ -118,7 +118,7 @@ class OpenAIChatModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = Reply(self._unknown_reasons, request)
+        reply = VendorReply(self._unknown_reasons, request)
         reader = _Reader(reply, self._port.faults, echo=not self._official)
 
         async def open_stream() -> Any:
@@ -277,7 +277,7 @@ class _Call:
 class _Reader:
     """Reads the chunks of one completion."""
 
-    def __init__(self, reply: Reply, faults: Faults, *, echo: bool) -> None:
+    def __init__(self, reply: VendorReply, faults: Faults, *, echo: bool) -> None:
         self._reply = reply
         self._faults = faults
         self._echo = echo

@@ -10,7 +10,7 @@ from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.checks import check_headers, check_key, check_url, leave_open, site
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
-from glidepath.models.hosts import HOSTS, Host, find_host, key_advice, own_key, setting
+from glidepath.models.hosts import HOSTS, ModelHost, find_host, key_advice, own_key, setting
 
 __all__ = ["NO_TEMPERATURE", "OPENAI_HOST", "OpenAIPort", "cache_fields"]
 
@@ -65,7 +65,7 @@ class OpenAIPort:
         self.faults = Faults(who, [key for key in secrets if key != _NO_KEY], advice)
 
 
-def _actual(named: Host, client: Any, url: str) -> Host:
+def _actual(named: ModelHost, client: Any, url: str) -> ModelHost:
     """The host behind an address: a client of one's own may lead to Azure, OPENAI_BASE_URL anywhere."""
     azure = HOSTS["azure"]
     if azure.owns(url) or "Azure" in type(client).__name__:
@@ -89,7 +89,7 @@ async def _close(client: Any) -> None:
     await client.close()
 
 
-def _client(host: Host, key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
+def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
     try:
         import openai
     except ImportError:

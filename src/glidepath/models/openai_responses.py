@@ -10,7 +10,7 @@ from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
 from glidepath.models.checks import check_name
 from glidepath.models.clients import patience
 from glidepath.models.content import (
-    Reply,
+    VendorReply,
     count,
     defined,
     kept,
@@ -91,7 +91,7 @@ class OpenAIResponsesModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = Reply(self._unknown_reasons, request)
+        reply = VendorReply(self._unknown_reasons, request)
         reader = _Reader(reply, self._port.faults)
 
         async def open_stream() -> Any:
@@ -184,7 +184,7 @@ def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
 class _Reader:
     """Reads the events of one response."""
 
-    def __init__(self, reply: Reply, faults: Faults) -> None:
+    def __init__(self, reply: VendorReply, faults: Faults) -> None:
         self._reply = reply
         self._faults = faults
         self._refused = False

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from glidepath.errors import ConfigurationError, install_line
-from glidepath.models.hosts import HOSTS, Host
+from glidepath.models.hosts import HOSTS, ModelHost
 
 __all__ = ["resolve"]
 
@@ -52,7 +52,7 @@ def resolve(model: str, *, api_key: str | None = None) -> Any:
         raise ConfigurationError(f"model {_shown(model)}: {error}") from None
 
 
-def _made(host: Host, name: str, api_key: str | None) -> Any:
+def _made(host: ModelHost, name: str, api_key: str | None) -> Any:
     if host.adapter == "local":
         return _local(name)
     found = list(_ADDRESS.finditer(name))

@@ -13,7 +13,7 @@ from glidepath._wire import Record
 from glidepath.errors import told
 from glidepath.events import Event, RunEnded, StreamChunk
 from glidepath.spi.hooks import Plugin
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 
 __all__ = ["FAREWELL", "LAST_WORDS", "Audience", "Farewell", "Observer", "dismiss"]
 

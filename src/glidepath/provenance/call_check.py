@@ -9,12 +9,18 @@ from typing import Any
 from glidepath._wire import Value
 from glidepath.provenance.call_rules import Rules
 from glidepath.provenance.known_text import Entry, KnownText, leaves
-from glidepath.provenance.words import addresses, is_moment, longest_copy, phrase, significant
+from glidepath.provenance.words import addresses, is_moment, longest_copy, phrase, significant, word_set
 
 __all__ = ["Suspicion", "suspicions"]
 
 COPIED = 5  # words in a row that are a copy
 SHARED = 2  # words that content has in common with what the user said, to count as asked for
+_QUANTITIES = word_set(
+    "amount amounts price cost sum total value budget count limit max min top n quantity size length width height page "
+    "pages offset depth level rating score rate percent percentage days hours minutes seconds duration year month day "
+    "hour minute timeout interval priority temperature zoom volume"
+)
+"""What the name of an argument contains when a number in it says how much."""
 _SHOWN = 80  # characters of a value that are shown
 
 
@@ -78,10 +84,10 @@ def _judged(name: str, tool: Any, arguments: Mapping[str, Any], rules: Rules) ->
 
 
 def _is_amount(name: str, value: str, given: Any) -> bool:
-    """A number that is not an identifier; a text of digits is one."""
-    key = name.casefold().rstrip("_s")
-    identifies = key in ("id", "number", "no", "code", "account") or key.endswith(("_id", "id_", "_number", "_no"))
-    return not identifies and not isinstance(given, str) and _is_number(value) and not _holds_text(given, value)
+    """A number that says how much or how often. Any other one may be whom or what: a text of digits always is."""
+    if _holds_text(given, value) or not _is_number(value):
+        return False
+    return "." in value or not _QUANTITIES.isdisjoint(phrase(name).split())
 
 
 def _is_number(value: str) -> bool:
@@ -89,7 +95,7 @@ def _is_number(value: str) -> bool:
         float(value)
     except ValueError:
         return False
-    return len(value) < 9  # noqa: PLR2004 - a longer one is an account
+    return True
 
 
 def _holds_text(given: Any, value: str) -> bool:

@@ -30,6 +30,7 @@ def request(cancelled: Any) -> None:
 
     A class of its own would not do: asyncio's timeouts and task groups know no other than `CancelledError`.
     """
+    # An attribute, because the exception object is all that travels to the foreign code and back.
     cancelled.asked_by_a_run = True
 
 
@@ -57,6 +58,7 @@ def scopes(coroutine: Any) -> Iterator[Any]:
     """What the frames of a waiting coroutine hold: the timeouts, task groups and runs it is inside of, among others."""
     inside: Any = coroutine
     while inside is not None:
+        # A frame does not tell what it holds in any other way; this runs once for work that would not stop.
         held = gc.get_referents(inside)
         for one in held:
             scope = getattr(one, "__self__", None) if type(one) is types.MethodType else one
@@ -77,6 +79,7 @@ def _awaited(inside: Any, held: list[Any]) -> Any:
 
 
 _MADE_OF_GENERATORS: Any = (contextlib._AsyncGeneratorContextManager, contextlib._GeneratorContextManager)  # noqa: SLF001
+# Private attributes of asyncio. A timeout or task group that keeps the old task would cancel it long after.
 _SCOPES: dict[type, str] = {asyncio.Timeout: "_task", asyncio.TaskGroup: "_parent_task"}
 _WAITING: tuple[tuple[type, str], ...] = (
     (types.CoroutineType, "cr_await"),
@@ -132,6 +135,7 @@ def closable(
             if task.cancelling() and let_go():
                 loop = task.get_loop()
                 if ends is None:
+                    # Not at once: code that cleans up after a cancellation is given the time for it.
                     asked, ends = task.cancelling(), loop.call_later(MAX_PATIENCE, task.cancel)
                 elif loop.time() + 0.01 >= ends.when():
                     coroutine.close()

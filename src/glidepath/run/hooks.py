@@ -12,7 +12,7 @@ from glidepath.events import HookFailed
 from glidepath.messages import Message
 from glidepath.run.inside import Place, recall
 from glidepath.run.watch import Stopped, Why, interruptible_within
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run

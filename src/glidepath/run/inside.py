@@ -17,7 +17,7 @@ from glidepath.errors import ToolError
 from glidepath.messages import ToolCall
 from glidepath.outcome import AbandonedWork, RunResult
 from glidepath.run.cancel import CancelToken
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.threads import WORKER
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from glidepath.run.account import Account, Spending
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
 from glidepath.run.plan import Plan
+from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.snapshot import Resumption, restore
 from glidepath.run.state import Run
 from glidepath.run.terms import RunGuards, Terms
-from glidepath.run.transcript import AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.voice import Consumer, Voice, counter
 from glidepath.run.watch import Watch
 

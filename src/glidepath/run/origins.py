@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.messages import Message, coming_from, origins_of
 from glidepath.run.hooks import to_read
-from glidepath.spi.inside import INSIDE
+from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run

@@ -14,7 +14,7 @@ from glidepath.spi.sessions import Lease, SessionStore
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["BookedCall", "Journal", "JournaledCall", "Spawner"]
+__all__ = ["BookedCall", "JournaledCall", "RunJournal", "Spawner"]
 
 
 class BookedCall(Protocol):
@@ -34,7 +34,7 @@ class JournaledCall(Protocol):
         ...
 
 
-class Journal(Protocol):
+class RunJournal(Protocol):
     """Writes what happens to a run, before it happens where it cannot be undone.
 
     Contract: a method returns when the record is on disk (or, where the durability says so, on its way there), and

@@ -16,8 +16,8 @@ from glidepath.outcome import Charge, LoopOutcome, RunResult, Snapshot
 from glidepath.run.account import Account
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
+from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.terms import Terms
-from glidepath.run.transcript import AnswerSoFar, CurrentTurn, Transcript
 
 if TYPE_CHECKING:
     from glidepath.ledger import Meter

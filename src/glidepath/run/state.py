@@ -27,16 +27,16 @@ from glidepath.run.account import Spending, breakdown
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
 from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
-from glidepath.run.seams import Journal
+from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
+from glidepath.run.seams import RunJournal
 from glidepath.run.snapshot import take_snapshot
 from glidepath.run.terms import RunGuards, Terms
-from glidepath.run.transcript import AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.unseen import NEVER_SENT
 from glidepath.run.voice import Voice
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.models import provider_of
-from glidepath.tools.pictures import LEAST_PICTURE_TOKENS
+from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS
 
 __all__ = ["Run"]
 
@@ -60,7 +60,7 @@ class Run(Record, eq=False, kw_only=True):
     hooks: Hooks
     guards: RunGuards
     terms: Terms
-    journal: Journal | None = None
+    journal: RunJournal | None = None
     """Writes what happens, when there is a store."""
     # its state
     transcript: Transcript
@@ -102,7 +102,7 @@ class Run(Record, eq=False, kw_only=True):
 
     # --- beginning --------------------------------------------------------------------------------------------
 
-    def write_to(self, journal: Journal) -> None:
+    def write_to(self, journal: RunJournal) -> None:
         """What happens is written down from now on."""
         self.journal = journal
 

@@ -167,6 +167,7 @@ class Watch(TaskBound):
         self.time = clock_of(self.loop)
         self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
         self.base = base = self.task.cancelling()
+        # asyncio has no public way to ask whether a cancellation is still to be delivered.
         if base and getattr(self.task, "_must_cancel", False):  # it has cancelled itself, and will hear of it in here
             self.base = base - 1
         self.above: Watch | None = None  # of the run whose tool has started this one
@@ -315,6 +316,7 @@ class Watch(TaskBound):
         """Cancel what the run waits for, now or at its next wait."""
         if self.poked or self.over:  # one cancellation is on its way, and whoever gets it looks at everything
             return
+        # A task must not cancel itself while it runs: the cancellation would arrive at whatever it awaits next.
         if asyncio.current_task(self.loop) is not self.task:
             self.poked = self.poking = True
             self.task.cancel()
@@ -375,6 +377,7 @@ class Watch(TaskBound):
         count = self.count()
         if count <= self.level:
             self.own = max(0, self.own - self.level + count)
+        # Ctrl-C cancels the main task, too, and is nobody's mistake.
         elif not is_by_hand(self.task):
             self.own += count - self.level
         self.level = count
@@ -394,6 +397,7 @@ class Watch(TaskBound):
         if not self.in_doubt():
             return False
         self.level = self.count()
+        # Counted into the base, so that it is heeded once and stays open for the caller to see.
         self.base = self.level - self.own
         self.heed()
         return True
@@ -403,6 +407,7 @@ class Watch(TaskBound):
         self.look()
         self.claim()
         taken, self.own = self.own, 0
+        # Left behind, it would end the caller's next wait with a cancellation nobody asked for.
         for _ in range(taken):
             self.task.uncancel()
         self.level = self.count()
@@ -422,6 +427,7 @@ class Watch(TaskBound):
         if self.task is old:
             self.retract()
             self.task, self.base = new, new.cancelling()
+            # The new task has cancellations of its own; what was counted for the old one means nothing here.
             self.level, self.own, self.heard = self.base, 0, 0
 
     def forgive(self, *, asked: bool) -> bool:
@@ -433,6 +439,7 @@ class Watch(TaskBound):
     def be_patient(self) -> None:
         """Foreign code was asked to stop: come back when its patience has run out."""
         now = self.time()
+        # At most half of the time that is left: the run must come down in the other half.
         self._patience_at = now + min(self._longest_patience, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
         if self._patience_at < self._handle_at:
             self._arm(self._patience_at)
@@ -532,6 +539,7 @@ def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any,
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
             raise
+        # Foreign code may have cancelled our task: count it as its own before anybody else can.
         if watch.task.cancelling() != watch.level:
             watch.look()
         if doubt and not watch.in_doubt():
@@ -540,6 +548,7 @@ def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any,
             watch.poke_self()
         if watch.ring is not None:
             watch.ring()
+        # Deltas after this wait have another time than those before it.
         error = None
         watch.fresh = True
         try:
@@ -561,6 +570,7 @@ def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any,
                 patient = True
                 watch.be_patient()
         except GeneratorExit:
+            # The run's own coroutine is being closed: nothing may be awaited, and nothing may be left open.
             watch.gone = True
             coroutine.close()
             raise

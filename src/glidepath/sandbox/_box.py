@@ -41,6 +41,11 @@ def main(descriptor: int) -> int:
         _bridge(job["bridge"]["port"], job["bridge"]["socket"])
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     asked: list[int] = []
+    woken, wake = os.pipe()
+    for end in (woken, wake):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     child = os.fork()
     if child == 0:
@@ -56,12 +61,12 @@ def main(descriptor: int) -> int:
         for _ in range(3):
             os.open(os.devnull, os.O_RDWR)
     try:
-        return _watch(child, job, asked)
+        return _watch(child, job, asked, woken)
     finally:
         _end()
 
 
-def _watch(child: int, job: dict[str, Any], asked: list[int]) -> int:
+def _watch(child: int, job: dict[str, Any], asked: list[int], woken: int) -> int:
     """Wait for the program's end, or for the limit it breaks."""
     limits, parent = job["limits"], os.getppid()
     told = False
@@ -79,7 +84,8 @@ def _watch(child: int, job: dict[str, Any], asked: list[int]) -> int:
         if len(found) > limits["processes"] or sum(map(_resident, found)) > limits["memory"]:
             return 124
         with suppress(OSError):
-            select.select([], [], [], _TICK)
+            select.select([woken], [], [], _TICK)
+            os.read(woken, 4096)
 
 
 def _reaped(child: int) -> int | None:
@@ -145,7 +151,9 @@ def _resident(pid: int) -> int:
 def _become(job: dict[str, Any], kept: list[int]) -> None:
     """Give up everything, and become the program."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     with suppress(OSError):
         os.setsid()
     limits = job["limits"]

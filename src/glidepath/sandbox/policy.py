@@ -101,8 +101,8 @@ class Sandbox(Value, frozen=True):
             if name == "none":
                 return name
             missing = why_not(name)
-            if not missing and name == "landlock" and self.hosts:
-                missing = "a list of hosts needs bubblewrap: Landlock cannot tell one host from another"
+            if not missing and name == "landlock":
+                missing = self._too_much_for_landlock()
             if not missing:
                 return name
             reasons.append(f"{name}: {missing}")
@@ -110,6 +110,14 @@ class Sandbox(Value, frozen=True):
             f"no sandbox can be closed here ({'; '.join(reasons)}). Install bubblewrap, or allow the program to run "
             "without a sandbox by naming it: Sandbox(by=['bubblewrap', 'landlock', 'none'])"
         )
+
+    def _too_much_for_landlock(self) -> str:
+        if self.hosts:
+            return "a list of hosts needs bubblewrap: Landlock cannot tell one host from another"
+        for place in self.readable:
+            if any(Path(place).is_relative_to(above) for above in self.writable):
+                return f"{place} is to be read only, inside a folder that may be written: that needs bubblewrap"
+        return ""
 
     def enter(
         self,
@@ -303,10 +311,9 @@ def bubblewrap_words(sandbox: Sandbox, read: Sequence[str], cwd: str | None, pro
         words += ["--ro-bind-try", os.path.realpath(place), place]
     words += ["--dev", "/dev", "--proc", "/proc"]
     words += ["--size", str(TMP_SIZE), "--tmpfs", "/dev/shm", "--size", str(TMP_SIZE), "--tmpfs", "/tmp"]  # noqa: S108
-    for place in _outermost((*read, *sandbox.readable)):
-        words += ["--ro-bind", place, place]
-    for place in sandbox.writable:
-        words += ["--bind", place, place]
+    modes = dict.fromkeys(_there((*read, *sandbox.readable)), "--ro-bind") | dict.fromkeys(sandbox.writable, "--bind")
+    for place in sorted(modes):  # a folder before what is in it, which may be allowed less or more
+        words += [modes[place], place, place]
     words += ["--ro-bind", _box.__file__, LAUNCHER]
     if proxy is not None:
         words += ["--bind", proxy.path, PROXY]
@@ -318,9 +325,9 @@ def bubblewrap_words(sandbox: Sandbox, read: Sequence[str], cwd: str | None, pro
     return words
 
 
-def _outermost(paths: Iterable[str]) -> list[str]:
-    """The paths, parents before what is in them, each once."""
-    return sorted({os.path.realpath(path) for path in paths if os.path.lexists(path)})
+def _there(paths: Iterable[str]) -> list[str]:
+    """The paths that exist, as they really are."""
+    return [os.path.realpath(path) for path in paths if os.path.lexists(path)]
 
 
 # --- what there is on this machine ------------------------------------------------------------------------------

@@ -309,7 +309,7 @@ class DeckServer:
         if feed is None:
             raise Refused(404, "no_events", "this run has not started: it has no events yet")
         after = _number(request, "after", 0, 0, MOST)
-        if "text/event-stream" not in request.headers.get("accept", ""):
+        if not _wants_stream(request):
             before = _number(request, "before", -1, 0, MOST)
             limit = _number(request, "limit", 200, 1, 5000)
             kind = request.query_params.get("kind") or None
@@ -319,7 +319,7 @@ class DeckServer:
             if not last.isascii() or not last.isdigit() or len(last) > 12:  # noqa: PLR2004 - more than there can be
                 raise Refused(400, "bad_event_id", f"Last-Event-ID must be the number of an event, not {last!r:.40}")
             after = int(last)
-        if feed.log is not self.hub.log and not feed.finished and not feed.readers:
+        if not feed.live and not feed.finished and not feed.readers:  # it may fly in another process
             self.hub.look_after(self._told(feed))
         return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(feed.run_id))
 
@@ -411,6 +411,14 @@ def _number(request: Request, name: str, default: int, least: int, most: int) ->
     if not text.isascii() or not text.lstrip("-").isdigit() or not least <= int(text[:20]) <= most:
         raise Refused(400, f"bad_{name}", f"{name} must be a whole number from {least} to {most}, not {text!r:.40}")
     return int(text)
+
+
+def _wants_stream(request: Request) -> bool:
+    """A stream, unless JSON is asked for, by the header or by saying which page."""
+    accept = request.headers.get("accept", "")
+    if "text/event-stream" in accept:
+        return True
+    return "application/json" not in accept and not {"before", "limit", "kind"} & set(request.query_params)
 
 
 def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

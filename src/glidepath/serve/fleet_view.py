@@ -38,7 +38,7 @@ class FleetView:
 
             self._looked = True
             if isinstance(self.hub.store, PostgresStore):
-                from glidepath.engines.dbos.ledger import FleetLedger
+                from glidepath.engines.dbos.fleet_ledger import FleetLedger
 
                 if await self.hub.store.asked(_HERE):
                     self._ledger = FleetLedger(self.hub.store.dsn, connections=2)

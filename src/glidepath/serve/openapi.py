@@ -177,7 +177,7 @@ def _stream(summary: str) -> dict[str, Any]:
 
 def _events() -> dict[str, Any]:
     query = {"after": _WHOLE, "before": _WHOLE, "limit": _WHOLE, "kind": _TEXT}
-    summary = "Events: a page of JSON, or with Accept: text/event-stream all of them as they come"
+    summary = "Events as they come, or with Accept: application/json (or limit, before, kind) a page of them"
     fields = {"events": _ANY, "first": _WHOLE, "last": _WHOLE, "total": _WHOLE}
     page = _read(summary, "/{id}", query, _object(fields))
     page["parameters"].append({"name": "Last-Event-ID", "in": "header", "schema": _TEXT})

@@ -26,18 +26,18 @@ from glidepath.events import (
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage
 from glidepath.serve.event_log import LogHead
 from glidepath.serve.run_feed import RunFeed, event_line
-from glidepath.sessions.archive import Journal
-from glidepath.sessions.chain import Record
+from glidepath.sessions.archive import StoredJournal
+from glidepath.sessions.chain import JournalRecord
 from glidepath.sessions.fold import Began, Child, Intent
 from glidepath.sessions.lenient import decoded, message_of
 
 __all__ = ["RetoldLog", "retold_events", "retold_feed"]
 
 _LIMITS = {"max_iterations": "turns", "max_tokens": "tokens", "timeout": "seconds", "max_tool_calls": "tool_calls"}
-Reread = Callable[[], Awaitable[Journal | None]]
+Reread = Callable[[], Awaitable[StoredJournal | None]]
 
 
-def retold_events(journal: Journal) -> Iterator[Event]:
+def retold_events(journal: StoredJournal) -> Iterator[Event]:
     """The events of the journal's last run, as far as it tells them."""
     records = list(journal.records())
     first = 0
@@ -53,7 +53,7 @@ def retold_events(journal: Journal) -> Iterator[Event]:
 
 
 class _Teller:
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: StoredJournal) -> None:
         self._journal = journal
         self._run_id = ""
         self._number = 0
@@ -62,11 +62,11 @@ class _Teller:
         self._results: dict[str, ToolResultMessage] = {}
         self._began = 0.0
 
-    def _made(self, kind: Any, record: Record, *fields: Any, **named: Any) -> Any:
+    def _made(self, kind: Any, record: JournalRecord, *fields: Any, **named: Any) -> Any:
         self._number += 1
         return kind(self._run_id, None, self._number, record.time, *fields, **named)
 
-    def tell(self, record: Record) -> Iterator[Event]:
+    def tell(self, record: JournalRecord) -> Iterator[Event]:
         """What a record says."""
         data = bytes(record.payload)
         if record.kind == "began":
@@ -96,7 +96,7 @@ class _Teller:
         elif record.kind == "ended":
             yield from self._ended(record)
 
-    def _message(self, message: Any, record: Record) -> Iterator[Event]:
+    def _message(self, message: Any, record: JournalRecord) -> Iterator[Event]:
         if type(message) is AssistantMessage:
             self._turn += 1
             self._calls |= {call.id: call for call in message.tool_calls}
@@ -107,7 +107,7 @@ class _Teller:
         if type(message) is ToolResultMessage:
             yield self._made(ToolEnded, record, message.call_id, message.tool_name, message)
 
-    def _ended(self, record: Record) -> Iterator[Event]:
+    def _ended(self, record: JournalRecord) -> Iterator[Event]:
         from glidepath.outcome import RunResult
 
         result = decoded(bytes(record.payload), RunResult)

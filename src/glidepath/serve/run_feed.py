@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from itertools import islice
+from functools import cache
 from typing import Any
 
 from glidepath import _wire
@@ -36,10 +36,27 @@ def event_line(event: Event) -> bytes:
             event, result=replace(result, messages=(), new_messages=(), snapshot=None, children=children, output=None)
         )
     try:
-        return _wire.encode(event)
+        line = _wire.encode(event)
+        return line if b"\xe2\x80" not in line and b"\xc2\x85" not in line else _one_line(line)
     except Exception as error:  # an application's object that is no JSON: the event counts all the same
         shown = {"event": type(event).__name__, "run_id": event.run_id, "parent_id": event.parent_id}
         return _wire.encode({**shown, "sequence": event.sequence, "time": event.time, "unreadable": told(error)})
+
+
+def _one_line(line: bytes) -> bytes:
+    """The same JSON without the signs that some readers take for the end of a line."""
+    for sign, escaped in ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085")):
+        line = line.replace(sign, escaped)
+    return line
+
+
+@cache
+def _named(kind: type[Event]) -> bytes:
+    return kind.__name__.encode()
+
+
+def _name(event: Event) -> bytes:
+    return _named(type(event))
 
 
 def frame(number: int, line: bytes) -> bytes:
@@ -65,7 +82,7 @@ class RunFeed:
         self.stale = False
         """The log has events of this run that were not folded yet."""
         self._ring: deque[bytes] = deque(maxlen=RING)
-        self._framed: deque[bytes] = deque(maxlen=RING)
+        self._framed: list[bytes] = []
         """The last events as readers get them, made once for all readers; empty while nobody reads."""
         self._waiting: set[asyncio.Future[None]] = set()
         self._lock = asyncio.Lock()
@@ -110,7 +127,12 @@ class RunFeed:
                 await later
             self._ring.extend(lines)
             if self.readers:
-                self._framed.extend([frame(number, line) for number, line in enumerate(lines, self.last + 1)])
+                self._framed += [
+                    b"id: %d\nevent: %s\ndata: %s\n\n" % (number, _name(event), line)
+                    for number, (event, line) in enumerate(zip(events, lines, strict=True), self.last + 1)
+                ]
+                if len(self._framed) > 2 * RING:
+                    del self._framed[:-RING]
             else:
                 self._framed.clear()
             self.last, self.over = last, type(events[-1]) is RunEnded
@@ -148,7 +170,7 @@ class RunFeed:
         first = self.last - len(self._framed)
         if after < first:
             return []
-        return list(islice(self._framed, after - first, after - first + limit))
+        return self._framed[after - first : after - first + limit]
 
     def news(self) -> asyncio.Future[None]:
         """What to wait for until there is something new; cancel it to give up."""

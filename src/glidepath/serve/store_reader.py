@@ -30,7 +30,7 @@ from glidepath.serve.stored_card import (
     unknown_effects,
 )
 from glidepath.serve.transcript_page import shown_messages
-from glidepath.sessions.archive import Journal, read_journal
+from glidepath.sessions.archive import StoredJournal, read_journal
 from glidepath.sessions.cards import UNFINISHED, cursor_after
 from glidepath.sessions.chain import read
 from glidepath.sessions.families import family_of
@@ -63,7 +63,7 @@ class StoreReader:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.store = hub.store
-        self._journals: OrderedDict[str, Journal] = OrderedDict()
+        self._journals: OrderedDict[str, StoredJournal] = OrderedDict()
         self._sessions: dict[str, str] = {}
         self._told: OrderedDict[str, RunFeed] = OrderedDict()
 
@@ -78,6 +78,7 @@ class StoreReader:
             feed = await self.hub.feed(run_id)
         if feed is not None:
             entry = await self._entry(feed.head.session_id)
+            await self._catch_up(feed, entry)
             return FoundRun(run_id=feed.run_id, session_id=feed.head.session_id, feed=feed, entry=entry)
         entry = await self._entry(name) or await self._entry_of_run(name)
         if entry is None:
@@ -103,13 +104,21 @@ class StoreReader:
         return feed
 
     async def keep_telling(self, feed: RunFeed) -> None:
-        """While somebody reads a run of another program: look for what its journal has more."""
-        while feed.readers:
+        """While somebody reads a run that does not fly here: look for what its journal or its log has more."""
+        while feed.readers and not feed.live:
             await asyncio.sleep(LOOK)
             before = feed.last
             await feed.recall()
             if feed.last != before:
                 feed.wake()
+
+    async def _catch_up(self, feed: RunFeed, entry: Entry | None) -> None:
+        """Read what another process has written about a run since this one looked."""
+        if entry is None or feed.live or entry.summary.get("run_id") != feed.run_id:
+            return
+        result = feed.card.result
+        if entry.summary.get("outcome") != (None if result is None else result.outcome.value) or result is None:
+            await feed.recall()
 
     async def _entry(self, session_id: str) -> Entry | None:
         """The session's entry; None when no store keeps it."""
@@ -248,7 +257,7 @@ class StoreReader:
 
     # --- one run ----------------------------------------------------------------------------------------------
 
-    async def journal(self, session_id: str) -> Journal | None:
+    async def journal(self, session_id: str) -> StoredJournal | None:
         """The journal of a session, folded; None without a store. The last ones are kept while they do not change."""
         if self.store is None:
             return None

@@ -12,10 +12,10 @@ from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import checked_tags, checked_title
-from glidepath.sessions.chain import SCHEMA, Record, check_schema, link, read, verified
+from glidepath.sessions.chain import SCHEMA, JournalRecord, check_schema, link, read, verified
 from glidepath.sessions.families import (
     TEAM,
-    Member,
+    FamilyMember,
     family_of,
     rebased,
     refuse_unfinished,
@@ -31,8 +31,8 @@ from glidepath.sessions.session import checked_id
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 
 __all__ = [
-    "Journal",
     "Repaired",
+    "StoredJournal",
     "export_journal",
     "import_journal",
     "list_runs",
@@ -47,26 +47,26 @@ __all__ = [
 FORMAT = "glidepath journal"
 
 
-class Journal(Value, frozen=True):
+class StoredJournal(Value, frozen=True):
     """A journal, verified, and the state at its end."""
 
     entry: Entry
     commits: tuple[Commit, ...]
     folded: Folded
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[JournalRecord]:
         """Every record, in order."""
         for commit in self.commits:
             yield from read(commit)
 
 
-async def read_journal(store: SessionStore, session_id: str) -> Journal:
+async def read_journal(store: SessionStore, session_id: str) -> StoredJournal:
     """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`), `newer`, `schema`."""
     entry, commits = await store.load(session_id)
     refuse_unfinished(entry)
     try:
         whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
-        return Journal(entry, whole, fold(whole, session_id))
+        return StoredJournal(entry, whole, fold(whole, session_id))
     except StoreError as error:
         if error.kind != "damaged":
             raise
@@ -79,7 +79,7 @@ async def list_runs(store: SessionStore, *, children: bool = False) -> list[Entr
     return [entry async for entry in each_session(store, roots=not children)]
 
 
-async def show(store: SessionStore, session_id: str) -> Journal:
+async def show(store: SessionStore, session_id: str) -> StoredJournal:
     """One journal, read and verified."""
     return await read_journal(store, session_id)
 
@@ -229,7 +229,9 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
         mark = link(last, entry.head + 1, folded.sequence + 1, time.time(), items)
         summary = renamed_summary(told, partial(rebased, old=old, new=new))
         members.append(
-            Member(session_id=name, commits=commits, mark=mark, summary=summary, title=entry.title, tags=entry.tags)
+            FamilyMember(
+                session_id=name, commits=commits, mark=mark, summary=summary, title=entry.title, tags=entry.tags
+            )
         )
     await write_family(store, members)
     return new

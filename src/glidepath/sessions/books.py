@@ -107,6 +107,7 @@ class Book:
         self.holds: dict[str, HoldRow] = {}
         self.changed: set[int] = set()  # ids of rows
         self.dropped: list[str] = []
+        """Holds that are over: they are deleted before what is in `holds` is written."""
         self.again = False  # the same work was tried before, and nobody knows whether that was written
 
     def note(self, row: Record) -> None:
@@ -319,6 +320,7 @@ def settle(book: Book, hold: Hold, total: Pair) -> bool:
 def _close(book: Book, row: HoldRow, total: Pair) -> None:
     spent = max(0, total[0] - row.base[0]), max(0, total[1] - row.base[1])
     _book(book, row, spent, spent, NOTHING)
+    del book.holds[row.key]  # another leg may open it again, in the same transaction
     book.dropped.append(row.key)
 
 

@@ -39,6 +39,7 @@ class Capture:
         None when nothing differs. `guards` is False when the guards cannot have counted anything since.
         """
         found = _fingerprint(run)
+        # Nearly always equal, and comparing it is far cheaper than a snapshot: this is asked twice a turn.
         if found != self._print:
             self._print = found
             return self._all(run)

@@ -16,7 +16,7 @@ from glidepath._wire import Raw, Value
 from glidepath.errors import StoreError
 from glidepath.spi.sessions import Commit
 
-__all__ = ["OLDEST", "SCHEMA", "Record", "check_schema", "link", "plain_payload", "read", "verified"]
+__all__ = ["OLDEST", "SCHEMA", "JournalRecord", "check_schema", "link", "plain_payload", "read", "verified"]
 
 SCHEMA = 1
 OLDEST = max(1, SCHEMA - 1)
@@ -25,7 +25,7 @@ OLDEST = max(1, SCHEMA - 1)
 HASH_SIZE = 16
 
 
-class Record(Value, frozen=True, array_like=True, gc=False):
+class JournalRecord(Value, frozen=True, array_like=True, gc=False):
     """One thing that happened: its place in the journal, when, what kind, and what there is to say about it."""
 
     sequence: int
@@ -34,7 +34,7 @@ class Record(Value, frozen=True, array_like=True, gc=False):
     payload: Raw
 
 
-_records = _wire.decoder(tuple[Record, ...])
+_records = _wire.decoder(tuple[JournalRecord, ...])
 
 
 def _readable(value: Any) -> Any:
@@ -64,7 +64,7 @@ def plain_payload(payload: Any) -> Any:
     return _wire.loads(payload if type(payload) is Raw else _encode(payload))
 
 
-def read(commit: Commit) -> tuple[Record, ...]:
+def read(commit: Commit) -> tuple[JournalRecord, ...]:
     """The records of a commit; raises `StoreError` of kind `damaged`."""
     try:
         return _records(commit.body)  # type: ignore[no-any-return]

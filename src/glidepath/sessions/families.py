@@ -17,7 +17,7 @@ from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 __all__ = [
     "IMPORTING",
     "TEAM",
-    "Member",
+    "FamilyMember",
     "family_of",
     "rebased",
     "refuse_unfinished",
@@ -30,7 +30,7 @@ IMPORTING = "importing"  # in the summary until a copy is complete: without its 
 _Rename = Callable[[str], str]
 
 
-class Member(Value, frozen=True, kw_only=True):
+class FamilyMember(Value, frozen=True, kw_only=True):
     """One journal of a family. `mark` is the commit that is written last, when the whole family is there."""
 
     session_id: str
@@ -167,10 +167,10 @@ def renamed_summary(summary: Mapping[str, Any], rename: _Rename) -> dict[str, An
 
 class _Copy(Record):
     lease: Lease
-    member: Member
+    member: FamilyMember
 
 
-async def write_family(store: SessionStore, members: Sequence[Member]) -> None:
+async def write_family(store: SessionStore, members: Sequence[FamilyMember]) -> None:
     """Write a family, its root first. Until all of it is there none of it can be run, and it can be written again.
 
     Raises `StoreError` of kind `conflict` when a session of one of these names is there already.
@@ -202,7 +202,7 @@ async def write_family(store: SessionStore, members: Sequence[Member]) -> None:
             await catalog.annotate(member.session_id, title=member.title, tags=member.tags)
 
 
-async def _refuse_taken(store: SessionStore, members: Sequence[Member]) -> None:
+async def _refuse_taken(store: SessionStore, members: Sequence[FamilyMember]) -> None:
     names = {member.session_id for member in members[1:]}
     for entry in await family_of(store, members[0].session_id):
         if entry.session_id in names:
@@ -225,7 +225,7 @@ async def _clear(store: SessionStore, session_id: str) -> None:
     raise StoreError(f"session {session_id!r} is in this store already; import it under another id", kind="conflict")
 
 
-async def _begun(store: SessionStore, member: Member) -> _Copy:
+async def _begun(store: SessionStore, member: FamilyMember) -> _Copy:
     lease = await store.claim(member.session_id, this_owner())
     try:
         if lease.head:

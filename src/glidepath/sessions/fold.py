@@ -18,7 +18,7 @@ from glidepath.outcome import AgentState, RunResult, Snapshot
 from glidepath.run.decisions import Decision
 from glidepath.run.fingerprint import Fingerprint
 from glidepath.sessions.capture import untick
-from glidepath.sessions.chain import Record, check_schema, read
+from glidepath.sessions.chain import JournalRecord, check_schema, read
 from glidepath.sessions.changes import apply
 from glidepath.sessions.lenient import converted, decoded, message_of
 from glidepath.sessions.session import Session
@@ -26,6 +26,7 @@ from glidepath.spi.sessions import Commit
 
 __all__ = [
     "HOOK",
+    "KINDS",
     "Began",
     "Child",
     "Effect",
@@ -245,7 +246,7 @@ class Folded:
         """The transcript."""
         return self.session.messages
 
-    def take(self, records: Iterable[Record], commit: Commit | None = None) -> None:
+    def take(self, records: Iterable[JournalRecord], commit: Commit | None = None) -> None:
         """The records of one more commit; without it, whatever is a base among them is not remembered as one."""
         self.reserved = None
         records = list(records)
@@ -474,6 +475,8 @@ _READERS: dict[str, Callable[[Folded, bytes], None]] = {
     "redacted": Folded.on_redact,
     "base": Folded.on_base,
 }
+KINDS = tuple(_READERS)
+"""The records that this release writes and understands; it leaves others as they are."""
 
 
 def _where(messages: list[Message], result: ToolResultMessage) -> int:

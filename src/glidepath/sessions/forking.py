@@ -13,10 +13,10 @@ from glidepath._wire import Value, replace
 from glidepath.errors import ConfigurationError
 from glidepath.messages import AssistantMessage, Usage, UserMessage, codec
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, StopCause, dollars
-from glidepath.sessions.archive import Journal, read_journal
+from glidepath.sessions.archive import StoredJournal, read_journal
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.effects import effects_in, told_effects
-from glidepath.sessions.families import Member, family_of, rebased, renamed, renamed_summary, write_family
+from glidepath.sessions.families import FamilyMember, family_of, rebased, renamed, renamed_summary, write_family
 from glidepath.sessions.finding import TEAM, find_sessions, remove_sessions
 from glidepath.sessions.fold import Effect, Folded, Forked, Imported, fold
 from glidepath.sessions.owner import this_owner
@@ -83,7 +83,7 @@ async def fork(
     mark, made = _mark(journal, place, new, session_id, texts or Texts(), harmless)
     commits = renamed(kept, rename, root=True)
     labels = await _labels(store, session_id)
-    root = Member(
+    root = FamilyMember(
         session_id=new,
         commits=commits,
         mark=link(commits[-1].hash, place.kept + 1, made.sequence + 1, time.time(), mark),
@@ -168,7 +168,7 @@ async def _labels(store: SessionStore, session_id: str) -> Entry:
 # --- where to cut --------------------------------------------------------------------------------------------------
 
 
-def _find(journal: Journal, at: Any) -> _Place:
+def _find(journal: StoredJournal, at: Any) -> _Place:
     """The place after turn `at`; raises `ConfigurationError` when there is no such turn."""
     name, most = journal.entry.session_id, turns(journal.folded)
     if name.startswith(TEAM):
@@ -206,7 +206,7 @@ def _is_reply(record: Any) -> bool:
 
 
 def _mark(
-    journal: Journal, place: _Place, new: str, old: str, texts: Texts, harmless: Collection[str]
+    journal: StoredJournal, place: _Place, new: str, old: str, texts: Texts, harmless: Collection[str]
 ) -> tuple[list[tuple[str, Any]], Folded]:
     """The records that end the copy, and the state before them."""
     made = fold(journal.commits[: place.kept], journal.entry.session_id)
@@ -306,7 +306,7 @@ async def _started(store: SessionStore, session_id: str, commits: Iterable[Commi
     return [one for one in found if one in roots or one.startswith(below)]
 
 
-async def _child(store: SessionStore, session_id: str, rename: Any) -> Member:
+async def _child(store: SessionStore, session_id: str, rename: Any) -> FamilyMember:
     """A child as it stands, for the family of the copy."""
     entry, commits = await store.load(session_id)
     whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
@@ -314,7 +314,7 @@ async def _child(store: SessionStore, session_id: str, rename: Any) -> Member:
     made, new = renamed(whole, rename), rename(session_id)
     forked = Forked(session_id=new, origin=session_id, at=turns(folded), run_id=f"run_{os.urandom(8).hex()}")
     last = made[-1].hash if made else b""
-    return Member(
+    return FamilyMember(
         session_id=new,
         commits=made,
         mark=link(last, len(made) + 1, folded.sequence + 1, time.time(), [("forked", forked)]),

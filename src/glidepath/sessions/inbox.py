@@ -24,7 +24,7 @@ from glidepath.spi.sessions import Inbox, Note
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["Mailbox", "control_in", "decide", "note_control", "posted_decisions", "send"]
+__all__ = ["SessionMailbox", "control_in", "decide", "note_control", "posted_decisions", "send"]
 
 _DECISIONS = Mapping[str, Decision]
 _NO_NEWS: Sequence[tuple[str, Any]] = ()
@@ -99,7 +99,7 @@ def posted_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
     return found
 
 
-class Mailbox:
+class SessionMailbox:
     """How far one run has taken the notes of its session."""
 
     def __init__(self, taken: int = 0) -> None:

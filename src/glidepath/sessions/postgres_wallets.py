@@ -291,6 +291,6 @@ async def _write(connection: Any, book: Book) -> None:
         await connection.executemany(_PUT_PERIOD, accounts)
     if book.dropped:
         await connection.execute("DELETE FROM glidepath_wallet_holds WHERE key = ANY($1)", book.dropped)
-    holds = [of_hold(row) for row in book.holds.values() if row.key not in book.dropped and book.is_changed(row)]
+    holds = [of_hold(row) for row in book.holds.values() if book.is_changed(row)]
     if holds:
         await connection.executemany(_PUT_HOLD, holds)

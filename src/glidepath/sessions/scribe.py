@@ -25,7 +25,7 @@ from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, tick
 from glidepath.sessions.chain import SCHEMA, link
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
-from glidepath.sessions.inbox import Mailbox
+from glidepath.sessions.inbox import SessionMailbox
 from glidepath.sessions.pulse import Pulse, pulse_of
 from glidepath.sessions.redaction import redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
@@ -67,7 +67,7 @@ class Scribe:
         """The commit with the newest base."""
         self.time = 0.0
         """When the last commit was written, in seconds since the epoch."""
-        self.mailbox = Mailbox()
+        self.mailbox = SessionMailbox()
         self.stopped = False  # the stop that the store asks for was heard: the end of the run acknowledges it
         self.imported = False
         """Some of the journal was taken in from a file."""

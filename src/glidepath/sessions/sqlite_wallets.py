@@ -318,10 +318,10 @@ def _write(connection: Any, book: Book) -> None:
     for account in book.periods.values():
         if book.is_changed(account):
             connection.execute(_PUT_PERIOD, of_period(account))
+    for key in book.dropped:
+        connection.execute("DELETE FROM wallet_holds WHERE key = ?", (key,))
     for hold in book.holds.values():
-        if hold.key in book.dropped:
-            connection.execute("DELETE FROM wallet_holds WHERE key = ?", (hold.key,))
-        elif book.is_changed(hold):
+        if book.is_changed(hold):
             connection.execute(_PUT_HOLD, of_hold(hold))
 
 

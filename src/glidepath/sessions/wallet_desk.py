@@ -163,8 +163,6 @@ class MemoryWallets(WalletDesk):
                 wanted.wallets = {name: book.wallets[name] for name in rows.wallets if name in book.wallets}
                 wanted.periods = book.periods
             done = work(wanted)
-            for key in book.dropped:
-                book.holds.pop(key, None)
             book.dropped.clear()
             book.changed.clear()
             return done

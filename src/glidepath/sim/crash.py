@@ -17,7 +17,7 @@ from glidepath.agent import Agent, LoopConfig
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.run import approve
 from glidepath.sessions import SqliteStore
-from glidepath.sim.world import World
+from glidepath.sim.sim_world import SimWorld
 from glidepath.testing.specimens import Specimen
 from glidepath.tools import Tool
 
@@ -29,7 +29,7 @@ DECISIONS = 25
 PATIENCE = 20.0  # real seconds until the kill
 
 
-class KilledWorld(World):
+class KilledWorld(SimWorld):
     """A world whose tools leave a line on disk for everything they do; the second thing done is the process's last."""
 
     def __init__(self, config: LoopConfig, specimen: Specimen, chance: Random, effects: Path, *, deadly: bool) -> None:
@@ -52,7 +52,7 @@ class KilledWorld(World):
 
 def fly_twice(
     config: LoopConfig, kind: type[Specimen], seed: int, sink: Any
-) -> tuple[World, RunResult, float, tuple[str, ...]]:
+) -> tuple[SimWorld, RunResult, float, tuple[str, ...]]:
     """Fly until the process is killed, fly on from the journal; what the second world saw, and what was done twice."""
     began = time.monotonic()
     with TemporaryDirectory(prefix="glidepath-sim-") as folder:
@@ -86,13 +86,13 @@ def _killed(config: LoopConfig, kind: type[Specimen], seed: int, effects: Path, 
         time.sleep(0.005)
 
 
-async def _first_leg(world: World, journal: Path) -> None:
+async def _first_leg(world: SimWorld, journal: Path) -> None:
     agent = Agent(replace(world.configuration(None), store=SqliteStore(str(journal))))
     result = await agent.run(PROMPT, session=SESSION)
     await _approved(agent, result)
 
 
-async def _resumed(world: World, journal: Path, sink: Any) -> RunResult:
+async def _resumed(world: SimWorld, journal: Path, sink: Any) -> RunResult:
     store = SqliteStore(str(journal))
     agent = world.agent = Agent(replace(world.configuration(sink), store=store))
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from glidepath._wire import Value, replace
 from glidepath.agent import LoopConfig
 from glidepath.sim.flight import Flight
-from glidepath.sim.world import CEILING
+from glidepath.sim.sim_world import CEILING
 
 __all__ = ["Finding", "find"]
 

@@ -20,7 +20,7 @@ from glidepath.outcome import ENDINGS, AgentState, LoopOutcome, RunResult
 from glidepath.run import approve
 from glidepath.sessions import Session
 from glidepath.sim.crash import fly_twice
-from glidepath.sim.world import CEILING, World
+from glidepath.sim.sim_world import CEILING, SimWorld
 from glidepath.testing import VirtualClock, VirtualTimeError, live_work, transcript_errors, work
 from glidepath.testing.specimens import ANSWER, Specimen
 
@@ -156,7 +156,7 @@ def _refused(config: LoopConfig, kind: type[Specimen], seed: int, error: Configu
     if config.limits.max_cost is not None:
         penniless = replace(config, limits=replace(config.limits, max_cost=None))
         with suppress(ConfigurationError):
-            Agent(World(penniless, kind(), Random(seed)).configuration(None))  # noqa: S311 - for tests
+            Agent(SimWorld(penniless, kind(), Random(seed)).configuration(None))  # noqa: S311 - for tests
             problem = "unknown_price"
     return Flight(specimen=kind.name, family=kind.family, seed=seed, refused=str(error), problems=(problem,))
 
@@ -167,7 +167,7 @@ def _in_a_hurry(config: LoopConfig) -> LoopConfig:
 
 
 async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Callable[[], float]) -> Flight:
-    world = World(config, kind(), Random(seed))  # noqa: S311 - for tests
+    world = SimWorld(config, kind(), Random(seed))  # noqa: S311 - for tests
     trail = Trail()
     logs = logging.getLogger("glidepath")
     quiet, logs.disabled = logs.disabled, True
@@ -185,7 +185,7 @@ async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Cal
         logs.disabled = quiet
 
 
-async def _to_the_end(agent: Agent, world: World, trail: Trail, seed: int) -> str:
+async def _to_the_end(agent: Agent, world: SimWorld, trail: Trail, seed: int) -> str:
     """Fly until there is a result; says what was raised instead of one, if anything was."""
     world.task = asyncio.create_task(_run(agent, world, seed))
     beside = [asyncio.create_task(world.specimen.outside(world)), asyncio.create_task(_too_long(world))]
@@ -202,7 +202,7 @@ async def _to_the_end(agent: Agent, world: World, trail: Trail, seed: int) -> st
     return raised
 
 
-async def _run(agent: Agent, world: World, seed: int) -> None:
+async def _run(agent: Agent, world: SimWorld, seed: int) -> None:
     session = Session(f"flight_{seed}")
     result = await agent.run(PROMPT, session=session, cancel=world.token)
     for _ in range(APPROVALS):
@@ -212,7 +212,7 @@ async def _run(agent: Agent, world: World, seed: int) -> None:
         result = await agent.resume(result, decisions=decisions, cancel=world.token)
 
 
-async def _too_long(world: World) -> None:
+async def _too_long(world: SimWorld) -> None:
     await asyncio.sleep(CEILING.seconds)
     world.runaway = "seconds"
     world.cancel()
@@ -222,7 +222,7 @@ async def _too_long(world: World) -> None:
 
 
 def _judged(
-    config: LoopConfig, world: World, trail: Trail, seconds: float, *, raised: str, left: list[str], seed: int
+    config: LoopConfig, world: SimWorld, trail: Trail, seconds: float, *, raised: str, left: list[str], seed: int
 ) -> Flight:
     specimen, result = world.specimen, trail.result
     over = _overshoot(config, world, result, seconds)
@@ -260,7 +260,7 @@ def _judged(
     )
 
 
-def _overshoot(config: LoopConfig, world: World, result: RunResult | None, seconds: float) -> dict[str, float]:
+def _overshoot(config: LoopConfig, world: SimWorld, result: RunResult | None, seconds: float) -> dict[str, float]:
     """The limits that were really exceeded, and by which share. A tenth of one call is within the promise."""
     limits = config.limits
     over = {}
@@ -278,7 +278,7 @@ def _overshoot(config: LoopConfig, world: World, result: RunResult | None, secon
     return over
 
 
-def _told_wrong(config: LoopConfig, world: World, trail: Trail, result: RunResult) -> list[str]:
+def _told_wrong(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
     """What the result does not say as it was."""
     specimen = world.specimen
     problems = []

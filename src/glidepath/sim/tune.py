@@ -10,12 +10,12 @@ from glidepath.errors import StoreError
 from glidepath.guards import ErrorStreakGuard, GuardrailsConfig, RepetitionGuard
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
 from glidepath.outcome import LoopOutcome
-from glidepath.sessions.archive import Journal, list_runs, read_journal
+from glidepath.sessions.archive import StoredJournal, list_runs, read_journal
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Folded
 from glidepath.spi import SessionStore, Step, ToolTraits
 
-__all__ = ["Setting", "StoredRun", "Tuning", "stored_runs", "tune"]
+__all__ = ["StoredRun", "TunedSetting", "Tuning", "stored_runs", "tune"]
 
 LIMITS: Mapping[str, tuple[int, ...]] = {
     "max_repeated_tool_steps": (2, 3, 4, 5, 8),
@@ -34,7 +34,7 @@ class StoredRun(Value, frozen=True, kw_only=True):
     steps: tuple[tuple[tuple[ToolCall, ...], tuple[ToolResultMessage, ...]], ...]
 
 
-class Setting(Value, frozen=True, kw_only=True):
+class TunedSetting(Value, frozen=True, kw_only=True):
     """What one value of one limit would have done. `stopped`: a tool was withdrawn, or the run landed."""
 
     limit: str
@@ -51,7 +51,7 @@ class Tuning(Value, frozen=True, kw_only=True):
     runs: int
     done: int
     steps: int
-    settings: tuple[Setting, ...]
+    settings: tuple[TunedSetting, ...]
     proposed: Mapping[str, int]
     unreadable: tuple[str, ...] = ()
     """Sessions whose journal could not be read, and why."""
@@ -96,7 +96,7 @@ def tune(
     )
 
 
-def _proposed(limit: str, done: int, settings: Sequence[Setting]) -> int:
+def _proposed(limit: str, done: int, settings: Sequence[TunedSetting]) -> int:
     """The default when it leaves finished runs alone, else the lowest value above it that does, else the highest."""
     default: int = getattr(GuardrailsConfig(), limit)
     fitting = [
@@ -110,7 +110,7 @@ def _proposed(limit: str, done: int, settings: Sequence[Setting]) -> int:
     return min(fitting, default=max(LIMITS[limit]))
 
 
-def _runs(journal: Journal) -> list[StoredRun]:
+def _runs(journal: StoredJournal) -> list[StoredRun]:
     """The runs of a journal, one after the other; the last may have been interrupted."""
     folded = Folded(journal.entry.session_id)
     found: list[StoredRun] = []
@@ -126,7 +126,7 @@ def _runs(journal: Journal) -> list[StoredRun]:
     return [run for run in found if run.steps]
 
 
-def _run(journal: Journal, messages: Sequence[Message], *, done: bool) -> StoredRun:
+def _run(journal: StoredJournal, messages: Sequence[Message], *, done: bool) -> StoredRun:
     steps = []
     for place, message in enumerate(messages):
         if type(message) is AssistantMessage and (calls := message.tool_calls):
@@ -137,7 +137,7 @@ def _run(journal: Journal, messages: Sequence[Message], *, done: bool) -> Stored
     return StoredRun(session_id=journal.entry.session_id, done=done, steps=tuple(steps))
 
 
-def _replayed(runs: Sequence[StoredRun], tools: Mapping[str, ToolTraits], limit: str, value: int) -> Setting:
+def _replayed(runs: Sequence[StoredRun], tools: Mapping[str, ToolTraits], limit: str, value: int) -> TunedSetting:
     counts = dict.fromkeys(("done_nudged", "done_stopped", "others_nudged", "others_stopped"), 0)
     for run in runs:
         guard = _GUARDS[limit](value, {})
@@ -145,7 +145,7 @@ def _replayed(runs: Sequence[StoredRun], tools: Mapping[str, ToolTraits], limit:
         whose = "done" if run.done else "others"
         counts[f"{whose}_stopped"] += bool(said & {"withdraw", "land"})
         counts[f"{whose}_nudged"] += said - {None} == {"nudge"}
-    return Setting(limit=limit, value=value, **counts)
+    return TunedSetting(limit=limit, value=value, **counts)
 
 
 def _steps(run: StoredRun, tools: Mapping[str, ToolTraits]) -> Iterable[tuple[Step, tuple[ToolResultMessage, ...]]]:

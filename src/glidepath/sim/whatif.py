@@ -32,8 +32,8 @@ __all__ = [
     "GUARDS",
     "Flown",
     "Forecast",
-    "Moment",
     "Trip",
+    "WhatIfMoment",
     "flown_runs",
     "kept_at",
     "session_runs",
@@ -46,7 +46,7 @@ GUARDS: Mapping[str, Any] = {"max_repeated_tool_steps": RepetitionGuard, "max_er
 _ANSWERED = (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP)
 
 
-class Moment(Value, frozen=True, kw_only=True):
+class WhatIfMoment(Value, frozen=True, kw_only=True):
     """A run right after one of its replies: what it had used by then, its children included."""
 
     turns: int
@@ -68,11 +68,11 @@ class Flown(Value, frozen=True, kw_only=True):
     agent: str
     outcome: str
     answered: bool
-    moments: tuple[Moment, ...]
+    moments: tuple[WhatIfMoment, ...]
     steps: tuple[Any, ...] = ()
 
     @property
-    def last(self) -> Moment:
+    def last(self) -> WhatIfMoment:
         """The run at its end."""
         return self.moments[-1]
 
@@ -130,7 +130,7 @@ def session_runs(session_id: str, commits: Iterable[Commit]) -> Iterator[Flown]:
 
 def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str]) -> Iterator[Flown]:
     folded = Folded(session_id)
-    moments: list[Moment] = []
+    moments: list[WhatIfMoment] = []
     began, first = None, 0
     for commit in commits:
         records = read(commit)
@@ -158,11 +158,11 @@ def _new_run(records: Sequence[Any]) -> bool:
     return any(record.kind == "began" and not _wire.loads(record.payload).get("resumed", False) for record in records)
 
 
-def _moment(snapshot: Snapshot, model: str, models: Mapping[str, str]) -> Moment:
+def _moment(snapshot: Snapshot, model: str, models: Mapping[str, str]) -> WhatIfMoment:
     charges = [(model, snapshot.spent.usage, snapshot.spent.picodollars)]
     charges += [(name, one.usage, one.picodollars) for name, one in snapshot.fallbacks_spent.items()]
     charges += [(models.get(name, ""), one.usage, one.picodollars) for name, one in snapshot.children_spent.items()]
-    return Moment(
+    return WhatIfMoment(
         turns=snapshot.turns,
         tokens=snapshot.tokens,
         money=snapshot.picodollars,
@@ -172,7 +172,7 @@ def _moment(snapshot: Snapshot, model: str, models: Mapping[str, str]) -> Moment
     )
 
 
-def _flown(folded: Folded, began: Any, moments: Sequence[Moment], first: int) -> Iterator[Flown]:
+def _flown(folded: Folded, began: Any, moments: Sequence[WhatIfMoment], first: int) -> Iterator[Flown]:
     if not moments:
         return
     result = folded.result
@@ -253,7 +253,7 @@ def _figure(name: str, value: Any) -> float:
     return pico(value, field="max_cost") if name == "max_cost" else value
 
 
-def _cost(moment: Moment, prices: Mapping[str, Price]) -> int:
+def _cost(moment: WhatIfMoment, prices: Mapping[str, Price]) -> int:
     """Pico-dollars: by the prices that are asked for, where they name the model, else what was paid."""
     if not prices:
         return moment.money
@@ -271,7 +271,7 @@ def _tripped(run: Flown, costs: Sequence[int], name: str, limit: float, limits: 
     return None
 
 
-def _used(moment: Moment, cost: int, name: str) -> float:
+def _used(moment: WhatIfMoment, cost: int, name: str) -> float:
     figures = {
         "max_iterations": moment.turns,
         "max_tokens": moment.tokens,
@@ -282,7 +282,7 @@ def _used(moment: Moment, cost: int, name: str) -> float:
     return figures[name]
 
 
-def _landing(moment: Moment, cost: int, name: str, limits: Limits) -> float:
+def _landing(moment: WhatIfMoment, cost: int, name: str, limits: Limits) -> float:
     """What is kept free for the landing while there is more to do."""
     tokens = moment.next_input + limits.landing_tokens
     if name == "max_tokens":

@@ -106,7 +106,7 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
     ExtensionPoint(
         name="steering",
         port=_HOOKS,
-        implementations=("glidepath.plugins:ChannelSteering", "glidepath.teams.mailbox:Mailbox"),
+        implementations=("glidepath.plugins:ChannelSteering", "glidepath.teams.mailbox:TeamMailbox"),
     ),
     ExtensionPoint(name="follow_up", port=_HOOKS, implementations=("glidepath.plugins:ChannelSteering",)),
     ExtensionPoint(

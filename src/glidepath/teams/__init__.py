@@ -1,6 +1,5 @@
 """Teams: coordinators, planners and reviewers, built on `Agent`. One ledger, one stream of events, always a result."""
 
-from glidepath.teams.board import STEP_TRANSITIONS
 from glidepath.teams.dispatch import DefaultTaskDispatchCoordinator
 from glidepath.teams.evaluate import AgentEvaluationStrategy, SimpleEvaluationStrategy
 from glidepath.teams.events import (
@@ -22,6 +21,7 @@ from glidepath.teams.events import (
 )
 from glidepath.teams.expert import ExpertTeamCoordinator
 from glidepath.teams.spi import EvaluationStrategy, TeamCoordinator
+from glidepath.teams.step_table import STEP_TRANSITIONS
 from glidepath.teams.team import Member, Team
 from glidepath.teams.values import (
     DependencyFailure,

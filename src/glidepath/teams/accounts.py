@@ -11,7 +11,7 @@ from glidepath.agent.kin import used_in
 from glidepath.messages import Usage
 from glidepath.outcome import Snapshot, dollars
 from glidepath.spi.sessions import SessionStore
-from glidepath.teams.journal import Account, Past, add_cost
+from glidepath.teams.journal import Past, StepAccount, add_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ async def audited(past: Past, store: SessionStore) -> Past:
         usage, cost = usage + bill[0], add_cost(cost, bill[1])
     if tokens < past.usage.total:
         return past  # its runs were not kept here
-    return replace(past, usage=usage, cost=cost, account=Account(tokens=tokens, money=money))
+    return replace(past, usage=usage, cost=cost, account=StepAccount(tokens=tokens, money=money))
 
 
 def _going_on(past: Past) -> Iterator[tuple[str, tuple[Usage, Decimal | None]]]:

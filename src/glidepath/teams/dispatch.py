@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glidepath.outcome import AgentState, LoopOutcome
 from glidepath.teams.execution import Execution, conduct
-from glidepath.teams.seat import Seat, refused, why
+from glidepath.teams.step_run import StepRun, refused, why
 from glidepath.teams.team import Member, Team
 from glidepath.teams.values import (
     RiskProfile,
@@ -56,14 +56,14 @@ class _Dispatch:
                 return member
         return None
 
-    async def _perform(self, seat: Seat) -> StepOutcome | None:
+    async def _perform(self, seat: StepRun) -> StepOutcome | None:
         assert seat.member is not None  # noqa: S101 - picked
         try:
             return await self._attempt(seat)
         finally:
             self._busy.discard(seat.member.name)
 
-    async def _attempt(self, seat: Seat) -> StepOutcome | None:
+    async def _attempt(self, seat: StepRun) -> StepOutcome | None:
         execution = self._execution
         if seat.unreviewed:  # it was delivered, and the process died before the step had ended
             return seat.outcome(StepState.DEGRADED if seat.landed else StepState.COMPLETED, output=seat.artifact)

@@ -17,7 +17,7 @@ from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.setting import checked_int
 from glidepath.teams.answers import objects_in
 from glidepath.teams.journal import add_cost
-from glidepath.teams.prompts import judge_prompt
+from glidepath.teams.team_prompts import judge_prompt
 from glidepath.teams.values import (
     EvaluationContext,
     EvaluationVerdict,

@@ -12,16 +12,16 @@ from glidepath.agent import Agent
 from glidepath.errors import told
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.teams.accounts import attempt_session
-from glidepath.teams.board import Board
-from glidepath.teams.bond import linked, newly_spent
 from glidepath.teams.events import PlanReady, StepAssigned, StepAttempted, StepCompleted, TeamStarted, ending
 from glidepath.teams.journal import less
 from glidepath.teams.mailbox import Mailboxes
 from glidepath.teams.planner import PlanningFailed, candidates, check_going_on, make_plan
-from glidepath.teams.prompts import step_prompt
-from glidepath.teams.seat import Seat
+from glidepath.teams.step_run import StepRun
+from glidepath.teams.step_table import StepTable
 from glidepath.teams.supervise import wait_for_all
 from glidepath.teams.team import Member, Team
+from glidepath.teams.team_prompts import step_prompt
+from glidepath.teams.team_run import linked, newly_spent
 from glidepath.teams.values import (
     StepOutcome,
     StepState,
@@ -37,7 +37,7 @@ __all__ = ["Execution", "conduct"]
 
 Body: TypeAlias = Callable[[], Awaitable[None]]
 Start: TypeAlias = Callable[["Execution"], Body]
-Perform: TypeAlias = Callable[[Seat], Awaitable[StepOutcome | None]]
+Perform: TypeAlias = Callable[[StepRun], Awaitable[StepOutcome | None]]
 Pick: TypeAlias = Callable[[TeamStep], Member | None]
 PATIENCE = 5.0
 LANDING = 20.0
@@ -68,8 +68,8 @@ class Execution:
         self.team = team
         self.coordinator = coordinator
         self._mailboxes = mailboxes
-        self.board: Board | None = None
-        self.seats: dict[str, Seat] = {}
+        self.board: StepTable | None = None
+        self.seats: dict[str, StepRun] = {}
         self.warnings: list[str] = []
         self.closing: tuple[TeamStatus, str] | None = None
         """Nothing new is begun any more, and how the team ends if that cuts something short."""
@@ -246,7 +246,7 @@ class Execution:
         return not self.request.plan_only and self.halted is None
 
     def _set_up(self, plan: TeamExecutionPlan) -> None:
-        self.board = Board(plan, self.config.dependency_failure)
+        self.board = StepTable(plan, self.config.dependency_failure)
         past = self.team.past
         if past is not None:
             known = {step.id for step in plan.steps}
@@ -282,12 +282,12 @@ class Execution:
                 reason = f"step {to_blame} did not deliver"
                 self._close(StepOutcome(step_id=step.id, state=StepState.SKIPPED, reason=reason))
 
-    def seat(self, step: TeamStep) -> Seat:
+    def seat(self, step: TeamStep) -> StepRun:
         """The seat of a step; made when it is first needed."""
         seat = self.seats.get(step.id)
         if seat is None:
             past = self.team.past
-            seat = Seat(step, self.team.cancel, past.steps.get(step.id) if past is not None else None)
+            seat = StepRun(step, self.team.cancel, past.steps.get(step.id) if past is not None else None)
             self.seats[step.id] = seat
         return seat
 
@@ -312,7 +312,7 @@ class Execution:
         self.board.move(step.id, StepState.IN_FLIGHT)
         self._tasks[step.id] = self._loop.create_task(self._step(seat, perform), name=f"team step {step.id}")
 
-    async def _step(self, seat: Seat, perform: Perform) -> None:
+    async def _step(self, seat: StepRun, perform: Perform) -> None:
         board = self.board
         assert board is not None  # noqa: S101 - planned
         if self._mailboxes is not None:
@@ -345,7 +345,7 @@ class Execution:
         if outcome.state is not StepState.WAITING:
             self.team.emit(StepCompleted(step_id=outcome.step_id, attempt=outcome.attempts or None, outcome=outcome))
 
-    def close_idle(self, seat: Seat) -> None:
+    def close_idle(self, seat: StepRun) -> None:
         """Close a step that was stopped while nobody worked on it."""
         if seat.step.id not in self._tasks:
             self._close(seat.outcome(StepState.SKIPPED, f"stopped: {seat.stopped}"))
@@ -353,7 +353,7 @@ class Execution:
 
     # --- one attempt --------------------------------------------------------------------------------------------
 
-    async def attempt(self, seat: Seat, agent: Agent | None = None) -> RunResult:
+    async def attempt(self, seat: StepRun, agent: Agent | None = None) -> RunResult:
         """Let the member (or a senior) work on the step once; the seat takes in what came of it."""
         team, board, step, member = self.team, self.board, seat.step, seat.member
         assert board is not None and member is not None  # noqa: S101, PT018 - planned and assigned
@@ -391,7 +391,7 @@ class Execution:
         )
         return result
 
-    def cut_short(self, seat: Seat, result: RunResult | None = None) -> StepOutcome | None:
+    def cut_short(self, seat: StepRun, result: RunResult | None = None) -> StepOutcome | None:
         """How the step ends when it may not go on: stopped, cancelled, waiting for a person; None when it may."""
         if seat.stopped is not None:
             return seat.outcome(StepState.SKIPPED, f"stopped: {seat.stopped}")
@@ -404,7 +404,7 @@ class Execution:
         return None
 
 
-def _reason(board: Board, status: TeamStatus) -> str:
+def _reason(board: StepTable, status: TeamStatus) -> str:
     if status is TeamStatus.COMPLETED:
         return ""
     waiting = board.in_state(StepState.WAITING)

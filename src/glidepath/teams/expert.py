@@ -10,7 +10,6 @@ from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.run import CancelToken
-from glidepath.teams.bond import linked
 from glidepath.teams.evaluate import (
     AgentEvaluationStrategy,
     Review,
@@ -22,9 +21,10 @@ from glidepath.teams.events import EvaluationResult, EvaluationStarted, Handoff,
 from glidepath.teams.execution import Body, Execution, conduct
 from glidepath.teams.journal import add_cost
 from glidepath.teams.mailbox import Mailboxes
-from glidepath.teams.seat import Seat, refused, why
 from glidepath.teams.spi import EvaluationStrategy
+from glidepath.teams.step_run import StepRun, refused, why
 from glidepath.teams.team import Member, Team
+from glidepath.teams.team_run import linked
 from glidepath.teams.values import (
     EvaluationContext,
     EvaluationVerdict,
@@ -123,7 +123,7 @@ class ExpertTeamCoordinator:
         check_text("reason", reason)
         return self._reach(request_id, step_id, lambda expert, seat: expert.stop(seat, reason))
 
-    def _reach(self, request_id: str, step_id: str, act: Callable[[_Expert, Seat], None]) -> bool:
+    def _reach(self, request_id: str, step_id: str, act: Callable[[_Expert, StepRun], None]) -> bool:
         check_name("request_id", request_id)
         check_name("step_id", step_id)
         live = [expert for live_id, expert in self._live if live_id == request_id]
@@ -160,21 +160,21 @@ class _Expert:
         busy = [seat.member.name for seat in seats if seat.member is not None and self._at_work(seat)]
         return min(self._execution.candidates(step), key=lambda member: busy.count(member.name))
 
-    def _at_work(self, seat: Seat) -> bool:
+    def _at_work(self, seat: StepRun) -> bool:
         board = self._execution.board
         state = board.states[seat.step.id] if board is not None else StepState.PENDING
         return state in (StepState.IN_FLIGHT, StepState.EVALUATING, StepState.ESCALATED)
 
     # --- a person's hand ----------------------------------------------------------------------------------------
 
-    def reach(self, step_id: str, act: Callable[[_Expert, Seat], None]) -> bool:
+    def reach(self, step_id: str, act: Callable[[_Expert, StepRun], None]) -> bool:
         board = self._execution.board
         if board is None or step_id not in board.states or board.states[step_id].terminal:
             return False
         act(self, self._execution.seat(board.plan.step(step_id)))
         return True
 
-    def steer(self, seat: Seat, text: str) -> None:
+    def steer(self, seat: StepRun, text: str) -> None:
         seat.notes.append(text)
         seat.inbox.append(text)
         self._say(seat, "steer", text)
@@ -182,18 +182,18 @@ class _Expert:
         if board is not None and board.states[seat.step.id] is StepState.WAITING:
             board.outcomes[seat.step.id] = replace(board.outcomes[seat.step.id], notes=tuple(seat.notes))
 
-    def stop(self, seat: Seat, reason: str) -> None:
+    def stop(self, seat: StepRun, reason: str) -> None:
         self._say(seat, "stop", reason)
         seat.stop(reason)
         self._execution.close_idle(seat)
 
-    def _say(self, seat: Seat, action: str, text: str) -> None:
+    def _say(self, seat: StepRun, action: str, text: str) -> None:
         event = StepSteered(step_id=seat.step.id, attempt=seat.attempts or None, action=action, text=text)
         self._execution.team.emit(event)
 
     # --- one step -----------------------------------------------------------------------------------------------
 
-    async def _perform(self, seat: Seat) -> StepOutcome | None:
+    async def _perform(self, seat: StepRun) -> StepOutcome | None:
         rounds = self._execution.config.max_feedback_rounds
         if seat.accepted:
             return seat.outcome(StepState.COMPLETED, output=seat.artifact)
@@ -210,7 +210,7 @@ class _Expert:
                 break
         return await self._escalate(seat)
 
-    async def _round(self, seat: Seat, agent: Agent | None = None) -> EvaluationVerdict | StepOutcome:
+    async def _round(self, seat: StepRun, agent: Agent | None = None) -> EvaluationVerdict | StepOutcome:
         """One attempt and its review: a verdict, or how the step ended."""
         execution = self._execution
         verdict: EvaluationVerdict | None = None
@@ -230,7 +230,7 @@ class _Expert:
         seat.judged(verdict)
         return verdict
 
-    async def _review(self, seat: Seat, strategy: EvaluationStrategy, *, arbiter: bool = False) -> Review:
+    async def _review(self, seat: StepRun, strategy: EvaluationStrategy, *, arbiter: bool = False) -> Review:
         execution, team = self._execution, self._execution.team
         self._move(seat, StepState.EVALUATING)
         name, attempt = type(strategy).__name__, max(1, seat.attempts)
@@ -275,7 +275,7 @@ class _Expert:
         )
         return found
 
-    def _taken(self, seat: Seat, found: Review) -> Review:
+    def _taken(self, seat: StepRun, found: Review) -> Review:
         """The review as it counts: out of time is no pass, and a person who spoke meanwhile is to be heard."""
         verdict = found.verdict
         if seat.expired and seat.stopped is None and self._execution.halted is None:
@@ -288,7 +288,7 @@ class _Expert:
 
     # --- the ladder ---------------------------------------------------------------------------------------------
 
-    async def _escalate(self, seat: Seat) -> StepOutcome:
+    async def _escalate(self, seat: StepRun) -> StepOutcome:
         execution, parts = self._execution, self._parts
         self._move(seat, StepState.ESCALATED)
         reason = seat.verdicts[-1].feedback if seat.verdicts else "no attempt is left"
@@ -322,18 +322,18 @@ class _Expert:
         usable = execution.config.risk_profile is RiskProfile.LOW and seat.best.strip()
         return seat.outcome(StepState.DEGRADED if usable else StepState.FAILED, reason)
 
-    def _hand_off(self, seat: Seat, to: str, reason: str) -> None:
+    def _hand_off(self, seat: StepRun, to: str, reason: str) -> None:
         event = Handoff(step_id=seat.step.id, attempt=max(1, seat.attempts), to=to, reason=reason, artifact=seat.best)
         self._execution.team.emit(event)
 
-    def _move(self, seat: Seat, state: StepState) -> None:
+    def _move(self, seat: StepRun, state: StepState) -> None:
         board = self._execution.board
         assert board is not None  # noqa: S101 - planned
         if board.states[seat.step.id] is not state:
             board.move(seat.step.id, state)
 
 
-def _own_verdict(seat: Seat, result: RunResult) -> EvaluationVerdict | None:
+def _own_verdict(seat: StepRun, result: RunResult) -> EvaluationVerdict | None:
     """The coordinator's own verdict on an attempt that needs no review; None when it does."""
     if seat.expired:
         return refused("the step's time is up", exceeded=True)

@@ -43,7 +43,7 @@ from glidepath.teams.values import (
     VerdictOutcome,
 )
 
-__all__ = ["Account", "Past", "Pen", "StepPast", "past_of", "story"]
+__all__ = ["Past", "Pen", "StepAccount", "StepPast", "past_of", "story"]
 
 _BEAT = LEASE / 3
 _SHOWN = 200  # characters of a goal in a list of sessions
@@ -191,7 +191,7 @@ class StepPast(Record):
     """The untrusted sources that whoever worked on it has read."""
 
 
-class Account(Value, frozen=True, kw_only=True):
+class StepAccount(Value, frozen=True, kw_only=True):
     """Tokens and pico-dollars that are gone from the team's budget."""
 
     tokens: int = 0
@@ -208,7 +208,7 @@ class Past(Value, frozen=True, kw_only=True):
     elapsed: float = 0.0
     usage: Usage = Usage()
     cost: Decimal | None = None
-    account: Account | None = None
+    account: StepAccount | None = None
     """What is gone from the budget; None: what `usage` and `cost` say."""
     sequence: int = 0
     decisions: Mapping[str, Decision] = make(default_factory=dict)

@@ -17,7 +17,7 @@ __all__ = ["Mailboxes"]
 _KEPT = 256
 
 
-class Mailbox(Plugin):
+class TeamMailbox(Plugin):
     """Gives a running member the notes for its step: after each turn, and before it would be done.
 
     A run lives in the task that started it, so the task says whose notes they are: nothing is kept for each run.
@@ -56,7 +56,7 @@ class Mailboxes:
         """The same agent with a mailbox; made once for each, for the last few hundred agents."""
         known = self._agents.get(id(agent))
         if known is None:
-            config = replace(agent.config, plugins=(*agent.config.plugins, Mailbox(self._boxes)))
+            config = replace(agent.config, plugins=(*agent.config.plugins, TeamMailbox(self._boxes)))
             known = (agent, Agent(config))
             if len(self._agents) >= _KEPT:
                 del self._agents[next(iter(self._agents))]

@@ -9,7 +9,7 @@ from glidepath.errors import ConfigurationError
 from glidepath.outcome import LoopOutcome
 from glidepath.run import CancelToken
 from glidepath.teams.answers import objects_in
-from glidepath.teams.prompts import plan_prompt, repair_prompt
+from glidepath.teams.team_prompts import plan_prompt, repair_prompt
 from glidepath.teams.values import (
     PlannerFailureMode,
     RoleDefinition,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, shown, told
-from glidepath.teams.board import Board
 from glidepath.teams.events import TeamStarted, ending
+from glidepath.teams.step_table import StepTable
 from glidepath.teams.values import StepOutcome, StepState, TeamExecutionRequest, TeamResult, TeamStatus
 from glidepath.tools.text import clean
 
@@ -106,7 +106,7 @@ def _made_up(request: TeamExecutionRequest, team: Team, status: TeamStatus, reas
     """A result for a coordinator that has none: what was published still counts."""
     channel = team.bond.channel
     usage, cost = team.spent
-    board = Board(channel.plan) if channel.plan is not None else None
+    board = StepTable(channel.plan) if channel.plan is not None else None
     if board is not None:
         for step in board.plan.steps:
             unfinished = StepOutcome(step_id=step.id, state=StepState.CANCELLED, reason=reason)

@@ -20,10 +20,10 @@ from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
 from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
-from glidepath.teams.bond import Bond, Channel, check_decisions, decided_key, newly_spent
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import Past, Pen, add_cost
-from glidepath.teams.prompts import told_to
+from glidepath.teams.team_prompts import told_to
+from glidepath.teams.team_run import Channel, TeamRun, check_decisions, decided_key, newly_spent
 from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
 from glidepath.tools.text import clean
 
@@ -91,7 +91,7 @@ class Team:
         self._lineup = _checked_plugins(plugins)
         self._in_flight: dict[str, Channel | None] = {}
         self._keepers: dict[int, tuple[Agent, Agent]] = {}
-        self._bond: Bond | None = None
+        self._bond: TeamRun | None = None
 
     def member(self, name: str) -> Member:
         """The member of this name; raises KeyError."""
@@ -141,7 +141,7 @@ class Team:
                 pen = await self._new_journal(request.id)
             team = Team.__new__(Team)
             team.__dict__.update(self.__dict__)
-            bond = team._bond = Bond(request, cancel, past, place, above, None if pen is None else pen.leg)  # noqa: SLF001 - its own
+            bond = team._bond = TeamRun(request, cancel, past, place, above, None if pen is None else pen.leg)  # noqa: SLF001 - its own
             bond.channel = self._in_flight[request.id] = Channel(team, request, past, pen)
         except BaseException:
             del self._in_flight[request.id]
@@ -159,7 +159,7 @@ class Team:
         raise ConfigurationError(f"the store knows request {request_id!r} already: use resume(), or another id")
 
     @property
-    def bond(self) -> Bond:
+    def bond(self) -> TeamRun:
         """What belongs to this execution; `ConfigurationError` on a team that is not bound."""
         if self._bond is None:
             raise ConfigurationError("this team is not bound to a request: use team.run(...), or team.bound(request)")
@@ -480,7 +480,7 @@ def _checked_plugins(plugins: Any) -> Lineup:
     return lineup
 
 
-async def _gone_on(agent: Agent, session: str, bond: Bond, cancel: CancelToken) -> RunResult | None:
+async def _gone_on(agent: Agent, session: str, bond: TeamRun, cancel: CancelToken) -> RunResult | None:
     """How a run ended that an earlier process had begun; None when it had not even begun."""
     try:
         result = await agent.resume(session, parent=bond.budget, cancel=cancel)
@@ -491,7 +491,7 @@ async def _gone_on(agent: Agent, session: str, bond: Bond, cancel: CancelToken) 
     return result
 
 
-async def _decided(agent: Agent, paused: RunResult, bond: Bond, cancel: CancelToken) -> RunResult:
+async def _decided(agent: Agent, paused: RunResult, bond: TeamRun, cancel: CancelToken) -> RunResult:
     """Go on with a run that waits, with what a person has decided about its calls."""
     pending = {decided_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
     decisions = {pending[key]: said for key, said in bond.decisions.items() if key in pending}

@@ -85,7 +85,7 @@ class VerdictOutcome(str, Enum):
 
 
 class StepState(str, Enum):
-    """Where a step stands. The last five are terminal; the legal moves are in `glidepath.teams.board`."""
+    """Where a step stands. The last five are terminal; the legal moves are in `glidepath.teams.step_table`."""
 
     PENDING = "pending"
     IN_FLIGHT = "in_flight"

@@ -3,8 +3,8 @@
 from glidepath.testing.clock import VirtualClock, VirtualLoop, VirtualTimeError, virtual
 from glidepath.testing.leftovers import Work, live_work, no_leftovers, work
 from glidepath.testing.model import RecordedRequest, ScriptedModel, ScriptError
+from glidepath.testing.plain_transcript import transcript_errors
 from glidepath.testing.recorder import EventRecorder
-from glidepath.testing.transcript import transcript_errors
 from glidepath.testing.turns import (
     Turn,
     call,

@@ -27,7 +27,7 @@ from glidepath.events import (
 )
 from glidepath.messages import AssistantMessage, Message, StopReason, ToolResultMessage
 from glidepath.outcome import ENDINGS, LoopOutcome, RunResult
-from glidepath.testing.transcript import transcript_errors
+from glidepath.testing.plain_transcript import transcript_errors
 
 __all__ = ["RULES", "grammar_errors"]
 

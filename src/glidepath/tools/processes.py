@@ -32,7 +32,7 @@ from glidepath.errors import ConfigurationError, FatalToolError, ToolError
 from glidepath.sandbox.policy import Boxed, Sandbox
 from glidepath.tools import _child
 from glidepath.tools.context import ToolContext
-from glidepath.tools.threads import Worker
+from glidepath.tools.threads import ThreadWorker
 
 __all__ = ["GRACE", "ChildError", "Reference", "run_in_process"]
 
@@ -114,8 +114,8 @@ async def run_in_process(
     When the await is cancelled the child's whole process group gets SIGTERM, after `grace` seconds SIGKILL, and is
     reaped before the cancellation goes on; a second cancellation ends the grace. Nothing of it is left running.
     """
-    child = Child(reference.job(values), grace, sandbox, reference.file)
-    worker = Worker(child.run, f"glidepath-process-{reference.name}")
+    child = ProcessChild(reference.job(values), grace, sandbox, reference.file)
+    worker = ThreadWorker(child.run, f"glidepath-process-{reference.name}")
     worker.start()
     try:
         await worker.finished()
@@ -132,7 +132,7 @@ async def run_in_process(
     return child.result(worker.outcome())
 
 
-async def _stopped(child: Child, worker: Worker) -> None:
+async def _stopped(child: ProcessChild, worker: ThreadWorker) -> None:
     while True:
         child.stop()
         try:
@@ -142,7 +142,7 @@ async def _stopped(child: Child, worker: Worker) -> None:
         return
 
 
-class Child:
+class ProcessChild:
     """One process, from its start to its reaping. `run` blocks and belongs on a thread; `stop` may come from any."""
 
     def __init__(self, job: bytes, grace: float, sandbox: Sandbox | None = None, script: str | None = None) -> None:

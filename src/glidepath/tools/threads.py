@@ -16,14 +16,14 @@ from glidepath.errors import ToolError, told
 from glidepath.tools.context import ToolContext
 from glidepath.tools.progress import settle
 
-__all__ = ["WORKER", "Worker", "run_in_thread"]
+__all__ = ["WORKER", "ThreadWorker", "run_in_thread"]
 
 _JOIN_SECONDS = 0.1
-WORKER: contextvars.ContextVar[Worker | None] = contextvars.ContextVar("glidepath_worker", default=None)
+WORKER: contextvars.ContextVar[ThreadWorker | None] = contextvars.ContextVar("glidepath_worker", default=None)
 """The worker whose thread this is, where a virtual clock waits for it."""
 
 
-class Worker:
+class ThreadWorker:
     """One call on one daemon thread. Its outcome is handed over on the loop that started it.
 
     A loop with a set `workers` (virtual time) is told while the thread is busy, so that its clock stands still.
@@ -112,7 +112,7 @@ async def run_in_thread(call: Callable[[], Any], name: str, context: ToolContext
     When the await is cancelled, the thread is let go at once: `context.abandoned` is "thread", unless the call had
     ended already, and whatever it returns later is discarded.
     """
-    worker = Worker(call, f"glidepath-tool-{name}")
+    worker = ThreadWorker(call, f"glidepath-tool-{name}")
     worker.start()
     try:
         await worker.finished()

@@ -4,10 +4,10 @@
 the folder, whatever path a model asks for, and none writes files that something else would run or believe.
 """
 
-from glidepath.workspace.bench import TOOL_NAMES, runs_in_sandbox, workspace_tools
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, find_sandbox
 from glidepath.workspace.shell import ShellLimits
+from glidepath.workspace.toolset import TOOL_NAMES, runs_in_sandbox, workspace_tools
 
 Sandbox = Bubblewrap
 """The name it had before there were policies."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from glidepath.errors import ToolError
-from glidepath.workspace.files import walk
+from glidepath.workspace.file_tools import walk
 from glidepath.workspace.root import Workspace
 
 __all__ = ["search"]

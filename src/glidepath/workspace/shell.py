@@ -22,7 +22,7 @@ from typing import Any
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.sandbox.policy import Boxed, Sandbox
-from glidepath.tools.threads import Worker
+from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, search_path
@@ -177,7 +177,7 @@ def _job(
 
 async def _aside(work: Callable[[], Any]) -> Any:
     """Do it on a thread and wait for its end, whoever cancels."""
-    worker = Worker(work, "glidepath-survey")
+    worker = ThreadWorker(work, "glidepath-survey")
     worker.start()
     await _through(worker.finished())
     return worker.outcome()

@@ -17,7 +17,7 @@ from glidepath.conformance import (
     SteeringContract,
     ToolGateContract,
 )
-from glidepath.conformance.hooks import call_context
+from glidepath.conformance.hook_contract import call_context
 from glidepath.events import RunEnded
 from glidepath.messages import ToolResultMessage, UserMessage
 from glidepath.spi import AfterDecision, Block, Gate, Replace

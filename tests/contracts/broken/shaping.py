@@ -6,7 +6,7 @@ from tests.contracts.examine import breaks
 
 from glidepath._wire import replace
 from glidepath.conformance import CallGuardContract, ContextStrategyContract, StopGuardContract
-from glidepath.conformance.guards import batch
+from glidepath.conformance.guard_contract import batch
 from glidepath.context import SlidingWindow
 from glidepath.guards import EmptyAnswerGuard, RepetitionGuard
 from glidepath.messages import AssistantMessage, UserMessage

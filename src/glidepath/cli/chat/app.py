@@ -16,13 +16,13 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from glidepath.cli.approval import Asked, consult, sandboxed
-from glidepath.cli.changes import colored, difference
-from glidepath.cli.chat.history import History
+from glidepath.cli.approval import ApprovalAsked, consult, sandboxed
+from glidepath.cli.chat.input_history import History
 from glidepath.cli.chat.prompt import Prompt
-from glidepath.cli.chat.reply import Reply
+from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import last_answer
 from glidepath.cli.chat.talk import Talk
+from glidepath.cli.file_changes import colored, difference
 from glidepath.cli.person import run_as_person
 from glidepath.cli.screens import ending
 from glidepath.cli.session_names import data_folder
@@ -77,7 +77,7 @@ class ChatApp(App[int]):
         self._hint = ""
         self._always: set[str] = set()
         self._command_run: asyncio.Task[None] | None = None
-        self._reply: Reply | None = None
+        self._reply: ChatReply | None = None
         self._cards: dict[str, tuple[Static, str]] = {}
         self._asked: asyncio.Future[str] | None = None
         self._asked_at = 0.0
@@ -346,11 +346,11 @@ class ChatApp(App[int]):
 
     async def _write(self, text: str) -> None:
         if self._reply is None:
-            self._reply = Reply()
+            self._reply = ChatReply()
             await self._add(self._reply)
         self._reply.write(text)
 
-    def _end_reply(self) -> Reply | None:
+    def _end_reply(self) -> ChatReply | None:
         reply, self._reply = self._reply, None
         if reply is not None:
             reply.end()
@@ -393,7 +393,7 @@ class ChatApp(App[int]):
         tools = self.talk.agent.config.tools
         for waiting in pending:
             call = waiting.call
-            one = Asked(
+            one = ApprovalAsked(
                 name=call.id,
                 pending=waiting,
                 sandboxed=sandboxed(waiting, tools),

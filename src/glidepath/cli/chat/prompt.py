@@ -9,7 +9,7 @@ from textual import events as keys
 from textual.message import Message
 from textual.widgets import TextArea
 
-from glidepath.cli.chat.history import History
+from glidepath.cli.chat.input_history import History
 
 __all__ = ["Prompt"]
 

@@ -9,16 +9,16 @@ from textual.containers import Vertical
 from textual.timer import Timer
 from textual.widgets import Static
 
-from glidepath.cli.markup import Block, Blocks, plain, renderable
+from glidepath.cli.markup import Blocks, MarkupBlock, plain, renderable
 
-__all__ = ["Reply"]
+__all__ = ["ChatReply"]
 
 _SOONEST = 0.05
 _SHARE = 5  # drawing takes at most a fifth of the time
 _AT_ONCE = 2  # blocks laid out in one go, so that keys are looked at in between
 
 
-class Reply(Vertical):
+class ChatReply(Vertical):
     """Markdown that grows. A block that is closed is laid out once; the one being written is shown as plain text.
 
     However fast the text comes, it is drawn at most twenty times a second, and never for more than a fifth of the time.
@@ -36,7 +36,7 @@ class Reply(Vertical):
         self.text = ""
         """All of it, as it came."""
         self._written = Blocks()
-        self._finished: list[Block] = []
+        self._finished: list[MarkupBlock] = []
         self._growing: Static | None = None
         self._placed = 0
         self._spent = 0.0
@@ -90,11 +90,11 @@ class Reply(Vertical):
         if self._finished:
             self._show_soon()
 
-    def _widget(self, block: Block) -> Static:
+    def _widget(self, block: MarkupBlock) -> Static:
         widget = Static(renderable(block), classes=" ".join(self._looks_of(block)), markup=False)
         self._placed += 1
         return widget
 
-    def _looks_of(self, block: Block) -> list[str]:
+    def _looks_of(self, block: MarkupBlock) -> list[str]:
         apart = ["apart"] if self._placed and not block.more else []
         return [*apart, *(["code"] if block.kind == "code" else [])]

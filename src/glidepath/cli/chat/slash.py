@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from glidepath.cli.changes import difference
+from glidepath.cli.file_changes import difference
 from glidepath.cli.shown import call_line
 from glidepath.cli.status import figure, money
 from glidepath.context import CharEstimator, sizer

@@ -8,12 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 from glidepath.agent import Agent, Limits
-from glidepath.cli.assemble import make_agent, wallet_of, workspace_folder
+from glidepath.cli.agent_maker import make_agent, wallet_of, workspace_folder
 from glidepath.cli.attachments import files_like, with_files
-from glidepath.cli.changes import Changes
 from glidepath.cli.chat.slash import SLASHES, last_answer
+from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
-from glidepath.cli.layers import Settings
+from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.session_names import last_here, last_session, remember_here, session_named, short
 from glidepath.cli.status import Status, clip, figure, money
 from glidepath.cli.world import World
@@ -66,7 +66,7 @@ Decide = Callable[[Sequence[PendingCall]], Awaitable[Mapping[str, Decision]]]
 class Talk:
     """One conversation. `turn` says something to the agent; the slash commands answer with text."""
 
-    def __init__(self, settings: Settings, world: World) -> None:
+    def __init__(self, settings: LoadedSettings, world: World) -> None:
         self._settings = settings
         self._world = world
         self.folder = workspace_folder(settings, world)
@@ -306,7 +306,7 @@ class Talk:
         """The command that comes back to this conversation; empty when it is not kept."""
         if not self._stored or not self.session.messages:
             return ""
-        from glidepath.cli.commands.run import said_flags
+        from glidepath.cli.commands.run_command import said_flags
 
         return " ".join(["glidepath chat --resume", short(self.session.id), *said_flags(self._settings)])
 

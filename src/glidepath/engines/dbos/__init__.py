@@ -4,8 +4,11 @@
 """
 
 from glidepath.engines.dbos.fleet import Fleet
-from glidepath.engines.dbos.ledger import Account, Quota
+from glidepath.engines.dbos.fleet_ledger import FleetAccount, Quota
 from glidepath.engines.dbos.standing import FleetRun, FleetStatus
 from glidepath.engines.dbos.worker import Worker
 
-__all__ = ["Account", "Fleet", "FleetRun", "FleetStatus", "Quota", "Worker"]
+__all__ = ["Account", "Fleet", "FleetAccount", "FleetRun", "FleetStatus", "Quota", "Worker"]
+
+Account = FleetAccount
+"""The old name of `FleetAccount`."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from glidepath.agent.purse import Purse
-    from glidepath.engines.dbos.ledger import Drawn, FleetLedger, Look
+    from glidepath.engines.dbos.fleet_ledger import Drawn, FleetLedger, Look
     from glidepath.run import Run
 
 __all__ = ["FleetBudget"]

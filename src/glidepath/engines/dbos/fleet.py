@@ -14,7 +14,7 @@ from glidepath.agent.limits import Budget
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, quiet
-from glidepath.engines.dbos.ledger import Account, FleetLedger, Quota, check_tenant
+from glidepath.engines.dbos.fleet_ledger import FleetAccount, FleetLedger, Quota, check_tenant
 from glidepath.engines.dbos.needs import needed
 from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
 from glidepath.errors import ConfigurationError, QuotaError, StoreError
@@ -251,7 +251,7 @@ class Fleet:
         """How often the whole fleet may call a model: requests and tokens in `per` seconds, evenly spaced."""
         await self.ledger.set_rate(model, requests=requests, tokens=tokens, per=per, burst=burst)
 
-    async def accounts(self) -> list[Account]:
+    async def accounts(self) -> list[FleetAccount]:
         """Every budget: the fleet's, and each tenant's days and months."""
         return await self.ledger.accounts()
 

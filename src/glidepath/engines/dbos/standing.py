@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from glidepath._wire import Value
 
 if TYPE_CHECKING:
-    from glidepath.engines.dbos.ledger import FleetLedger
+    from glidepath.engines.dbos.fleet_ledger import FleetLedger
 
 __all__ = ["FleetRun", "FleetStatus", "forget_old", "status_of"]
 

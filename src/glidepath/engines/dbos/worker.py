@@ -17,11 +17,11 @@ from typing import Any
 
 from glidepath.engines.dbos.agents import find_agents
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, quiet
-from glidepath.engines.dbos.flight import Flight
-from glidepath.engines.dbos.ledger import FleetLedger
+from glidepath.engines.dbos.fleet_ledger import FleetLedger
 from glidepath.engines.dbos.needs import needed
 from glidepath.engines.dbos.pace import Pace
 from glidepath.engines.dbos.store import FleetStore
+from glidepath.engines.dbos.worker_flight import WorkerFlight
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.owner import LEASE, alive, this_owner
 from glidepath.setting import checked_int, checked_seconds
@@ -70,7 +70,7 @@ class Worker:
         self.agents = find_agents(agents, self.store)
         self.rated: frozenset[str] = frozenset()
         self.id = ""
-        self.flights: set[Flight] = set()
+        self.flights: set[WorkerFlight] = set()
         self.cut_off = False  # it has not heard from its database the last time it asked
         self._concurrency = concurrency
         self._lease = lease
@@ -166,7 +166,7 @@ class Worker:
 
     def _workflow(self) -> Any:
         async def fly(session: str, agent: str, task: str, about: Mapping[str, Any] | None = None) -> str:
-            flight = Flight(self, session, agent, task, about)
+            flight = WorkerFlight(self, session, agent, task, about)
             self.flights.add(flight)
             self._pace.ring()  # there may be more where this one was
             try:

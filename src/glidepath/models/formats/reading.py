@@ -17,7 +17,7 @@ from glidepath.messages import (
 )
 from glidepath.models.content import held
 
-__all__ = ["Turn", "call_of", "content_of", "each"]
+__all__ = ["VendorTurn", "call_of", "content_of", "each"]
 
 
 def each(history: Any, name: str, read: Callable[[Mapping[str, Any]], None]) -> None:
@@ -54,7 +54,7 @@ def call_of(call_id: str, name: str, arguments: Any) -> ToolCall:
     return ToolCall(call_id, name, {}, str(arguments))
 
 
-class Turn:
+class VendorTurn:
     """Collects one reply of a model: opaque items, text and calls, with their places."""
 
     __slots__ = ("_calls", "_items", "_text", "_thoughts", "vendor")

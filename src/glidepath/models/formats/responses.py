@@ -17,7 +17,7 @@ from glidepath.messages import (
 )
 from glidepath.models.attached import Takes, block_of, check_block, data_url, file_name, in_result
 from glidepath.models.content import arguments, pieces
-from glidepath.models.formats.reading import Turn, call_of, content_of, each
+from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.names import sent_name
 
 __all__ = ["VENDOR", "read_responses", "responses_input"]
@@ -88,7 +88,7 @@ def read_responses(history: Any) -> list[Message]:
     """The messages of a Responses input, or of its output."""
     found: list[Message] = []
     called: dict[str, str] = {}
-    turn: Turn | None = None
+    turn: VendorTurn | None = None
 
     def close() -> None:
         nonlocal turn
@@ -111,7 +111,7 @@ def read_responses(history: Any) -> list[Message]:
         elif kind == "message" and role != "assistant":
             raise ValueError(f"role {role!r} is unknown")
         else:
-            turn = turn or Turn(VENDOR)
+            turn = turn or VendorTurn(VENDOR)
             if kind == "function_call":
                 called[item["call_id"]] = item["name"]
                 turn.called(call_of(item["call_id"], item["name"], item.get("arguments")))

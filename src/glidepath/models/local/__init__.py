@@ -1,6 +1,6 @@
 """The embedded model: llama.cpp in a process of its own, and the files it runs."""
 
-from glidepath.models.local.model import LocalModel
+from glidepath.models.local.local_model import LocalModel
 from glidepath.models.local.weights import KNOWN, Weights, cache_folder, locate, pull
 
 __all__ = ["KNOWN", "LocalModel", "Weights", "cache_folder", "locate", "pull"]

@@ -22,7 +22,7 @@ from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.errors import RejectedError, TransientError
 
-__all__ = ["Address", "LlamaServer", "Settings"]
+__all__ = ["Address", "LlamaServer", "ServerSettings"]
 
 _SCRIPT = Path(__file__).with_name("_serve.py")
 _FIRST_LOOK, _LAST_LOOK = 0.005, 0.05  # seconds between two looks at a server that is starting
@@ -30,7 +30,7 @@ _DYING = 0.5  # seconds that a process which has crashed may take to be gone
 _LOGGED = 1500  # characters of its log that go into an error
 
 
-class Settings(Value, frozen=True, kw_only=True):
+class ServerSettings(Value, frozen=True, kw_only=True):
     """What a server is started with."""
 
     model: str
@@ -50,7 +50,7 @@ class Address(Value, frozen=True):
 class LlamaServer:
     """The server of one model object. A dead one is replaced at the next request."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         self._process: _Process | None = None
@@ -127,7 +127,7 @@ class LlamaServer:
 class _Process:
     """One server process, from its start to its end."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._owner = os.getpid()
         self._key = secrets.token_urlsafe(24)
         self._model = settings.model

@@ -8,11 +8,11 @@ from __future__ import annotations
 from types import ModuleType
 
 from glidepath.testing.specimens import (
+    bad_order,
     hangs,
     honest,
-    inside,
+    inner_runs,
     loops,
-    order,
     overshoot,
     replies,
     result,
@@ -20,7 +20,7 @@ from glidepath.testing.specimens import (
     tools,
     vandals,
 )
-from glidepath.testing.specimens.arguments import arguments_for
+from glidepath.testing.specimens.bad_arguments import arguments_for
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Outside, Specimen, Tireless
 
 __all__ = ["ANSWER", "SPECIMENS", "Moment", "Outside", "Specimen", "Tireless", "arguments_for"]
@@ -30,7 +30,7 @@ def _of(module: ModuleType) -> list[type[Specimen]]:
     return [getattr(module, name) for name in module.__all__]
 
 
-_MODULES = (hangs, honest, inside, loops, order, overshoot, replies, result, streams, tools, vandals)
+_MODULES = (hangs, honest, inner_runs, loops, bad_order, overshoot, replies, result, streams, tools, vandals)
 SPECIMENS: tuple[type[Specimen], ...] = tuple(
     sorted(
         [kind for module in _MODULES for kind in _of(module)],

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 from glidepath._wire import Value
 from glidepath.messages import UserMessage
 from glidepath.spi import ModelRequest, Plugin, ToolSpec
-from glidepath.testing.specimens.arguments import arguments_for
+from glidepath.testing.specimens.bad_arguments import arguments_for
 from glidepath.testing.turns import Turn, call, say
 from glidepath.tools import Tool
 

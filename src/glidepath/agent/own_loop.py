@@ -1,0 +1,99 @@
+"""An agent in code without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from glidepath.errors import RunInterrupted
+from glidepath.run import CancelToken, Place
+from glidepath.run.inside import BLOCKED
+from glidepath.spi.inside_variable import INSIDE
+
+__all__ = ["can_be_interrupted", "in_its_own_loop"]
+
+T = TypeVar("T")
+
+
+def can_be_interrupted() -> bool:
+    """True when Ctrl-C would end what begins here: the main thread, no loop, and Python's own handler."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or INSIDE.get() is not None or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return False
+
+
+async def _interruptible(work: Callable[[], Coroutine[Any, Any, T]], token: CancelToken) -> T:
+    """The first Ctrl-C lands the run, and its result travels in the exception; the second ends it at once."""
+    pressed: list[int] = []
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def interrupt() -> None:
+        pressed.append(1)
+        if len(pressed) == 1:
+            token.cancel("Ctrl-C")
+        elif task is not None:
+            task.cancel()
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+    except (NotImplementedError, RuntimeError, ValueError):  # Windows: Python does what it does
+        return await work()
+    try:
+        result = await work()
+    except asyncio.CancelledError:
+        if pressed:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if pressed:
+        raise RunInterrupted(result)
+    return result
+
+
+def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelToken | None = None) -> T:
+    """Run a coroutine to its end; inside a running loop in a thread and a loop of its own.
+
+    With a `token`, Ctrl-C cancels the run, which lands, and raises `RunInterrupted` with its result. Where a thread
+    blocks the loop of a run, inside one of its tools or hooks, the run is told afterwards what happened.
+    """
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        if token is None or not can_be_interrupted():
+            return asyncio.run(work())
+        return asyncio.run(_interruptible(work, token))
+    outcome: list[Any] = []
+    letters: list[Callable[[], None]] = []
+    place: Place | None = INSIDE.get()
+    if place is not None and place.is_open and place.loop is running:
+        place = place.copy(mailbox=letters)
+
+    def in_thread() -> None:
+        INSIDE.set(place)
+        BLOCKED.set((*BLOCKED.get(), running))
+        try:
+            outcome.append(asyncio.run(work()))
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(in_thread,), name="glidepath-run-sync")
+    thread.start()
+    thread.join()
+    if place is not None and place.mailbox is letters:
+        for act in letters:
+            act()
+        place.close()
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]  # type: ignore[no-any-return]

@@ -1,0 +1,294 @@
+"""Opening and closing a run: its budget, its watch, its landing reserve, and the one way every run ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+from glidepath._wire import encode, replace
+from glidepath.agent.config import LoopConfig
+from glidepath.agent.durable import Opening
+from glidepath.agent.equipment import Fitted
+from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
+from glidepath.agent.route import priced
+from glidepath.ask.summary import recall
+from glidepath.endings import salvaged
+from glidepath.errors import ConfigurationError
+from glidepath.events import ChildEnded, ChildStarted, RunEnded
+from glidepath.judge import last_validations
+from glidepath.landing import enough_to_land, landing_reserve, what_is_left
+from glidepath.ledger import Meter, Refusal
+from glidepath.loop import fly
+from glidepath.messages import Message
+from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.patrol import Patrol
+from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
+from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
+from glidepath.run.origins import hear
+from glidepath.sessions import Session
+from glidepath.texts import Texts
+from glidepath.tools import OutputError
+
+__all__ = [
+    "announce_child",
+    "finish_run",
+    "new_id",
+    "open_run",
+    "partial_line",
+    "paused_line",
+    "priced_under",
+    "report_child",
+    "revived",
+    "watch_over",
+]
+
+
+def priced_under(plan: Plan, config: LoopConfig, budget: Meter) -> Plan:
+    """The plan with a price, when it spends from a budget that limits money; `ConfigurationError` if none is known."""
+    if all(node.caps.money is None for node in budget.lineage):
+        return plan
+    return priced(plan, config)
+
+
+def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> Watch:
+    """The watch of a run: its own deadline or the one above, whichever comes first, and the kill switches."""
+    own = inf if plan.timeout is None else now - elapsed + plan.timeout
+    deadline = min(own, shared)
+    landing = plan.times.landing if deadline == own else min(plan.times.landing, max(0.0, deadline - now) / 4)
+    watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline)
+    if plan.switches:
+        watch.sentry = Sentry(watch, plan.switches, plan.times.switch)
+    return watch
+
+
+def open_run(
+    plan: Plan,
+    home: Session,
+    messages: Sequence[Message],
+    meter: Meter,
+    watch: Watch,
+    parent_id: str | None,
+    stream: RunStream | None,
+    *,
+    resumed: Resumption | None = None,
+    given: Given = NOTHING,
+) -> Run:
+    """A run with its budget, ready to start; whatever goes wrong, no timer is left behind."""
+    try:
+        return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed, given=given)
+    except BaseException:
+        watch.disarm()  # or its timer would interrupt the caller long after
+        raise
+
+
+def _opened(
+    plan: Plan,
+    home: Session,
+    messages: Sequence[Message],
+    meter: Meter,
+    watch: Watch,
+    parent_id: str | None,
+    stream: RunStream | None,
+    *,
+    resumed: Resumption | None,
+    given: Given,
+) -> Run:
+    if home.in_flight:
+        raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
+    plan = with_constraints_of_its_own(plan) if plan.custom else plan
+    deps, paid = deps_for(plan, given, home.id), True
+    if resumed is None:
+        not_decided = home.state is AgentState.WAITING_FOR_INPUT
+        repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
+        if repaired is not home.messages:
+            home.messages[:] = repaired
+        reserve = landing_reserve(plan, messages, meter)
+        if meter.tokens or meter.money:  # earlier runs of the session have used some of it
+            reserve = what_is_left(reserve, meter)
+            paid = enough_to_land(plan, reserve, meter)
+    else:
+        task = [home.messages[place] for place in resumed.snapshot.pinned]
+        reserve = what_is_left(landing_reserve(plan, task, meter), meter)
+        resumed.landing_paid = enough_to_land(plan, reserve, meter)
+    meter.near_tokens, meter.near_money = plan.near_tokens, plan.near_money
+    meter.hold_landing(reserve)
+    run = open_state(
+        plan,
+        run_id=new_id("run", watch.loop) if resumed is None else resumed.snapshot.run_id,
+        parent_id=parent_id,
+        session_id=home.id,
+        messages=home.messages,
+        metadata=home.metadata,
+        meter=meter,
+        watch=watch,
+        landing_reserve=reserve,
+        landing_paid=paid,
+        deps=deps,
+        stream=stream,
+        resumed=resumed,
+        per_run=given.per_run,
+    )
+    if plan.strategy.name == "summarize":
+        recall(run)
+    home.flight = run
+    if stream is not None:
+        stream.run = run
+        watch.ring = stream.ring
+    return run
+
+
+def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
+    """An id nobody else has; a loop of the simulator has its own, so that the same flight can be flown again."""
+    seeded = getattr(loop, "new_id", None)
+    return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
+
+
+async def finish_run(
+    run: Run,
+    home: Session,
+    messages: Sequence[Message],
+    cancel: CancelToken | None,
+    *,
+    refusal: Refusal | None = None,
+    opening: Opening | None = None,
+    fitted: Fitted | None = None,
+) -> RunResult:
+    """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned.
+
+    After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
+    """
+    watch = run.watch
+    watch.enter()
+    patrol = Patrol(run) if run.plan.clocked else None
+    try:
+        try:
+            ending = None if refusal is None else _refused(refusal)
+            if opening is not None:
+                ending = opening.attend(run) or ending
+            run.start()
+            if fitted is not None:
+                ending = fitted.attend(run) or ending
+            if cancel is not None:
+                cancel.subscribe(run.hear)
+            if ending is None:
+                ending = await fly(run, messages)
+        except GeneratorExit:  # the run's own coroutine is being closed: nothing may be awaited
+            raise
+        except BaseException as defect:
+            ending = await salvaged(run, defect)
+        result = await _concluded(run, home, ending, patrol)
+    finally:
+        if fitted is not None:
+            fitted.leave(run)
+        if patrol is not None:
+            patrol.stop()
+        if cancel is not None:
+            cancel.unsubscribe(run.hear)
+        home.flight = None
+        run.settle_up()  # again, in vain, unless the run's own coroutine was closed from outside
+        await watch.close()
+        watch.leave()
+    cancelled = await _dismiss(run)
+    if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
+        raise asyncio.CancelledError("the task was cancelled")
+    return run.result or result
+
+
+async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | None) -> RunResult:
+    """The result of a run that has landed, and its last event."""
+    if run.watch.sentry is not None:
+        await run.watch.sentry.close(run)
+    if patrol is not None:
+        await patrol.close()
+    run.settle_up()
+    with suppress(Exception):  # what a custom constraint has answered with
+        run.audit.conclude(last_validations(run))
+    result = run.conclude(ending)
+    if run.journal is not None:
+        result = await run.journal.end(result)
+    run.emit(RunEnded, result)
+    run.watch.disarm()
+    home.close_run(result)
+    return result
+
+
+async def _dismiss(run: Run) -> bool:
+    """Let slow observers finish within what is left; True when the caller was cancelled meanwhile.
+
+    What they did not see, and who did not stop, is in the result that is returned.
+    """
+    if run.voice.audience is None or run.result is None:
+        return False
+    stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
+    left = max(LAST_WORDS, run.watch.deadline_at - run.watch.time())
+    patience = LAST_WORDS if stopped else min(FAREWELL, left, run.plan.times.hook)
+    farewell = await dismiss(run.voice.audience.observers, patience)
+    if farewell.missed or farewell.stubborn:
+        gone = [
+            AbandonedWork(call_id="", tool_name=name, kind="observer", reason="it did not stop after the run's end")
+            for name in farewell.stubborn
+        ]
+        abandoned = (*run.result.abandoned, *gone)
+        run.conclude_with(replace(run.result, abandoned=abandoned, missed_events=farewell.missed))
+    return farewell.cancelled
+
+
+def _refused(refusal: Refusal) -> Ending:
+    cause = StopCause(
+        source=f"max_{refusal.resource}",
+        action="graceful_exit",
+        reason=f"the child was not started: the limit on {refusal.resource} is reached",
+        metrics={"limit": refusal.limit, "used": refusal.used},
+    )
+    text = f"Not started: the limit on {refusal.resource} is reached."
+    return Ending(state=AgentState.BUDGET_EXCEEDED, outcome=LoopOutcome.CUT_OFF, cause=cause, text=text, partial=True)
+
+
+def announce_child(parent: Run, child: Run) -> None:
+    """Say that a child has started, unless the parent, on another loop, has ended meanwhile."""
+    if parent.result is None:
+        parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
+
+
+def report_child(parent: Run, child: Run, key: str) -> None:
+    """Put what a child did and cost into its parent, unless that has ended and lists the child as abandoned."""
+    if parent.result is not None:
+        return
+    result: Any = child.result
+    hear(parent, key, result.origins)
+    parent.work.report(result)
+    parent.spend.charge_child(child.plan.agent_name, child.spend.usage(), child.spend.money)
+    parent.emit(
+        ChildEnded,
+        child.run_id,
+        child.plan.agent_name,
+        result.state.name,
+        result.outcome.name,
+        result.usage,
+        result.cost,
+    )
+
+
+def revived(plan: Plan, result: RunResult) -> RunResult:
+    """A result that was read from a store: its output is a value of its type again."""
+    if plan.output is None or result.output is None:
+        return result
+    with suppress(OutputError):  # the type has changed since: what was written stands
+        return replace(result, output=plan.output.read(encode(result.output).decode()))
+    return result
+
+
+def paused_line(result: RunResult, texts: Texts) -> str:
+    """What a parent model is told about a child that waits for a person."""
+    waiting = ", ".join(f"{waiting.call.name} ({waiting.reason})" for waiting in result.pending)
+    return texts.fill("paused_child", waiting=waiting)
+
+
+def partial_line(result: RunResult, texts: Texts) -> str:
+    """What a parent model is told about a child that did not finish by itself."""
+    why = f"{result.cause.source}: {result.cause.reason}" if result.cause is not None else "it was paused"
+    return texts.fill("partial_child", ended=f"{result.state.name}/{result.outcome.name}", reason=why)

@@ -1,0 +1,303 @@
+"""From settings to an agent: models and tools by name."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from glidepath.agent import Agent, Budget, ExecutionMode, Limits
+from glidepath.agent.discovery import available, installed
+from glidepath.cli.file_changes import Changes
+from glidepath.cli.instructions import AGENTS, project_instructions
+from glidepath.cli.layers import Known, LoadedSettings
+from glidepath.cli.settings import SETTINGS
+from glidepath.cli.stores import DEFAULT_STORE, NO_STORE, assume_store, keep_sessions, make_store, store_path
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError, install_line, told
+from glidepath.guards import GuardrailsConfig
+from glidepath.texts import Texts
+from glidepath.tools import Tool, closest, tool
+from glidepath.workspace import Workspace
+
+EMBEDDED = ("local:", "local:smollm2")
+
+__all__ = [
+    "DEFAULT_STORE",
+    "assume_store",
+    "find_object",
+    "keep_sessions",
+    "make_agent",
+    "make_changes",
+    "make_model",
+    "make_servers",
+    "make_store",
+    "make_tools",
+    "redacting",
+    "wallet_of",
+    "workspace_folder",
+]
+
+
+def make_agent(
+    settings: LoadedSettings, world: World, *, model: str | None = None, plugins: Sequence[Any] = (), output: Any = None
+) -> Agent:
+    """The agent that the settings describe; raises `ConfigurationError` for whatever is wrong with them."""
+    fields = config_fields(settings)
+    name = model or settings.get("model")
+    if not name:
+        if "model" in settings.ignored:
+            raise ConfigurationError(
+                f"no model is named: the one in {settings.ignored['model'].origin} is ignored, because this folder is "
+                "not trusted. Trust it with `glidepath trust`, or pass --model NAME"
+            )
+        raise ConfigurationError(
+            "no model is named: pass --model NAME, set GLIDEPATH_MODEL, or write model = ... into glidepath.toml; "
+            "`glidepath models` lists what there is, `glidepath demo` needs none"
+        )
+    fields["model"] = make_model(name, world)
+    if name in EMBEDDED:
+        _offer_little(settings, world)
+    fields["tools"] = (*make_tools(settings, world), *make_servers(settings, world))
+    if fields.get("fallback_models"):
+        fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
+    if fields.get("store"):
+        named = fields["store"]
+        fields["store"] = None if named == NO_STORE else redacting(make_store(named, world), settings, world)
+    if settings.get("telemetry.otel"):
+        fields["plugins"] = (*fields.get("plugins", ()), _telemetry(settings))
+    if plugins:
+        fields["plugins"] = (*fields.get("plugins", ()), *plugins)
+    told = project_instructions(world, wanted=settings.get("agents_md") is not False)
+    if told:
+        head = f"Instructions of this project, from its {AGENTS}:\n\n{told}"
+        fields["system_prompt"] = "\n\n".join(filter(None, [fields.get("system_prompt"), head]))
+    if output is not None:
+        fields["output_type"] = output
+    try:
+        return Agent(**fields)
+    except ConfigurationError as error:
+        raise ConfigurationError(_in_our_words(str(error), fields["model"])) from error
+
+
+def _offer_little(settings: LoadedSettings, world: World) -> None:
+    """The embedded model can call one simple tool. With more it makes things up, so a person has to insist."""
+    tools, servers = settings["tools"], settings.get("mcp") or settings.get("mcp_config")
+    if settings.get("yes"):
+        return
+    if not settings.said("tools") and not servers:
+        if tools:
+            world.note_once("the embedded model gets no tools: it is too small for them. Name one with --tools.")
+        settings.known["tools"] = Known((), "default")
+    elif len(tools) > 1 or servers or set(tools) & {"write", "edit", "shell"}:
+        raise ConfigurationError(
+            f"the embedded model cannot handle {', '.join(tools) or 'the tools of servers'}: it has 135 million "
+            "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it all the "
+            "same, or name a larger model (`glidepath models`)"
+        )
+
+
+def _in_our_words(text: str, model: Any) -> str:
+    """What is wrong, with the way to say it here instead of in Python."""
+    name = getattr(model, "name", "NAME")
+    said = f"pass prices={{{name!r}: (input, output)}} in dollars per million tokens"
+    prices = json.dumps({name: ["3", "15"]})
+    return text.replace(said, f"pass --set 'prices={prices}' (dollars per million tokens, input and output)")
+
+
+def _telemetry(settings: LoadedSettings) -> Any:
+    """The OpenTelemetry plugin, and the SDK behind it."""
+    try:
+        from glidepath.otel import OpenTelemetry
+        from glidepath.otel.sdk import set_up_sdk
+    except ImportError:
+        raise ConfigurationError(
+            "--otel needs the extra otel and the OpenTelemetry SDK: "
+            + install_line("otel", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
+        ) from None
+    set_up_sdk()
+    return OpenTelemetry(content=settings.get("telemetry.content") or None)
+
+
+def config_fields(settings: LoadedSettings) -> dict[str, Any]:
+    """The fields of a `LoopConfig` that the settings name; the model and the tools are still names."""
+    groups: dict[str, dict[str, Any]] = {"LoopConfig": {}, "Limits": {}, "GuardrailsConfig": {}}
+    for setting in SETTINGS:
+        group, _, field = setting.python.partition(".")
+        if group and setting.key in settings.known:
+            groups[group][field] = settings[setting.key]
+    fields = groups["LoopConfig"]
+    if "default_execution_mode" in fields:
+        fields["default_execution_mode"] = ExecutionMode(fields["default_execution_mode"])
+    if "texts" in fields:
+        fields["texts"] = Texts(**fields["texts"])
+    if groups["Limits"]:
+        fields["limits"] = Limits(**groups["Limits"])
+    if groups["GuardrailsConfig"]:
+        fields["guardrails"] = GuardrailsConfig(**groups["GuardrailsConfig"])
+    return fields
+
+
+# --- by name ------------------------------------------------------------------------------------------------------
+
+
+def make_model(name: str, world: World) -> Any:
+    """The model a name stands for: `python:package.module:attribute`, or a provider's `provider:name`.
+
+    GLIDEPATH_API_KEY is sent to a compatible server. A name from a file in an untrusted folder never comes here.
+    """
+    if name.startswith("python:"):
+        found = find_object(name, world)
+        if isinstance(found, type) or not callable(getattr(found, "stream", None)):
+            found = _called(found, name)
+        return found
+    from glidepath import models
+
+    resolve = getattr(models, "resolve", None)
+    if resolve is None:
+        raise ConfigurationError(f"model {name!r}: only python:MODULE:ATTRIBUTE is available in this version")
+    key = world.environ.get("GLIDEPATH_API_KEY") if name.startswith("openai-compatible:") else None
+    return resolve(name) if key is None else resolve(name, api_key=key)
+
+
+def _called(factory: Any, name: str) -> Any:
+    if not callable(factory):
+        raise ConfigurationError(
+            f"{name}: expected a Model, or a function that makes one, got {type(factory).__name__}"
+        )
+    try:
+        return factory()
+    except Exception as error:
+        raise ConfigurationError(f"{name}: making the model failed: {told(error)}") from error
+
+
+def find_object(name: str, world: World) -> Any:
+    """What `python:package.module:attribute` names; the current folder is looked in, as `python -m` does."""
+    _, _, path = name.partition(":")
+    module, sign, attribute = path.partition(":")
+    if not sign or not module or not attribute:
+        raise ConfigurationError(f"{name}: expected python:package.module:attribute")
+    here = str(world.folder)
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise ConfigurationError(f"{name}: {told(error)}") from error
+    return found
+
+
+def workspace_folder(settings: LoadedSettings, world: World) -> Path:
+    """The folder the tools work in."""
+    try:
+        folder = (world.folder / Path(settings.get("workspace") or ".").expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(f"workspace: {settings['workspace']!r:.80} is no path ({error})") from None
+    if not folder.is_dir():
+        raise ConfigurationError(f"workspace: {folder} is not a folder")
+    return folder
+
+
+def make_tools(settings: LoadedSettings, world: World) -> tuple[Tool, ...]:
+    """The tools by name: built-in ones, `python:module:attribute`, or installed ones."""
+    names = settings["tools"]
+    if not names:
+        return ()
+    from glidepath.workspace import TOOL_NAMES, workspace_tools
+
+    built_in = [name for name in names if name in TOOL_NAMES]
+    made: dict[str, Any] = {}
+    if built_in:
+        allowed = settings.get("allow_protected") or ()
+        workspace = Workspace(
+            workspace_folder(settings, world), allow_protected=allowed, protect=_own_files(settings, world)
+        )
+        approve, home = settings["approve"] != "all", settings.get("shell_home")
+        tools = workspace_tools(
+            workspace,
+            built_in,
+            sandbox=settings["sandbox"],
+            shell_approval=approve,
+            shell_home=None if home is None else world.folder / Path(home).expanduser(),
+        )
+        made = {item.name: item for item in tools}
+        _tell_of_the_sandbox(made.get("shell"), world)
+    return tuple(made[name] if name in made else _installed(name, world) for name in names)
+
+
+def make_changes(settings: LoadedSettings, world: World) -> Changes:
+    """What keeps an eye on writes and edits; with --edits ask, a person is asked about each."""
+    workspace = Workspace(workspace_folder(settings, world), allow_protected=settings.get("allow_protected") or ())
+    return Changes(workspace, asking=settings.get("edits") == "ask")
+
+
+def make_servers(settings: LoadedSettings, world: World) -> tuple[Any, ...]:
+    """The MCP servers whose tools the model may call; what is too long for it is kept in the workspace."""
+    from glidepath.cli.servers import configured_servers
+
+    found = configured_servers(settings, world)
+    if not found:
+        return ()
+    folder = workspace_folder(settings, world) / ".glidepath" / "artifacts"
+    return tuple(server.configured(artifacts=str(folder)) for server, _ in found)
+
+
+def _own_files(settings: LoadedSettings, world: World) -> list[Path]:
+    """Files that decide about this run or the next one: the configuration, and the store with its approvals."""
+    files = [settings.file] if settings.file is not None else []
+    store = store_path(settings.get("store") or NO_STORE, world)
+    return files if store is None else [*files, store]
+
+
+def _tell_of_the_sandbox(shell: Tool | None, world: World) -> None:
+    from glidepath.workspace.shell import NO_SANDBOX
+
+    reason = (shell.approval_reason or "") if shell is not None else ""
+    if reason.startswith(NO_SANDBOX):
+        world.note_once(reason.replace("the command runs", "shell commands run"))
+
+
+_SAME = {"bash": "shell", "sh": "shell", "exec": "shell", "cat": "read", "ls": "list", "search": "grep", "rg": "grep"}
+
+
+def _installed(name: str, world: World) -> Tool:
+    from glidepath.workspace import TOOL_NAMES
+
+    if name.startswith("python:"):
+        found = find_object(name, world)
+        return found if isinstance(found, Tool) else tool(found)
+    if name not in available("tools"):
+        meant = _SAME.get(name.lower()) or closest(name, TOOL_NAMES)
+        hint = f"; did you mean {meant!r}?" if meant else "."
+        others = ", ".join([*TOOL_NAMES, *available("tools")])
+        raise ConfigurationError(
+            f"tools: there is no tool {name!r}{hint} There are {others}; python:MODULE:FUNCTION too"
+        )
+    return installed("tools", name)  # type: ignore[no-any-return]
+
+
+async def wallet_of(settings: LoadedSettings, agent: Agent[Any]) -> Budget | None:
+    """The wallet that the settings name, in the store of the agent; raises `ConfigurationError`."""
+    name = settings.get("wallet")
+    if not name:
+        return None
+    if agent.config.store is None:
+        raise ConfigurationError(f"wallet {name!r:.80} is kept in a store: pass --store PATH")
+    return await Budget.find(name, agent.config.store)
+
+
+def redacting(store: Any, settings: LoadedSettings, world: World) -> Any:
+    """The store with the redaction hook that the settings name, if any."""
+    name = settings.get("redact")
+    if not name:
+        return store
+    from glidepath.sessions import RedactingStore
+
+    if not name.startswith("python:"):
+        raise ConfigurationError(f"redact: expected python:module:function, got {name!r:.80}")
+    return RedactingStore(store, find_object(name, world))

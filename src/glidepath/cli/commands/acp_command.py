@@ -1,0 +1,47 @@
+"""Let an editor talk to an agent, in the Agent Client Protocol on standard input and output.
+
+Register the command in your editor, for example in Zed:
+"agent_servers": {"helper": {"command": "glidepath", "args": ["acp", "--agent", "my_package.agents:helper"]}}
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath acp` takes."""
+    parser.add_argument("--agent", required=True, metavar="MODULE:ATTR", help="the agent that answers the editor")
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        default="default",
+        help="where sessions are kept: a path, postgresql://..., none, or default (default: default)",
+    )
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Answer until the editor closes the connection."""
+    import asyncio
+
+    from glidepath.cli.agent_maker import make_store
+    from glidepath.cli.deck_server import named_agents
+    from glidepath.cli.extras import needed
+
+    needed("acp", "serve")
+    import acp
+
+    from glidepath.serve.acp_door import EditorAgent
+
+    ((_, agent),) = named_agents([options.agent], world).items()
+    if agent.config.store is None and options.store != "none":
+        agent = agent.replace(store=make_store(options.store, world))
+    answering: Any = EditorAgent(agent)
+    asyncio.run(acp.run_agent(answering))
+    return 0

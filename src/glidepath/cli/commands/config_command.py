@@ -1,0 +1,143 @@
+"""Show, check and describe the configuration."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+
+if TYPE_CHECKING:
+    from glidepath.cli.layers import LoadedSettings
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath config` takes."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    show = actions.add_parser("show", help="print the settings in force")
+    show.add_argument("--origin", action="store_true", help="also say where each comes from")
+    show.add_argument("--all", action="store_true", help="also those nobody set")
+    show.add_argument("--json", action="store_true", help="as JSON")
+    check = actions.add_parser("check", help="check the settings as a run would, and run nothing")
+    for sub in (show, check):
+        add_setting_flags(sub)
+        add_config_flags(sub)
+    actions.add_parser("schema", help="print the JSON Schema of a configuration file")
+    actions.add_parser("table", help="print every setting: file key, older key, flag, variable, Python name")
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Do one of them."""
+    actions = {"show": _show, "check": _check, "schema": _schema, "table": _table}
+    return actions[options.action](options, world)
+
+
+def _show(options: argparse.Namespace, world: World) -> int:
+    from glidepath.cli.layers import gather
+    from glidepath.cli.settings import SETTINGS
+    from glidepath.cli.settings_schema import defaults
+
+    settings = gather(options, world, ask=False)
+    fallback = defaults()
+    rows = []
+    for setting in SETTINGS:
+        known = settings.known.get(setting.key)
+        if known is None and not options.all:
+            continue
+        value = fallback.get(setting.key) if known is None else known.value
+        rows.append((setting.key, value, settings.origin(setting.key)))
+    if options.json:
+        import json
+
+        shown = {key: {"value": plain(value), "origin": origin} for key, value, origin in rows}
+        for key, vain in settings.ignored.items():
+            row = shown.setdefault(key, {"value": plain(fallback.get(key)), "origin": "default"})
+            row["ignored"] = {"value": plain(vain.value), "origin": vain.origin}
+        bare = {key: plain(value) for key, value, _ in rows}
+        world.write(json.dumps(shown if options.origin else bare, indent=2) + "\n")
+        return 0
+    if options.origin:
+        why = "ignored: the folder is not trusted"
+        rows += [(key, vain.value, f"{vain.origin}, {why}") for key, vain in settings.ignored.items()]
+    wide = max(len(key) for key, _, _ in rows)
+    middle = max(len(_text(value)) for _, value, _ in rows)
+    for key, value, origin in rows:
+        tail = f"  {origin}" if options.origin else ""
+        world.write(f"{key:<{wide}}  {_text(value):<{min(middle, 40) if tail else 0}}{tail}".rstrip() + "\n")
+    return 0
+
+
+def _check(options: argparse.Namespace, world: World) -> int:
+    from glidepath.cli.agent_maker import make_agent
+    from glidepath.cli.layers import gather
+
+    settings = gather(options, world)
+    agent = make_agent(settings, world)
+    world.write(f"fine: {agent!r}, {_limits(settings)}\n")
+    return 0
+
+
+def _limits(settings: LoadedSettings) -> str:
+    words = {
+        "limits.max_iterations": "{} turns",
+        "limits.max_tokens": "{} tokens",
+        "limits.max_cost": "${}",
+        "limits.timeout": "{:g} seconds",
+    }
+    said = [words[key].format(settings[key]) for key in words if settings.get(key) is not None]
+    return "at most " + ", ".join(said) if said else "no limits"
+
+
+def _schema(_: argparse.Namespace, world: World) -> int:
+    import json
+
+    from glidepath.cli.settings_schema import json_schema
+
+    world.write(json.dumps(json_schema(), indent=2) + "\n")
+    return 0
+
+
+def _table(_: argparse.Namespace, world: World) -> int:
+    from glidepath.cli.settings_schema import markdown_table
+
+    world.write(markdown_table() + "\n")
+    return 0
+
+
+_SECRET_NAMES = re.compile(r"key|token|secret|passw|auth|credential|cookie|signature|bearer|private", re.IGNORECASE)
+_SECRETS = re.compile(r"(sk|pk|rk|ghp|gho|ghs|xox[abp]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{8,}|(Bearer|Basic|Token) \S+")
+_PASSWORD = re.compile(r"(://[^/@:\s]*):[^@\s]*@")
+HIDDEN = "***"
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it, without what may be a secret: a password in an address, or a text so named."""
+    from glidepath import _wire
+
+    return _masked(_wire.plain(value, enc_hook=str))
+
+
+def _masked(value: Any, *, secret: bool = False) -> Any:
+    if isinstance(value, dict):
+        return {name: _masked(item, secret=secret or bool(_SECRET_NAMES.search(name))) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(item, secret=secret) for item in value]
+    if not isinstance(value, str):
+        return value  # a figure, such as max_completion_tokens
+    return HIDDEN if (secret and value) or _SECRETS.search(value) else _PASSWORD.sub(rf"\1:{HIDDEN}@", value)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "off"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    from glidepath.cli.shown import revealed
+
+    if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
+        return revealed(", ".join(plain(value))) or "none"
+    return revealed(str(plain(value))) or "''"

@@ -1,0 +1,166 @@
+"""See in a minute what is different: a limit that lands, a budget that holds, a loop that is noticed.
+
+It runs on the embedded model, a real one of 135 million parameters: no key, no account, no network once the model is
+here. Where it cannot be had, a scripted one stands in. With a task of your own, one agent with one tool answers it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from glidepath.cli.world import World
+
+__all__ = ["NEXT", "add_arguments", "execute", "progress_line"]
+
+EMBEDDED = "local:smollm2"
+SCRIPTED = "scripted"
+NEXT = """\
+Next, with a model of your choice, on the folder you are in:
+  export ANTHROPIC_API_KEY=...
+  glidepath run --model anthropic:claude-sonnet-4-5 --max-budget-usd 0.50 "what is in this folder?"
+  glidepath chat --model anthropic:claude-sonnet-4-5
+`glidepath models` lists the others, `glidepath run --help` every flag.
+"""
+_MEGA = 1_000_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath demo` takes."""
+    parser.add_argument("task", nargs="?", help="ask this instead, of an agent with an atlas of three cities")
+    parser.add_argument(
+        "--model", metavar="NAME", default=EMBEDDED, help=f"another model, or {SCRIPTED} (default: {EMBEDDED})"
+    )
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Fetch the model if needed, play the scenes, and say what to do next."""
+    import asyncio
+
+    if options.task is not None:
+        return _one_task(options, world)
+    model = _model_or_script(options.model, world)
+    try:
+        fine = asyncio.run(_play(model, world))
+        if not fine and options.model == EMBEDDED and model.name != SCRIPTED:
+            from glidepath.cli.scenes import scripted
+
+            world.write("\nThe embedded model does not work here, so a scripted one stands in. Once more:\n")
+            fine = asyncio.run(_play(scripted(), world))
+    finally:
+        getattr(model, "close", _nothing)()
+    if not fine:
+        world.complain("the model failed; `glidepath demo --model scripted` needs none")
+        return 1
+    _sim(world)
+    world.write("\n" + NEXT)
+    return 0
+
+
+async def _play(model: Any, world: World) -> bool:
+    """The scenes, one after the other; False as soon as the model fails."""
+    from glidepath.cli.scenes import DemoStage
+
+    stage = DemoStage(model, world)
+    return await stage.limit() and await stage.budget() and await stage.loop()
+
+
+def _model_or_script(name: str, world: World) -> Any:
+    """The model that is named; for the embedded one, a script when it cannot be had."""
+    from glidepath.cli.agent_maker import make_model
+    from glidepath.cli.scenes import scripted
+    from glidepath.errors import ConfigurationError
+
+    about = "local:smollm2, a real model of 135 million parameters, on this machine, without a key.\n"
+    if name == SCRIPTED:
+        world.write("The model is scripted: what it says is made up, what the runtime does is real.\n")
+        return scripted()
+    if name != EMBEDDED:
+        world.write(f"The model is {name}.\n")
+        return make_model(name, world)
+    try:
+        _fetch(world)
+        model = make_model(name, world)
+    except ConfigurationError as error:
+        world.write(
+            f"The embedded model cannot be had here: {str(error).splitlines()[0]}\n"
+            "So a scripted one stands in: what it says is made up, what the runtime does is real.\n"
+        )
+        return scripted()
+    world.write(f"The model is {about}It is small, so watch what the runtime does, not what the model says.\n")
+    return model
+
+
+def _sim(world: World) -> None:
+    """Two lines of `glidepath sim`."""
+    from glidepath.sim import simulate
+
+    report = simulate(real_time=False)
+    held = sum(flight.contained for flight in report.flights)
+    holes = "no holes found" if report.ok else f"{len(report.findings)} findings"
+    world.write(
+        "\n`glidepath sim` runs a configuration against misbehaving models and tools before production does:\n"
+        f"   {held} of {len(report.flights)} of them contained by the default limits and guards, {holes}\n"
+    )
+
+
+def _one_task(options: argparse.Namespace, world: World) -> int:
+    """One agent, one tool, one question: as `glidepath run` shows it."""
+    import asyncio
+
+    from glidepath.agent import Agent, Limits
+    from glidepath.cli.agent_maker import make_model
+    from glidepath.cli.commands.run_command import fly, make_screen
+    from glidepath.cli.layers import gather
+    from glidepath.cli.scenes import atlas, scripted
+
+    settings = gather(argparse.Namespace(no_config=True), world)
+    own = options.model == EMBEDDED
+    if own:
+        _fetch(world)
+    model = scripted() if options.model == SCRIPTED else make_model(options.model, world)
+    limits = Limits(max_iterations=4, max_tokens=4000, timeout=120)
+    agent = Agent(model=model, tools=[atlas], limits=limits, temperature=0 if own else None, max_output_tokens=256)
+    world.write(f"model  {options.model}\ntool   atlas\nlimits 4 turns, 4k tokens, 2 minutes\n\n> {options.task}\n")
+    try:
+        code = asyncio.run(fly(agent, options.task, make_screen(settings, agent, world), settings, world))
+    finally:
+        getattr(model, "close", _nothing)()
+    if code == 0:
+        world.write("\n" + NEXT)
+    return code
+
+
+def _fetch(world: World) -> None:
+    from glidepath import models
+    from glidepath.errors import ConfigurationError
+
+    pull: Any = getattr(models, "pull", None)
+    if pull is None:
+        raise ConfigurationError("the embedded model is not available in this version; name another with --model")
+    pull("smollm2", progress=progress_line(world))
+
+
+def progress_line(world: World) -> Callable[[int, int], None]:
+    """A line that shows how much is here; only on a terminal, and only when something is fetched."""
+    live = world.is_terminal(world.stderr)
+    last = [-1]
+
+    def show(done: int, total: int) -> None:
+        share = min(100, done * 100 // total) if total else 100
+        if share == last[0] or (last[0] < 0 and share == 100):  # noqa: PLR2004 - it was here already
+            return
+        last[0] = share
+        if live:
+            end = "\n" if share == 100 else ""  # noqa: PLR2004
+            world.stderr.write(f"\rfetching the model {share:3d} % of {total // _MEGA} MB{end}")
+            world.stderr.flush()
+
+    return show
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,149 @@
+"""Look at a fleet, and say what it may spend and how fast.
+
+Without an action: its workers, its runs and its budgets. Quotas are for a day and a month in UTC; a quota that is left
+out is no limit. A model's rate is for the whole fleet, evenly spaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
+from glidepath.cli.notes import add_decision, decided
+from glidepath.cli.shown import revealed
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+_DAY = 86_400
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath fleet` takes."""
+    add_store_flag(parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    actions.add_parser("status", help="its workers, what waits and what flies where, its budgets")
+    resumed = actions.add_parser("resume", help="let a paused run go on, inside its budgets; decide about a call first")
+    resumed.add_argument("session", help="the run's session")
+    add_decision(resumed, required=False)
+    told = actions.add_parser("send", help="send a message to a run, whichever worker flies it")
+    told.add_argument("session", help="the run's session")
+    told.add_argument("message", nargs="+", help="what to say")
+    stopped = actions.add_parser("stop", help="stop a run: in flight, in a queue, or paused")
+    stopped.add_argument("session", help="the run's session")
+    stopped.add_argument("--reason", default="", help="what its result will say")
+    pruned = actions.add_parser("prune", help="forget runs that ended long ago; their ids can be used again")
+    pruned.add_argument("--days", type=float, default=30, help="older than so many days (default: 30)")
+    budget = actions.add_parser("budget", help="what the whole fleet may use; nothing said takes the limit away")
+    _quota(budget, "", "in all")
+    tenant = actions.add_parser("tenant", help="a tenant and its quotas")
+    tenant.add_argument("name")
+    _quota(tenant, "day-", "in a day")
+    _quota(tenant, "month-", "in a month")
+    rate = actions.add_parser("rate", help="how often a model may be called; nothing said takes the limit away")
+    rate.add_argument("model")
+    rate.add_argument("--requests", type=int, help="calls in a period")
+    rate.add_argument("--tokens", type=int, help="tokens in a period")
+    rate.add_argument("--per", type=seconds, default=60.0, help="the period (default: 60s)")
+    rate.add_argument("--burst", type=int, default=1, help="calls that may follow each other at once (default: 1)")
+
+
+def _quota(parser: argparse.ArgumentParser, prefix: str, when: str) -> None:
+    parser.add_argument(f"--{prefix}tokens", type=int, help=f"tokens {when}")
+    parser.add_argument(f"--{prefix}cost", metavar="DOLLARS", help=f"dollars {when}")
+    parser.add_argument(f"--{prefix}runs", type=int, help=f"runs {when}")
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Do it, then show the fleet."""
+    import asyncio
+
+    from glidepath.errors import StoreError
+
+    try:
+        return asyncio.run(_act(options, world))
+    except StoreError as error:
+        world.complain(str(error))
+        return 1
+
+
+async def _act(options: argparse.Namespace, world: World) -> int:
+    from glidepath.engines.dbos import Fleet, Quota
+
+    async with Fleet(fleet_address(options, world)) as fleet:
+        if options.action == "budget":
+            await fleet.set_budget(tokens=options.tokens, cost=options.cost, runs=options.runs)
+        elif options.action == "tenant":
+            day = Quota(tokens=options.day_tokens, cost=options.day_cost, runs=options.day_runs)
+            month = Quota(tokens=options.month_tokens, cost=options.month_cost, runs=options.month_runs)
+            await fleet.set_tenant(options.name, day=day, month=month)
+        elif options.action == "rate":
+            await fleet.set_rate(
+                options.model,
+                requests=options.requests,
+                tokens=options.tokens,
+                per=options.per,
+                burst=options.burst,
+            )
+        elif options.action in _RUNS:
+            await _RUNS[options.action](options, fleet, world)
+            return 0
+        for line in _lines(await fleet.workers(), await fleet.accounts(), await fleet.status()):
+            world.stdout.write(f"{line}\n")
+    return 0
+
+
+async def _resume(options: argparse.Namespace, fleet: Any, world: World) -> None:
+    await fleet.resume(options.session, decided(options))
+    world.note(f"{options.session} goes on")
+
+
+async def _send(options: argparse.Namespace, fleet: Any, world: World) -> None:
+    await fleet.send(options.session, " ".join(options.message))
+    world.note(f"sent to {options.session}")
+
+
+async def _stop(options: argparse.Namespace, fleet: Any, world: World) -> None:
+    await fleet.stop(options.session, options.reason)
+    world.note(f"asked {options.session} to stop")
+
+
+async def _prune(options: argparse.Namespace, fleet: Any, world: World) -> None:
+    gone = await fleet.prune(older_than=options.days * _DAY)
+    world.note(f"forgot {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
+
+
+_RUNS = {"resume": _resume, "send": _send, "stop": _stop, "prune": _prune}
+
+
+def _lines(workers: list[Any], accounts: list[Any], status: Any) -> list[str]:
+    lines = [f"worker {_short(name)}: {', '.join(agents)}" for name, agents in workers] or ["no worker is at work"]
+    short = f", {status.short} of them short of budget" if status.short else ""
+    lines.append(
+        f"runs: {status.queued} queued, {status.running} running{short}, {status.waiting} waiting for a person, "
+        f"{status.failed} failed"
+    )
+    if status.oldest is not None:
+        lines.append(f"the oldest in a queue has waited {status.oldest:.0f} s")
+    for run in status.runs:
+        where = f" on {_short(run.worker)}" if run.worker else ""
+        whose = f" for {run.tenant}" if run.tenant else ""
+        lines.append(f"{run.state} {revealed(run.session)}: {run.agent}{whose}{where}, {run.age:.0f} s")
+    for account in accounts:
+        used = (
+            f"{account.tokens} of {_most(account.max_tokens)} tokens, ${account.cost} of {_most(account.max_cost, '$')}"
+        )
+        lines.append(f"{account.name}: {used}, {account.runs} of {_most(account.max_runs)} runs")
+    return lines
+
+
+def _short(worker: str) -> str:
+    host, pid, *_ = (*worker.split("|"), "")
+    return f"{host.partition('/')[0]} {pid}".strip()
+
+
+def _most(value: Any, sign: str = "") -> str:
+    return "any" if value is None else f"{sign}{value}"

@@ -1,0 +1,28 @@
+"""Make a new session from a turn of another one, which stays as it is.
+
+Prints the id of the new session. Continue with `glidepath resume ID`; calls that the original made after that turn are
+listed, because no fork undoes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from glidepath.cli.commands.sessions_command import act_on_store, add_fork_arguments, add_store_flags, fork
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath fork` takes."""
+    add_fork_arguments(parser)
+    add_store_flags(parser)
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Fork, and print the new id."""
+    return act_on_store(options, world, "fork", lambda store: fork(options, store, world))

@@ -1,0 +1,89 @@
+"""List model providers, fetch the embedded model."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from glidepath.errors import install_line
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+_MODULES = {
+    "anthropic": "anthropic",
+    "bedrock": "anthropic",
+    "google": "google.genai",
+    "local": "xllamacpp",
+    "openai": "openai",
+    "vertex": "google.genai",
+}
+_PYTHON = ("python:MODULE:ATTRIBUTE", "any Model object, or a function that makes one")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath models` takes."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    actions.add_parser("list", help="the providers, what each needs, and whether it is there (the default)")
+    pull = actions.add_parser("pull", help="fetch an embedded model into the user cache")
+    pull.add_argument("name", nargs="?", default="smollm2", help="which one (default: smollm2)")
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """List, or fetch."""
+    return _pull(options.name, world) if options.action == "pull" else _list(world)
+
+
+def _list(world: World) -> int:
+    from glidepath.models.hosts import HOSTS
+
+    rows = [
+        (f"{host.name}:{host.form}", f"{host.reaches}, such as {host.example}", _state(host.extra, host.key, world))
+        for host in HOSTS.values()
+    ]
+    wide = max(len(form) for form, *_ in rows)
+    for form, reaches, there in [*rows, (*_PYTHON, "ready")]:
+        world.write(f"{form:<{wide}}  {reaches}\n{'':<{wide}}  {there}\n")
+    return 0
+
+
+def _state(extra: str, key: str, world: World) -> str:
+    from importlib.util import find_spec
+
+    if extra:
+        try:
+            found = find_spec(_MODULES[extra]) is not None
+        except ModuleNotFoundError:
+            found = False
+        if not found:
+            return f"not installed: {install_line(extra)}"
+    if key and not world.environ.get(key):
+        return f"ready when {key} is set"
+    return "ready" if extra != "local" or _pulled() else "ready for a file; `glidepath models pull` fetches smollm2"
+
+
+def _pulled() -> bool:
+    from glidepath.errors import ConfigurationError
+    from glidepath.models.local import locate
+
+    try:
+        locate("smollm2")
+    except ConfigurationError:
+        return False
+    return True
+
+
+def _pull(name: str, world: World) -> int:
+    from glidepath import models
+    from glidepath.errors import ConfigurationError
+
+    fetch: Any = getattr(models, "pull", None)
+    if fetch is None:
+        raise ConfigurationError("the embedded model is not available in this version")
+    from glidepath.cli.commands.demo_command import progress_line
+
+    path = fetch(name, progress=progress_line(world))
+    world.write(f"{path}\n")
+    return 0

@@ -1,0 +1,59 @@
+"""Go on with a run that was stopped, limited, paused or killed.
+
+It needs the store that the run was made with, and the same model and tools. The meters go on where they stood; a limit
+that you name here replaces the old one.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath resume` takes."""
+    parser.add_argument("session", nargs="?", help="the session's id, the beginning of it, or its name")
+    parser.add_argument("--last", action="store_true", help="the last session, instead of an id")
+    parser.add_argument(
+        "--accept-repair", action="store_true", help="continue although a part of the session was damaged and is lost"
+    )
+    add_setting_flags(parser)
+    add_config_flags(parser)
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Go on; the exit code says how it ended."""
+    import asyncio
+
+    from glidepath.cli.agent_maker import assume_store, make_agent, make_changes
+    from glidepath.cli.commands.run_command import fly, make_screen
+    from glidepath.cli.layers import gather
+    from glidepath.cli.session_names import last_session, session_named
+    from glidepath.errors import ConfigurationError, StoreError
+
+    if bool(options.session) == options.last:
+        raise ConfigurationError("say which session: its id, the beginning of it, its name, or --last")
+    settings = gather(options, world)
+    assume_store(settings, "resume")
+    changes = make_changes(settings, world)
+    agent = make_agent(settings, world, plugins=(changes,))
+    limits = agent.config.limits if any(settings.said(key) for key in settings.known if key[:7] == "limits.") else None
+    screen = make_screen(settings, agent, world, changes=changes)
+    how = {"limits": limits, "accept_repair": options.accept_repair, "changes": changes}
+
+    async def whole() -> int:
+        store = agent.config.store
+        try:
+            found = await last_session(store) if options.last else await session_named(store, options.session)
+        except StoreError as error:
+            raise ConfigurationError(str(error)) from None
+        return await fly(agent, None, screen, settings, world, resume=found, **how)
+
+    return asyncio.run(whole())

@@ -1,0 +1,385 @@
+"""Give an agent one task and print its answer.
+
+The answer goes to standard output; everything else goes to the error stream when output is piped. The first Ctrl-C asks
+the agent to finish up, the second stops it. SIGTERM stops it without another model call and keeps the text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.cli.extras import install_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from glidepath.cli.file_changes import Changes
+    from glidepath.cli.layers import LoadedSettings
+    from glidepath.cli.screens import Screen
+    from glidepath.cli.signals import Caught
+    from glidepath.cli.world import World
+    from glidepath.messages import UserMessage
+    from glidepath.outcome import RunResult
+    from glidepath.run import CancelToken
+
+__all__ = ["add_arguments", "execute", "fly", "make_screen", "read_task", "said_flags", "to_know"]
+
+_MOST_STDIN = 10_000_000
+_LIMITS = {
+    "MaxIterationConstraint": ("limits.max_iterations", "--max-turns"),
+    "GracefulTurnLimit": ("limits.max_iterations", "--max-turns"),
+    "TokenBudgetConstraint": ("limits.max_tokens", "--max-tokens"),
+    "CostLimitConstraint": ("limits.max_cost", "--max-budget-usd"),
+    "TimeoutConstraint": ("limits.timeout", "--timeout"),
+    "ToolCallLimitConstraint": ("limits.max_tool_calls", "--max-tool-calls"),
+}
+_EXAMPLES = """\
+examples:
+  glidepath run 'what does this project do?'
+  git diff | glidepath run 'review this' -
+  glidepath run -c 'and what about the tests?'
+  glidepath run --json-schema invoice.schema.json -i invoice.png 'read this invoice'
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath run` takes."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "task", nargs="*", help="what to do; - reads standard input, as does no task at all when it is a pipe"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "-c", "--continue", dest="go_on", action="store_true", help="ask in the last session of this folder"
+    )
+    which.add_argument("-r", "--resume", metavar="ID", help="ask in this session (a beginning of its id, or its name)")
+    which.add_argument("--last", action="store_true", help="ask in the last session, of whatever folder")
+    parser.add_argument("--name", metavar="TEXT", help="a name for the session")
+    parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="send a picture, too")
+    parser.add_argument(
+        "--json-schema", metavar="FILE", help="the answer must be a JSON object that fits this schema; print it"
+    )
+    parser.add_argument("-o", "--out", metavar="FILE", help="write the answer to a file, too")
+    parser.add_argument(
+        "-p", "--print", dest="plain", action="store_true", help="print the answer as it is, no status line"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the answer and errors, nothing else")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show calls and results at length")
+    add_setting_flags(parser)
+    add_config_flags(parser)
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Run the task; the exit code says how it ended."""
+    from glidepath.cli.layers import gather
+
+    settings = gather(options, world)
+    task = read_task(options.task, world)
+    from glidepath.cli.agent_maker import keep_sessions, make_agent, make_changes
+    from glidepath.cli.attachments import picture, with_pictures
+
+    pictures = [picture(world.folder / name) for name in options.image]
+    asks_for_old = options.go_on or options.last or options.resume
+    if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or asks_for_old:
+        keep_sessions(settings, world)
+    output = None
+    if options.json_schema is not None:
+        from glidepath.cli.schema_answers import answer_type
+
+        output = answer_type(world.folder / options.json_schema)
+    if options.out is not None:
+        _must_be_writable(world.folder / options.out)
+    changes = make_changes(settings, world)
+    agent = make_agent(settings, world, plugins=(changes,), output=output)
+    screen = make_screen(settings, agent, world, options, changes)
+    import asyncio
+
+    async def whole() -> int:
+        session = await _old_session(options, agent, world)
+        message = with_pictures(task, pictures)
+        return await fly(agent, message, screen, settings, world, session=session, changes=changes, name=options.name)
+
+    return asyncio.run(whole())
+
+
+async def _old_session(options: argparse.Namespace, agent: Any, world: World) -> str | None:
+    """The session that the question belongs to; None for a new one."""
+    from glidepath.cli.session_names import last_here, last_session, session_named
+    from glidepath.errors import ConfigurationError
+
+    if not (options.go_on or options.last or options.resume):
+        return None
+    if agent.config.store is None:
+        raise ConfigurationError("sessions are not being saved: leave --store none out to continue one")
+    if options.go_on:
+        return last_here(world.folder)
+    return (
+        await last_session(agent.config.store)
+        if options.last
+        else await session_named(agent.config.store, options.resume)
+    )
+
+
+def _must_be_writable(path: Any) -> None:
+    """Rather now than when the answer is paid for."""
+    from glidepath.errors import ConfigurationError
+
+    try:
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise ConfigurationError(f"--out: {path} cannot be written: {error.strerror or error}") from None
+
+
+def read_task(words: list[str], world: World) -> str:
+    """The task: the words, and what is piped in."""
+    from glidepath.errors import ConfigurationError
+
+    piped = not world.is_terminal(world.stdin)
+    if not words and not piped:
+        raise ConfigurationError("no task: say what to do, such as glidepath run 'summarize README.md'")
+    parts = [word for word in words if word != "-"]
+    if "-" in words or not words:
+        try:
+            text = world.stdin.read(_MOST_STDIN + 1)
+            text.encode()  # in the C locale bytes that are no text come as half characters
+        except (UnicodeDecodeError, UnicodeEncodeError) as error:
+            raise ConfigurationError(f"standard input is not UTF-8 text (at {error.start})") from None
+        if len(text) > _MOST_STDIN:
+            raise ConfigurationError(f"standard input has more than {_MOST_STDIN} characters")
+        parts.append(text.rstrip("\n"))
+    return "\n\n".join(part for part in parts if part.strip())
+
+
+def make_screen(
+    settings: LoadedSettings, agent: Any, world: World, options: Any = None, changes: Changes | None = None
+) -> Screen:
+    """The screen that the output format and the terminal call for."""
+    from glidepath.cli.screens import JsonScreen, PlainScreen, StreamScreen
+
+    form = settings["output_format"]
+    out = getattr(options, "out", None)
+    look: Any = {
+        "out": None if out is None else world.folder / out,
+        "quiet": getattr(options, "quiet", False),
+        "verbose": getattr(options, "verbose", False),
+        "only_output": getattr(options, "json_schema", None) is not None,
+    }
+    if form == "stream-json":
+        return StreamScreen(world)
+    if form == "json":
+        return JsonScreen(world, **look)
+    echo = world.is_terminal(world.stdout)
+    plain = getattr(options, "plain", False) or look["quiet"] or look["only_output"]
+    if plain or (not echo and not world.is_terminal(world.stderr)) or world.environ.get("TERM") == "dumb":
+        return PlainScreen(world, **look)
+    try:
+        from glidepath.cli.live import LiveScreen
+    except ImportError:
+        world.note(f"no live status line: {install_line('cli')}")
+        return PlainScreen(world, **look)
+    from glidepath.cli.status import Status
+
+    return LiveScreen(
+        world,
+        Status(agent.config.limits, world.now),
+        echo=echo,
+        streaming=settings["streaming"],
+        verbose=look["verbose"],
+        out=look["out"],
+        changes=changes,
+    )
+
+
+async def fly(
+    agent: Any,
+    task: str | UserMessage | None,
+    screen: Screen,
+    settings: LoadedSettings,
+    world: World,
+    *,
+    resume: str | None = None,
+    session: str | None = None,
+    changes: Changes | None = None,
+    name: str | None = None,
+    **going_on: Any,
+) -> int:
+    """The run itself, from the first event to the exit code; `resume` names the session to continue, `going_on` how."""
+    import traceback
+
+    from glidepath.cli.agent_maker import wallet_of
+    from glidepath.cli.exits import exit_code
+    from glidepath.cli.signals import catching, let_go
+    from glidepath.cli.world import ScreenClosed
+    from glidepath.errors import ConfigurationError, StoreError
+    from glidepath.outcome import LoopOutcome
+    from glidepath.run import CancelToken
+    from glidepath.sessions import Session
+
+    token = CancelToken()
+    session = resume or session or (Session().id if settings.get("store") else None)
+    ended, result = False, None
+    with catching(token, screen.say) as caught:
+        try:
+            given: Any = {"session": session} if resume is None else {"resume": resume, **going_on}
+            stream = agent.stream(task, cancel=token, parent=await wallet_of(settings, agent), **given)
+            async with agent:  # servers of tools stay while a person decides
+                result = await _fly_on(agent, stream, screen, settings, world, token, caught, changes=changes)
+            kept = session is not None or caught.number is not None
+            _finish(screen, result, limits_named=going_on.get("limits") is not None, kept=kept)
+            ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
+            await _label(agent, session, name, world)
+        except ConfigurationError:
+            ended = True  # nothing was begun
+            raise
+        except StoreError as error:
+            screen.close()
+            raise ConfigurationError(str(error)) from None
+        except (BrokenPipeError, ScreenClosed):
+            raise
+        except Exception:
+            screen.close()
+            world.complain(f"this should not have happened\n{traceback.format_exc()}")  # and then how to continue
+            return 1
+        finally:
+            screen.close()
+            if session is not None and not ended:
+                world.note(f"to continue: {resume_line(session, settings, result)}")
+            await _close_store(agent)
+            await let_go()
+    return exit_code(result, caught.number)
+
+
+async def _label(agent: Any, session: str | None, name: str | None, world: World) -> None:
+    """What `--continue` means here, and what the session is called."""
+    from glidepath.cli.session_names import remember_here
+    from glidepath.errors import ConfigurationError, StoreError
+    from glidepath.sessions.finding import annotate
+
+    if session is None:
+        return
+    remember_here(world.folder, session)
+    if name:
+        try:
+            await annotate(agent.config.store, session, title=name)
+        except (ConfigurationError, StoreError) as error:
+            world.note(f"--name: {error}")
+
+
+def _finish(screen: Screen, result: RunResult, *, limits_named: bool, kept: bool) -> None:
+    """The answer, and what a person should know beside it."""
+    from glidepath.outcome import LoopOutcome
+
+    screen.finish(result)
+    for line in to_know(result, limits_named=limits_named):
+        screen.say(line)
+    if result.outcome is LoopOutcome.PAUSED and not kept:
+        screen.say("Nobody decided, and the run is not kept. Pass --store PATH to keep it, or --approve all or deny.")
+
+
+def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
+    """What a person should know about a run that was interrupted: what has changed since, what may have happened.
+
+    `limits_named`: who names other limits knows that they are others.
+    """
+    from glidepath.cli.shown import call_line, revealed
+
+    for change in result.changes:
+        if limits_named and change.what == "limit":
+            continue
+        yield f"changed since the run was interrupted: {revealed(str(change))}"
+    for call in result.unknown_effects:
+        yield f"outcome unknown, it may have taken effect: {call_line(call.name, call.arguments)}"
+
+
+def _lost(result: RunResult, *, begun: bool) -> bool:
+    """True when the store failed and there is nothing to go on with: it never began, or is somebody else's."""
+    cause = result.cause
+    if cause is None or cause.source != "store":
+        return False
+    passing = cause.metrics.get("kind") in ("full", "read_only", "locked", "unavailable")
+    return not passing or not (begun or result.iterations)
+
+
+async def _fly_on(
+    agent: Any,
+    stream: Any,
+    screen: Screen,
+    settings: LoadedSettings,
+    world: World,
+    token: CancelToken,
+    caught: Caught,
+    *,
+    changes: Changes | None = None,
+) -> RunResult:
+    """Until the run has ended, or waits for a decision that nobody is there to make."""
+    from glidepath._wire import replace
+    from glidepath.cli.agent_maker import wallet_of
+    from glidepath.cli.approval import decide
+    from glidepath.outcome import LoopOutcome
+
+    since: tuple[Any, ...] = ()
+    always: set[str] = set()
+    while True:
+        result = await _consume(stream, screen, token)
+        since += result.changes
+        result = replace(result, changes=since)
+        if result.outcome is not LoopOutcome.PAUSED or caught.number is not None:
+            return result
+        tools = agent.config.tools
+        decisions = await decide(result, tools, screen, settings, world, caught, changes=changes, always=always)
+        if decisions is None:
+            return result
+        target = result if agent.config.store is None else result.session_id
+        above = await wallet_of(settings, agent)
+        stream = agent.stream(resume=target, decisions=decisions, cancel=token, parent=above)
+
+
+def resume_line(session: str, settings: LoadedSettings, result: RunResult | None = None) -> str:
+    """The command that continues a session: with what was said on this command line, and without a password.
+
+    A limit that was hit is raised: without that, the run would end at once again.
+    """
+    return " ".join(["glidepath", "resume", session, *said_flags(settings), *_raised(settings, result)])
+
+
+def _raised(settings: LoadedSettings, result: RunResult | None) -> list[str]:
+    """Twice the limit that ended the run, as a flag."""
+    if result is None or result.cause is None:
+        return []
+    key, flag = _LIMITS.get(result.cause.source, ("", ""))
+    limit = settings.get(key) if key else None
+    if limit is None:
+        return []
+    return [flag, f"{2 * limit:g}s" if flag == "--timeout" else str(2 * limit)]
+
+
+def said_flags(settings: LoadedSettings) -> list[str]:
+    """What of this command line has to be said again, for the same model, tools and store."""
+    words: list[str] = []
+    for key, flag in (("store", "--store"), ("model", "--model"), ("tools", "--tools"), ("wallet", "--wallet")):
+        value = settings.get(key)
+        if value and settings.origin(key).startswith("flag") and (key, value) != ("store", "default"):
+            text = ",".join(value) if isinstance(value, tuple) else value
+            words += [flag, '"$GLIDEPATH_STORE"' if "://" in text and key == "store" else shlex.quote(text)]
+    return words
+
+
+async def _close_store(agent: Any) -> None:
+    if agent.config.store is not None:
+        await agent.config.store.close()
+
+
+async def _consume(stream: Any, screen: Screen, token: CancelToken) -> RunResult:
+    async with stream:
+        async for event in stream:
+            try:
+                screen.show(event)
+            except BrokenPipeError:
+                token.cancel("nobody reads the output any more")
+                raise
+    ended: RunResult = stream.result
+    return ended

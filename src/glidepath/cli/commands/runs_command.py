@@ -1,0 +1,328 @@
+"""Look at what a store keeps, and look after it.
+
+A run is named by its session's id. `export` writes a readable file that `import` takes back and `replay` flies again
+without a model or a tool; `stop` reaches a run in any process within a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.cli.settings import BY_KEY, SETTINGS
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+_DAY = 86_400
+_OF_STORE = ("store", "redact")
+_OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath runs` takes."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listed = actions.add_parser("list", help="the runs in the store, the last written first")
+    listed.add_argument("--children", action="store_true", help="the runs of child agents, too")
+    listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most so many")
+    listed.add_argument("--json", action="store_true", help="one JSON object a line")
+    shown = _named(actions.add_parser("show", help="one run: how it stands, what it used, its messages"))
+    shown.add_argument("--json", action="store_true", help="as one JSON object")
+    shown.add_argument("-n", "--limit", type=int, metavar="N", help="the last so many messages")
+    shown.add_argument("--plot", action="store_true", help="how each limit was used up, turn by turn")
+    stopped = _named(actions.add_parser("stop", help="stop a run in another process, within a second"))
+    stopped.add_argument("--reason", default="", help="what its result will say")
+    exported = _named(actions.add_parser("export", help="write the journal as JSON lines"))
+    exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
+    imported = actions.add_parser("import", help="take in what export wrote")
+    imported.add_argument("file", help="the file; - reads standard input")
+    imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
+    pruned = actions.add_parser("prune", help="forget runs that ended long ago")
+    pruned.add_argument("--days", type=float, default=30, help="older than so many days (default: 30)")
+    _named(actions.add_parser("repair", help="keep what is whole of a damaged journal, and say what is not"))
+    _named(
+        actions.add_parser(
+            "replay", help="fly a journal again with the settings of its run, call no model and no tool, and compare"
+        )
+    )
+    for name, action in actions.choices.items():
+        add_setting_flags(action, leave_out=() if name == "replay" else _OF_A_FLIGHT)
+        add_config_flags(action)
+
+
+def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("session", help="the session's id, the beginning of it, or its name")
+    return parser
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Do one of them."""
+    import asyncio
+
+    from glidepath.cli.agent_maker import assume_store, make_agent, make_changes, make_store, redacting
+    from glidepath.cli.layers import gather
+    from glidepath.cli.session_names import session_named
+    from glidepath.errors import ConfigurationError, StoreError
+
+    settings = gather(options, world, only=BY_KEY if options.action == "replay" else _OF_STORE)
+    store = redacting(make_store(assume_store(settings, "runs"), world), settings, world)
+    agent = None
+    if options.action == "replay":
+        agent = make_agent(settings, world, plugins=(make_changes(settings, world),))
+
+    async def act() -> int:
+        try:
+            if getattr(options, "session", None):
+                options.session = await session_named(store, options.session)
+            return await _ACTIONS[options.action](options, store, world, agent)
+        finally:
+            await store.close()
+
+    try:
+        return asyncio.run(act())
+    except StoreError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath import _wire
+    from glidepath.cli.shelved import as_json, lines
+    from glidepath.errors import ConfigurationError
+    from glidepath.sessions.finding import each_session
+
+    if options.limit is not None and options.limit < 1:
+        raise ConfigurationError(f"-n: expected a number of at least 1, got {options.limit}")
+    found = []
+    async for entry in each_session(store, roots=not options.children):
+        found.append(entry)
+        if len(found) == options.limit:
+            break
+    if options.json:
+        world.write("".join(_wire.encode(as_json(entry)).decode() + "\n" for entry in found))
+    elif found:
+        world.write("".join(f"{line}\n" for line in lines(found)))
+    else:
+        world.note("no run is kept here")
+    return 0
+
+
+async def _show_team(session: str, store: Any, world: World) -> int:
+    from glidepath.cli.shown import revealed
+    from glidepath.cli.team_board import TeamBoard, happened, report
+    from glidepath.errors import ConfigurationError
+    from glidepath.teams.events import TERMINAL
+    from glidepath.teams.journal import story
+
+    events = await story(store, session.removeprefix("team:"))
+    if not events:
+        raise ConfigurationError(f"there is no session {session!r:.80}")
+    out, board = world.stdout, TeamBoard()
+    out.write(f"session   {revealed(session)}\n")
+    for event in events:
+        board.hear(event)
+        said = happened(event)
+        out.write(f"{said}\n" if said else "")
+    last: Any = events[-1]
+    result = last.result if type(last) in TERMINAL else None
+    lines = [*board.lines(), "interrupted or running"] if result is None else report(result)
+    out.writelines(f"{line}\n" for line in lines)
+    return 0
+
+
+async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    if options.plot:
+        from glidepath.cli.burndown_view import plot_session
+
+        return await plot_session(options.session, store, world)
+    if options.json:
+        return await _show_json(options.session, store, world)
+    return await show_session(options.session, store, world, last=options.limit)
+
+
+async def _show_json(session: str, store: Any, world: World) -> int:
+    from glidepath import _wire
+    from glidepath.sessions.archive import show
+
+    folded = (await show(store, session)).folded
+    known = {"session_id": session, "result": folded.result, "messages": folded.messages}
+    world.write(_wire.encoder(enc_hook=repr)(known).decode() + "\n")
+    return 0
+
+
+async def show_session(session: str, store: Any, world: World, *, last: int | None = None) -> int:
+    """Print one session: how it stands, what it used, its messages with the numbers of their turns."""
+    from glidepath.cli.shown import call_line, revealed
+    from glidepath.cli.status import money, printable
+    from glidepath.sessions.archive import show
+
+    if session.startswith("team:"):
+        return await _show_team(session, store, world)
+    journal = await show(store, session)
+    folded, snapshot = journal.folded, journal.folded.snapshot
+    result = folded.result
+    out = world.stdout
+    out.write(f"session   {revealed(session)}\n")
+    if folded.forked is not None:
+        out.write(f"fork      of {revealed(folded.forked.origin)} after turn {folded.forked.at}\n")
+        for one in folded.forked.effects:
+            line = call_line(one.name, one.arguments or {})
+            out.write(f"behind it turn {one.turn} {line}: {revealed(one.outcome)}\n")
+    if folded.repaired is not None:
+        out.write(f"repaired  {revealed(folded.repaired.reason)}: a part is lost\n")
+    if folded.imported:
+        out.write("origin    imported from a file: its decisions do not count here\n")
+    out.write(f"state     {'interrupted' if result is None else f'{result.state.name}/{result.outcome.name}'}\n")
+    if result is not None and result.cause is not None:
+        out.write(f"cause     {revealed(result.cause.source)}: {revealed(result.cause.reason)}\n")
+    if snapshot is not None:
+        out.write(f"turns     {snapshot.iterations}, tool calls {snapshot.tool_calls}, tokens {snapshot.tokens}\n")
+    totals = folded.session.totals
+    if totals.cost is not None:
+        out.write(f"cost      {money(totals.cost)}, {totals.usage.total} tokens in all\n")
+    unknown = () if result is None else result.unknown_effects
+    for call in unknown:
+        out.write(f"unknown   {revealed(call.id)} {call_line(call.name, call.arguments)}\n")
+    for call, why in _waiting(folded, snapshot):
+        out.write(f"waits     {revealed(call.id)} {call_line(call.name, call.arguments)}: {revealed(why)}\n")
+    out.write(f"journal   {len(journal.commits)} commits, {folded.sequence} records, whole\n\n")
+    turn = 0
+    first = 0 if last is None else max(len(folded.messages) - max(last, 0), 0)
+    if first:
+        out.write(f"({first} messages before)\n")
+    for number, message in enumerate(folded.messages):
+        turn += message.role == "assistant"
+        if number < first:
+            continue
+        who = f"assistant, turn {turn}" if message.role == "assistant" else message.role
+        if message.text or not getattr(message, "tool_calls", ()):
+            out.write(f"[{who}] {printable(message.text)}\n")
+        for call in getattr(message, "tool_calls", ()):
+            out.write(f"[{who}] calls {call_line(call.name, call.arguments)}\n")
+    return 0
+
+
+def _waiting(folded: Any, snapshot: Any) -> list[tuple[Any, str]]:
+    """The calls without a result, each with what becomes of it when the run is resumed."""
+    from glidepath.sessions.recover import open_calls
+
+    result = folded.result
+    told = {} if snapshot is None else {one.call.id: one for one in snapshot.pending}
+    told |= {} if result is None else {one.call.id: one for one in result.pending}
+    found = []
+    for call in open_calls(folded):
+        intent = folded.intents.get(call.id)
+        if call.id in told:
+            found.append((told[call.id].call, told[call.id].reason or "waits for a person"))
+        elif intent is not None:
+            again = "it runs again if its tool is idempotent" if intent.idempotent else "its outcome is unknown"
+            found.append((call if intent.arguments is None else _with(call, intent.arguments), f"had begun; {again}"))
+        else:
+            found.append((call, "imported; a person is asked" if folded.foreign else "had not begun"))
+    return found
+
+
+def _with(call: Any, arguments: Any) -> Any:
+    from glidepath._wire import replace
+
+    return replace(call, arguments=arguments)
+
+
+async def _stop(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.cli.shelved import standing
+    from glidepath.sessions.archive import stop
+    from glidepath.sessions.finding import each_session
+
+    async for entry in each_session(store, prefix=options.session, roots=False):
+        if entry.session_id == options.session and entry.summary.get("outcome"):
+            world.note(f"{options.session} has ended already ({standing(entry)})")
+            return 1
+    await stop(store, options.session, options.reason)
+    world.note(f"asked {options.session} to stop")
+    return 0
+
+
+async def _export(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    return await export_session(options, store, world)
+
+
+async def export_session(options: argparse.Namespace, store: Any, world: World) -> int:
+    """Write a session and its children."""
+    from glidepath.errors import ConfigurationError
+    from glidepath.sessions.archive import export_journal
+
+    data = await export_journal(store, options.session)
+    if options.out:
+        try:
+            (world.folder / options.out).write_bytes(data)
+        except OSError as error:
+            raise ConfigurationError(f"--out: {options.out} cannot be written: {error.strerror}") from None
+    else:
+        world.stdout.write(data.decode())
+    return 0
+
+
+async def _import(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    return await import_session(options, store, world)
+
+
+async def import_session(options: argparse.Namespace, store: Any, world: World) -> int:
+    """Take in what was exported."""
+    from glidepath.errors import ConfigurationError
+    from glidepath.sessions.archive import import_journal
+
+    try:
+        data = world.stdin.read().encode() if options.file == "-" else (world.folder / options.file).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{options.file} cannot be read: {error.strerror}") from None
+    world.note(f"imported {await import_journal(store, data, session_id=options.name)}")
+    return 0
+
+
+async def _prune(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.sessions.archive import prune
+
+    gone = await prune(store, older_than=options.days * _DAY)
+    world.note(f"forgot {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
+    return 0
+
+
+async def _repair(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+    from glidepath.cli.shown import call_line
+    from glidepath.sessions.archive import repair
+
+    done = await repair(store, options.session)
+    if not done.reason:
+        world.note(f"{options.session} is whole: {done.kept} commits")
+        return 0
+    world.note(f"{options.session}: kept {done.kept} commits, dropped {done.dropped}: {done.reason}")
+    for one in done.effects:
+        world.note(f"may have taken effect: {call_line(one.name or 'a call', one.arguments or {})} ({one.call_id})")
+    world.note("Look at it, then continue with: glidepath resume --accept-repair " + options.session)
+    return 0
+
+
+async def _replay(options: argparse.Namespace, store: Any, world: World, agent: Any) -> int:
+    from glidepath.agent.replay import replay
+
+    done = await replay(agent, store, options.session)
+    if done.same:
+        until = f" up to where {done.until}; what follows cannot be compared" if done.until else ""
+        world.note(f"{options.session}: {done.commits} commits, every hash the same{until}")
+        return 0
+    world.note(f"{options.session}: {done.difference}")
+    return 1
+
+
+_ACTIONS = {
+    "list": _list,
+    "show": _show,
+    "stop": _stop,
+    "export": _export,
+    "import": _import,
+    "prune": _prune,
+    "repair": _repair,
+    "replay": _replay,
+}

@@ -1,0 +1,278 @@
+"""Find, look at, label, fork, carry and delete the sessions in a store.
+
+`list` and `search` show a page at a time, the newest first. `export` writes a session with its children as JSON lines
+and `import` takes them back. `delete` forgets sessions with everything that belongs to them. `migrate` carries a whole
+store over into another.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.cli.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from glidepath.cli.world import World
+
+__all__ = ["act_on_store", "add_arguments", "add_fork_arguments", "add_store_flags", "execute", "fork"]
+
+_OF_STORE = ("store", "redact")
+_NOT_STORE = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath sessions` takes."""
+    from glidepath.cli.shelved import add_filters
+
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listed = actions.add_parser("list", help="the sessions in the store, the newest first")
+    searched = actions.add_parser("search", help="sessions with this text in their title, task or id")
+    searched.add_argument("text", help="what to look for, in any case")
+    for page in (listed, searched):
+        add_filters(page)
+        page.add_argument("--limit", type=int, default=50, metavar="N", help="sessions on a page (default: 50)")
+        page.add_argument("--cursor", metavar="TEXT", help="where the next page begins, as the last one said")
+        page.add_argument("--json", action="store_true", help="one JSON object a line")
+    _named(actions.add_parser("show", help="one session: how it stands, what it used, its messages by turn"))
+    tagged = _named(actions.add_parser("tag", help="give a session a title and tags"))
+    tagged.add_argument("--add", action="append", default=[], metavar="TAG", help="add a tag; may be repeated")
+    tagged.add_argument("--remove", action="append", default=[], metavar="TAG", help="take one away; may be repeated")
+    tagged.add_argument("--title", metavar="TEXT", help="what to call it; '' takes the title away")
+    add_fork_arguments(actions.add_parser("fork", help="make a new session from a turn of this one"))
+    exported = _named(actions.add_parser("export", help="write a session and its children as JSON lines"))
+    exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
+    imported = actions.add_parser("import", help="take in what export wrote")
+    imported.add_argument("file", help="the file; - reads standard input")
+    imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
+    _add_delete(actions.add_parser("delete", help="forget sessions, with their children and all that belongs to them"))
+    moved = actions.add_parser("migrate", help="carry every session over into another store, as it is")
+    moved.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="segments:FOLDER, sqlite:FILE or an address (default: the folder of segments in your data folder)",
+    )
+    for action in actions.choices.values():
+        add_store_flags(action)
+
+
+def _add_delete(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sessions", nargs="*", metavar="SESSION", help="the sessions' ids")
+    parser.add_argument("--older-than", metavar="TIME", help="all that were not active within the last 12h, 30d, 8w")
+    parser.add_argument("--tag", help="of those, only the ones with this tag")
+    parser.add_argument(
+        "--state",
+        default="completed",
+        metavar="WORD",
+        help="of those, only the ones whose last run ended so, or any (default: completed)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say how many that are")
+
+
+def add_store_flags(parser: argparse.ArgumentParser) -> None:
+    """Where the sessions are."""
+    add_setting_flags(parser, leave_out=_NOT_STORE)
+    add_config_flags(parser)
+
+
+def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a fork takes."""
+    _named(parser)
+    parser.add_argument("--at", type=int, metavar="TURN", help="the last turn to keep (default: the last there is)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--as", dest="name", metavar="ID", help="the id of the new session")
+    which.add_argument(
+        "--rewind", action="store_true", help="take this session itself back; what it was is kept under another id"
+    )
+
+
+def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("session", help="the session's id, the beginning of it, or its name")
+    return parser
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Do one of them."""
+    return act_on_store(options, world, "sessions", lambda store: _ACTIONS[options.action](options, store, world))
+
+
+def act_on_store(options: argparse.Namespace, world: World, command: str, act: Callable[[Any], Awaitable[int]]) -> int:
+    """Do something with the store that the settings name; what it raises is a usage error."""
+    import asyncio
+
+    from glidepath.cli.agent_maker import assume_store, make_store, redacting
+    from glidepath.cli.layers import gather
+    from glidepath.cli.session_names import session_named
+    from glidepath.errors import ConfigurationError, StoreError
+
+    settings = gather(options, world, only=_OF_STORE)
+    store = redacting(make_store(assume_store(settings, command), world), settings, world)
+
+    async def whole() -> int:
+        try:
+            if getattr(options, "session", None):
+                options.session = await session_named(store, options.session)
+            return await act(store)
+        finally:
+            await store.close()
+
+    try:
+        return asyncio.run(whole())
+    except StoreError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+async def _list(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath import _wire
+    from glidepath.cli.shelved import as_json, lines, query_of
+    from glidepath.sessions.finding import find_sessions
+
+    text = getattr(options, "text", "")
+    page = await find_sessions(store, query_of(options, text=text, limit=options.limit, cursor=options.cursor))
+    if options.json:
+        for entry in page.sessions:
+            world.write(_wire.encode(as_json(entry)).decode() + "\n")
+    elif page.sessions:
+        world.write("".join(f"{line}\n" for line in lines(page.sessions)))
+    else:
+        world.note("no session matches")
+    if page.cursor is not None:
+        world.note(f"there are more: --cursor '{page.cursor}'")
+    return 0
+
+
+async def _show(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.cli.commands.runs_command import show_session
+    from glidepath.cli.shown import revealed
+    from glidepath.sessions.finding import each_session
+
+    found = [
+        entry
+        async for entry in each_session(store, prefix=options.session, roots=False)
+        if entry.session_id == options.session
+    ]
+    for entry in found:
+        if entry.title:
+            world.stdout.write(f"title     {revealed(entry.title)}\n")
+        if entry.tags:
+            world.stdout.write(f"tags      {' '.join(entry.tags)}\n")
+    return await show_session(options.session, store, world)
+
+
+async def _tag(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.sessions.cards import checked_tags
+    from glidepath.sessions.finding import annotate, each_session
+
+    added, removed = set(checked_tags(options.add)), set(checked_tags(options.remove))
+    tags: set[str] = set()
+    async for entry in each_session(store, prefix=options.session, roots=False):
+        if entry.session_id == options.session:
+            tags = set(entry.tags)
+    after = (tags | added) - removed
+    await annotate(store, options.session, title=options.title, tags=sorted(after))
+    world.note(f"{options.session}: {' '.join(f'#{tag}' for tag in sorted(after)) or 'no tags'}")
+    return 0
+
+
+async def fork(options: argparse.Namespace, store: Any, world: World) -> int:
+    """Make a fork, and say what lies behind it."""
+    from glidepath.cli.shown import call_line, revealed
+    from glidepath.errors import ConfigurationError
+    from glidepath.sessions.forking import fork, rewind
+
+    if options.rewind:
+        if options.at is None:
+            raise ConfigurationError("--rewind needs --at TURN: the last turn to keep")
+        made = await rewind(store, options.session, at=options.at)
+    else:
+        made = await fork(store, options.session, at=options.at, name=options.name)
+    for one in made.effects:
+        line = call_line(one.name, one.arguments or {})
+        world.note(f"made after turn {made.at}, and not undone: turn {one.turn} {line}: {one.outcome}")
+    for waiting in made.pending:
+        world.note(f"waits for a person: {call_line(waiting.call.name, waiting.call.arguments)}")
+    if options.rewind:
+        world.note(f"{revealed(made.session_id)} is back at turn {made.at}; what it was is {revealed(made.origin)}")
+    world.write(f"{made.session_id}\n")
+    return 0
+
+
+async def _export(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.cli.commands.runs_command import export_session
+
+    return await export_session(options, store, world)
+
+
+async def _import(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.cli.commands.runs_command import import_session
+
+    return await import_session(options, store, world)
+
+
+async def _delete(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.errors import ConfigurationError
+    from glidepath.sessions.finding import remove_sessions
+
+    if bool(options.sessions) == (options.older_than is not None):
+        raise ConfigurationError("delete takes the ids of sessions, or --older-than TIME: one of the two")
+    if options.older_than is not None:
+        return await _expire(options, store, world)
+    if options.dry_run:
+        raise ConfigurationError("--dry-run goes with --older-than")
+    if options.tag is not None:
+        raise ConfigurationError("--tag goes with --older-than: a session that is named is deleted whatever its tags")
+    for session in options.sessions:
+        await store.load(session)
+    gone = await remove_sessions(store, options.sessions)
+    _say_gone(gone, world)
+    left = [session for session in options.sessions if session not in gone]
+    for session in left:
+        world.complain(f"session {session!r} has a run in flight: stop it first (glidepath runs stop)")
+    return 1 if left else 0
+
+
+async def _expire(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.cli.shelved import seconds_of
+    from glidepath.sessions.finding import expired, prune
+
+    seconds = seconds_of("--older-than", options.older_than)
+    states = None if options.state == "any" else (options.state,)
+    if options.dry_run:
+        found = [entry async for entry in expired(store, older_than=seconds, states=states, tag=options.tag)]
+        for entry in found:
+            world.write(f"{entry.session_id}\n")
+        world.note(f"{_counted(len(found))} would be deleted, with their children")
+        return 0
+    _say_gone(await prune(store, older_than=seconds, states=states, tag=options.tag), world)
+    return 0
+
+
+async def _migrate(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.cli.stores import migrate_store
+
+    return await migrate_store(options.target, store, world)
+
+
+def _say_gone(gone: list[str], world: World) -> None:
+    world.note(f"deleted {_counted(len(gone))}")
+
+
+def _counted(number: int) -> str:
+    return f"{number} {'session' if number == 1 else 'sessions'}"
+
+
+_ACTIONS: dict[str, Callable[[argparse.Namespace, Any, World], Awaitable[int]]] = {
+    "list": _list,
+    "search": _list,
+    "show": _show,
+    "tag": _tag,
+    "fork": fork,
+    "export": _export,
+    "import": _import,
+    "delete": _delete,
+    "migrate": _migrate,
+}

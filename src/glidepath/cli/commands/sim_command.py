@@ -1,0 +1,199 @@
+"""Fly your configuration against misbehaving models and tools, before production does.
+
+The model and the tools are replaced; limits, guards, plugins and constraints are yours. Nothing is called outside.
+Exit code 0: no hole found. 1: there are holes, and each comes with advice. 2: usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.arguments import add_config_flags
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+    from glidepath.sim import Flight, Report
+    from glidepath.sim.tune import Tuning
+
+__all__ = ["add_arguments", "execute"]
+
+_WIDE = 80
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath sim` takes."""
+    parser.add_argument("--agent", metavar="MODULE:NAME", help="fly this Agent or LoopConfig instead of a file's")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="fly every specimen N times (default: 1)")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="a specimen or a family; repeatable"
+    )
+    parser.add_argument("--list", action="store_true", help="list the specimens and what each of them does")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every flight and finding as JSON; - prints it")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a web page")
+    parser.add_argument(
+        "--tune", metavar="STORE", help="fly nothing: replay the runs of this store and propose guard thresholds"
+    )
+    parser.add_argument("--no-real-time", action="store_true", help="leave out what needs real threads and seconds")
+    add_config_flags(parser)
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Fly, print the table and the advice."""
+    if options.list:
+        return _list(world)
+    if options.tune is not None:
+        return _tune(options, world)
+    from glidepath.sim import simulate
+
+    subject = _subject(options, world)
+    printed = options.json is not None and str(options.json) == "-"
+    progress = _progress(world)
+    report = simulate(
+        subject, seeds=options.seeds, only=options.only, real_time=not options.no_real_time, progress=progress
+    )
+    progress(0, 0, None)
+    if not printed:
+        _show(report, world)
+    _write(report, options, world, printed=printed)
+    return 0 if report.ok else 1
+
+
+def _list(world: World) -> int:
+    from glidepath.testing.specimens import SPECIMENS
+
+    wide = max(len(kind.name) for kind in SPECIMENS)
+    family = ""
+    for kind in SPECIMENS:
+        if kind.family != family:
+            family = kind.family
+            world.stdout.write(f"{family}\n")
+        world.stdout.write(f"  {kind.name:<{wide}}  {(kind.__doc__ or '').splitlines()[0]}\n")
+    return 0
+
+
+def _tune(options: argparse.Namespace, world: World) -> int:
+    """Replay what a store keeps, print what each threshold would have done, and propose some."""
+    import asyncio
+
+    from glidepath.cli.stores import make_store, store_path
+    from glidepath.errors import ConfigurationError, StoreError
+    from glidepath.sim.tune import stored_runs, tune
+
+    path = store_path(options.tune, world)
+    if path is not None and not path.exists():
+        raise ConfigurationError(f"--tune {options.tune}: there is no such store; name a file, a folder, or default")
+    store = make_store(options.tune, world)
+    subject = _subject(options, world)
+    config = getattr(subject, "config", subject)
+    tools = {} if config is None else {one.name: one for one in config.tools}
+
+    async def load() -> Any:
+        try:
+            return await stored_runs(store)
+        finally:
+            await store.close()
+
+    try:
+        runs, unreadable = asyncio.run(load())
+    except StoreError as error:
+        raise ConfigurationError(f"--tune {options.tune}: {error}") from None
+    if not runs:
+        raise ConfigurationError(f"--tune {options.tune}: no run in this store has called a tool: nothing to replay")
+    _show_tuning(tune(runs, tools, unreadable), world)
+    return 0
+
+
+def _show_tuning(tuning: Tuning, world: World) -> None:
+    out, others = world.stdout, tuning.runs - tuning.done
+    out.write(f"{tuning.runs} runs with {tuning.steps} steps: {tuning.done} ended DONE, {others} otherwise\n")
+    for line in tuning.unreadable:
+        world.note(f"not read: {line}")
+    out.write(f"\n{'':<32} {'ended DONE':^16}   {'ended otherwise':^16}\n")
+    out.write(f"{'limit':<25} {'value':>6} {'nudged':>7} {'stopped':>8}   {'nudged':>7} {'stopped':>8}\n")
+    for one in tuning.settings:
+        mark = " <" if tuning.proposed[one.limit] == one.value else ""
+        out.write(
+            f"{one.limit:<25} {one.value:>6} {one.done_nudged:>7} {one.done_stopped:>8}   "
+            f"{one.others_nudged:>7} {one.others_stopped:>8}{mark}\n"
+        )
+    out.write(f"\n{tuning.snippet()}\n")
+
+
+def _subject(options: argparse.Namespace, world: World) -> Any:
+    """The agent that is named, else what the configuration file says, else the defaults."""
+    from glidepath.cli.agent_maker import config_fields, find_object, make_tools
+    from glidepath.cli.layers import gather
+
+    if options.agent:
+        name = options.agent if options.agent.startswith("python:") else f"python:{options.agent}"
+        return find_object(name, world)
+    settings = gather(options, world)
+    if settings.file is None:
+        return None
+    from glidepath.agent import LoopConfig
+    from glidepath.testing import ScriptedModel
+
+    fields = config_fields(settings)
+    fields["model"] = ScriptedModel(name=settings.get("model") or "model")  # never called, so no key is needed
+    fields["tools"] = make_tools(settings, world)
+    return LoopConfig(**fields)
+
+
+def _progress(world: World) -> Any:
+    if not world.is_terminal(world.stderr):
+        return lambda *_: None
+
+    def show(done: int, of: int, flight: Flight | None) -> None:
+        if flight is None:
+            world.stderr.write("\r\x1b[K")
+        elif done % 5 == 0 or done == of:
+            full = 24 * done // of
+            world.stderr.write(f"\r[{'#' * full}{'.' * (24 - full)}] {done}/{of} {flight.specimen[:30]:<30}")
+        world.stderr.flush()
+
+    return show
+
+
+def _show(report: Report, world: World) -> None:
+    rows: dict[str, list[Flight]] = {}
+    for flight in report.flights:
+        rows.setdefault(flight.specimen, []).append(flight)
+    world.stdout.write(f"{'specimen':<26} {'held':<5} {'ended':<26} {'answer':<8} {'over':>5} {'time':>9}\n")
+    for name, flights in rows.items():
+        worst = max(flights, key=lambda flight: (not flight.contained, len(flight.problems), flight.overshoot))
+        ended = "cannot take off" if worst.refused else f"{worst.state}/{worst.outcome}"
+        world.stdout.write(
+            f"{name:<26} {'yes' if worst.contained else 'NO':<5} {ended[:26]:<26} {worst.answer:<8} "
+            f"{worst.overshoot:>5.0%} {worst.seconds:>7.1f} s\n"
+        )
+    contained = sum(flight.contained for flight in report.flights)
+    world.stdout.write(
+        f"\n{contained} of {len(report.flights)} flights contained, {report.cpu_seconds:g} s of CPU time\n"
+    )
+    if report.skipped:
+        world.stdout.write(f"not flown, for want of tools: {', '.join(report.skipped)}\n")
+    from textwrap import fill
+
+    for finding in report.findings:
+        text = f"{finding.severity.upper()} {finding.code}: {finding.what}. {finding.advice}"
+        world.stdout.write("\n" + fill(text, _WIDE, subsequent_indent="  ", break_on_hyphens=False) + "\n")
+    if not report.findings:
+        world.stdout.write("no holes found\n")
+
+
+def _write(report: Report, options: argparse.Namespace, world: World, *, printed: bool) -> None:
+    from glidepath.errors import ConfigurationError
+    from glidepath.sim import encode_report
+    from glidepath.sim.page import page
+
+    if printed:
+        world.stdout.write(encode_report(report) + "\n")
+    for path, text in ((None if printed else options.json, encode_report(report)), (options.html, page(report))):
+        if path is not None:
+            try:
+                (world.folder / path).write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
+            world.note(f"wrote {path}")

@@ -1,0 +1,66 @@
+"""Give a fleet a run.
+
+The run's session is printed at once; `glidepath runs show` and `runs stop` take it. With --wait the answer is printed,
+too, and the exit code says how the run ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.fleet_client import add_store_flag, fleet_address
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath submit` takes."""
+    parser.add_argument("agent", help="the agent's name, as a worker offers it")
+    parser.add_argument("task", nargs="*", help="what to do; - reads standard input")
+    add_store_flag(parser)
+    parser.add_argument("--tenant", help="who pays: the run counts against this tenant's day and month")
+    parser.add_argument("--session", metavar="ID", help="the run's own id: submitted twice, it is one run")
+    parser.add_argument("--wallet", metavar="NAME", help="the run spends from this wallet in the fleet's store, too")
+    parser.add_argument("--wait", action="store_true", help="wait for the answer")
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Submit, and wait if asked to."""
+    import asyncio
+
+    from glidepath.cli.commands.run_command import read_task
+    from glidepath.errors import QuotaError, StoreError
+
+    task = read_task(options.task, world)
+    try:
+        return asyncio.run(_submit(options, task, world))
+    except (QuotaError, StoreError) as error:
+        world.complain(str(error))
+        return 3 if isinstance(error, QuotaError) else 1
+
+
+async def _submit(options: argparse.Namespace, task: str, world: World) -> int:
+    from glidepath.engines.dbos import Fleet
+
+    async with Fleet(fleet_address(options, world)) as fleet:
+        given = {"tenant": options.tenant, "session": options.session, "wallet": options.wallet}
+        session = await fleet.submit(options.agent, task, **given)
+        if not options.wait:
+            world.stdout.write(f"{session}\n")
+            return 0
+        world.note(session)
+        await fleet.wait(session)
+        return _show(await fleet.result(session), world)
+
+
+def _show(result: Any, world: World) -> int:
+    from glidepath.cli.exits import exit_code
+
+    world.stdout.write(f"{result.text}\n")
+    if result.cause is not None:
+        world.note(f"{result.state.name}/{result.outcome.name}: {result.cause.reason}")
+    return exit_code(result)

@@ -1,0 +1,220 @@
+"""Give a team one goal: plan, work, review, and a board of the steps meanwhile.
+
+The result goes to standard output, the board and the report to the error stream. The first Ctrl-C lets what is running
+deliver, the second stops it. On a terminal you are asked about calls that need approval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+    from glidepath.cli.signals import Caught
+    from glidepath.cli.team_board import TeamScreen
+    from glidepath.cli.world import World
+    from glidepath.teams import StepOutcome, Team, TeamExecutionPlan, TeamResult
+
+__all__ = ["add_arguments", "execute"]
+
+_SHOWN = 500  # characters of a call that is not asked about yet
+_EXAMPLES = """\
+examples:
+  glidepath team run team.toml 'a note about bees'
+  glidepath team run team.toml 'a note about bees' --store teams.db
+  glidepath team run team.toml 'a note about bees' --store teams.db --plan-only
+  glidepath team resume team.toml request_0123456789abcdef --store teams.db
+
+exit codes: 0 completed, 1 failed, 2 usage, 3 degraded, timed out or cancelled, 6 waits for a person, 130 Ctrl-C
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath team` takes."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("action", choices=("run", "resume"), help="carry out a goal, or continue a request")
+    parser.add_argument("file", help="the team: members, steps, reviewers, limits (see docs/teams.md)")
+    parser.add_argument("goal", help="the goal; for resume: the id of the request")
+    parser.add_argument("--store", metavar="FILE", help="keep the journals here, so that the team can be resumed")
+    parser.add_argument("--wallet", metavar="NAME", help="spend from this wallet in the store")
+    parser.add_argument(
+        "--plan-only", action="store_true", help="make the plan, show it and wait; resume carries it out"
+    )
+    parser.add_argument(
+        "--approve",
+        choices=("ask", "all", "deny"),
+        default="ask",
+        help="calls that need a person's approval: ask, approve all of them, or deny them",
+    )
+    parser.add_argument("--output-format", choices=("text", "json"), default="text", help="what is printed at the end")
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Run the team; the exit code says how it ended."""
+    import asyncio
+
+    from glidepath.cli.teamfile import load_team
+    from glidepath.errors import ConfigurationError, StoreError
+
+    file = load_team(world.folder / options.file, world, approve=options.approve, store=options.store)
+    if options.action == "resume" and not options.store:
+        raise ConfigurationError("resume needs --store FILE, the one that the team was run with")
+    if options.wallet and not options.store:
+        raise ConfigurationError(f"wallet {options.wallet!r:.80} is kept in a store: pass --store FILE")
+    try:
+        return asyncio.run(_fly(file, options, world))
+    except StoreError as error:
+        raise ConfigurationError(f"--store {options.store}: {error}") from None
+
+
+async def _fly(file: Any, options: argparse.Namespace, world: World) -> int:
+    from glidepath.agent import Budget
+    from glidepath.cli.agent_maker import make_store
+    from glidepath.cli.signals import catching
+    from glidepath.run import CancelToken
+    from glidepath.teams.journal import story
+
+    store = make_store(options.store, world) if options.store else None
+    screen = _screen(world)
+    token = CancelToken()
+    with catching(token, screen.say) as caught:
+        try:
+            team = file.team(event_sink=screen.show, store=store)
+            above = await Budget.find(options.wallet, store) if options.wallet and store is not None else None
+            if options.action == "resume":
+                screen.recall(await story(store, options.goal) if store is not None else ())
+                result = await team.resume(options.goal, cancel=token, parent=above)
+            else:
+                request = file.request(options.goal, plan_only=options.plan_only)
+                if options.store:
+                    screen.say(f"resume with: {_again(options, request.id)}")
+                result = await team.run(request, cancel=token, parent=above)
+            go_on = partial(team.resume, cancel=token, parent=above)
+            result = await _decided(result, team, screen, options, world, go_on, caught)
+        finally:
+            screen.close()
+            if store is not None:
+                await store.close()
+    _print(result, options, world)
+    return _exit(result, caught.number)
+
+
+async def _decided(
+    result: TeamResult,
+    team: Team,
+    screen: TeamScreen,
+    options: argparse.Namespace,
+    world: World,
+    go_on: Callable[..., Awaitable[TeamResult]],
+    caught: Caught,
+) -> TeamResult:
+    """Until the team has ended, or waits for a decision that nobody is there to make."""
+    from glidepath.cli.approval import ApprovalAsked, decisions_about, sandboxed, somebody
+
+    while caught.number is None:
+        waiting = [(pending, outcome) for outcome in result.step_outcomes for pending in outcome.pending]
+        nobody = options.approve == "ask" and (options.output_format != "text" or not somebody(world))
+        if not waiting or nobody:
+            break
+        screen.close()
+        asked = [
+            ApprovalAsked(
+                name=f"{outcome.step_id}/{pending.call.id}",
+                pending=pending,
+                who=f"{_who(outcome)} (step {outcome.step_id})",
+                sandboxed=sandboxed(pending, _tools(outcome, team)),
+            )
+            for pending, outcome in waiting
+        ]
+        decisions = await decisions_about(asked, options.approve, world, caught)
+        if decisions is None:
+            break
+        result = await go_on(result, decisions=decisions)
+    return result
+
+
+def _who(outcome: StepOutcome) -> str:
+    return f"The senior of {outcome.member}" if outcome.senior else str(outcome.member)
+
+
+def _tools(outcome: StepOutcome, team: Team) -> Iterable[Any]:
+    """The tools of whoever waits."""
+    if outcome.senior:
+        senior = getattr(team.coordinator, "senior", None)
+        return () if senior is None else senior.config.tools
+    return [tool for member in team.members if member.name == outcome.member for tool in member.agent.config.tools]
+
+
+def _screen(world: World) -> TeamScreen:
+    from glidepath.cli.team_board import LiveBoard, PlainBoard
+
+    if not world.is_terminal(world.stderr) or world.environ.get("TERM") == "dumb":
+        return PlainBoard(world)
+    try:
+        return LiveBoard(world)
+    except ImportError:
+        from glidepath.errors import install_line
+
+        world.note(f"no live board: {install_line('cli')}")
+        return PlainBoard(world)
+
+
+def _print(result: TeamResult, options: argparse.Namespace, world: World) -> None:
+    from glidepath import _wire
+    from glidepath.cli.status import printable
+    from glidepath.cli.team_board import report
+
+    if options.output_format == "json":
+        world.stdout.write(_wire.encoder(enc_hook=repr)(result).decode() + "\n")
+    elif result.final_output:
+        text = result.final_output.rstrip()
+        world.stdout.write(f"{printable(text) if world.is_terminal(world.stdout) else text}\n")
+    elif result.plan is not None and options.plan_only:
+        world.stdout.writelines(f"{line}\n" for line in _plan(result.plan))
+    world.stdout.flush()
+    for line in report(result):
+        world.note(line)
+    if result.status.name == "PAUSED":
+        _say_how_to_go_on(result, options, world)
+
+
+def _plan(plan: TeamExecutionPlan) -> Iterator[str]:
+    from glidepath.cli.status import clip
+
+    for step in plan.steps:
+        who = [f"as {step.role.name}"] if step.role is not None else []
+        who += [f"by {step.member}"] if step.member is not None else []
+        who += [f"after {', '.join(step.depends_on)}"] if step.depends_on else []
+        more = f" ({'; '.join(who)})" if who else ""
+        yield clip(f"{step.id}: {step.description}{more}", 1000)
+
+
+def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: World) -> None:
+    from glidepath.cli.shown import call_line
+
+    for outcome in result.step_outcomes:
+        for waiting in outcome.pending:
+            call = call_line(waiting.call.name, waiting.call.arguments, _SHOWN)
+            world.note(f"step {outcome.step_id} waits for a decision about {call}")
+    if options.store:
+        world.note(f"to continue: {_again(options, result.request_id)}")
+        if any(outcome.pending for outcome in result.step_outcomes):
+            world.note("you are asked on a terminal; --approve all or --approve deny decide without you")
+    else:
+        world.note("nothing is kept: run it with --store FILE to go on later")
+
+
+def _again(options: argparse.Namespace, request_id: str) -> str:
+    store = '"$GLIDEPATH_STORE"' if "://" in options.store else shlex.quote(options.store)  # it may have a password
+    wallet = f" --wallet {shlex.quote(options.wallet)}" if options.wallet else ""
+    return f"glidepath team resume {shlex.quote(options.file)} {shlex.quote(request_id)} --store {store}{wallet}"
+
+
+def _exit(result: TeamResult, signal: int | None) -> int:
+    if signal is not None:
+        return 128 + signal
+    return {"COMPLETED": 0, "FAILED": 1, "PAUSED": 6}.get(result.status.name, 3)

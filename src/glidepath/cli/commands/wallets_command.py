@@ -1,0 +1,199 @@
+"""Look at the wallets in a store, and say what they may spend.
+
+A wallet is a budget that is kept in a store: every run that draws from it, in any process, stays within it. Runs of the
+command line draw from one with --wallet NAME, programs with Budget(..., name=NAME, store=store). `set` makes a wallet,
+or outranks the limits that programs give it. Days and months are those of UTC.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.cli.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+    from glidepath.spi.sessions import Wallet
+
+__all__ = ["add_arguments", "execute"]
+
+_OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - {"store"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath wallets` takes."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("list", help="every wallet: used, held by runs in flight, left")
+    _named(actions.add_parser("show", help="one wallet, with what was used in each period"))
+    changed = _named(actions.add_parser("set", help="make a wallet, or outrank the limits that programs give it"))
+    changed.add_argument("--max-cost", metavar="USD", help="dollars in a period, or in all")
+    changed.add_argument("--max-tokens", type=int, metavar="N", help="tokens in a period, or in all")
+    changed.add_argument(
+        "--per", choices=("day", "month"), help="of a new wallet: its limits are for each day or month"
+    )
+    changed.add_argument("--parent", metavar="NAME", help="of a new wallet: the wallet that it draws from, too")
+    changed.add_argument("--as-declared", action="store_true", help="give the programs their say again")
+    _named(actions.add_parser("close", help="refuse every further call; runs in flight land"))
+    _named(actions.add_parser("open", help="allow a closed wallet to be drawn from again"))
+    _named(actions.add_parser("remove", help="forget a wallet that no run holds, and its history"))
+    for action in actions.choices.values():
+        add_setting_flags(action, leave_out=_OF_A_FLIGHT)
+        add_config_flags(action)
+
+
+def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("name", help="the wallet's name")
+    return parser
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Do one of them."""
+    import asyncio
+
+    from glidepath.cli.agent_maker import DEFAULT_STORE, assume_store, make_store
+    from glidepath.cli.layers import gather
+    from glidepath.errors import ConfigurationError, StoreError
+    from glidepath.spi.sessions import WalletStore
+
+    settings = gather(options, world, only=("store",))
+    named = settings.get("store") or (DEFAULT_STORE if options.action == "set" else assume_store(settings, "wallets"))
+    store: Any = make_store(named, world)
+    if not isinstance(store, WalletStore):
+        raise ConfigurationError(f"{type(store).__name__} keeps no wallets; use a file or a postgresql:// address")
+
+    async def act(kept: Any) -> int:
+        try:
+            code: int = await _ACTIONS[options.action](options, kept, world)
+            return code
+        finally:
+            await kept.close()
+
+    try:
+        return asyncio.run(act(store))
+    except StoreError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+async def _list(_: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.agent.overdue import sweep
+
+    await sweep(store)
+    for wallet in await store.wallets():
+        world.stdout.write(f"{_line(wallet)}\n")
+    return 0
+
+
+async def _exists(store: Any, name: str) -> bool:
+    from glidepath.errors import StoreError
+
+    try:
+        return bool(await store.wallets(name))
+    except StoreError as error:
+        if error.kind != "missing":  # there is no file yet
+            raise
+        return False
+
+
+async def _one(store: Any, name: str) -> Wallet:
+    from glidepath.errors import StoreError
+
+    found = await store.wallets(name)
+    if not found:
+        raise StoreError(f"there is no wallet {name!r:.80} in this store", kind="missing")
+    return found[0]  # type: ignore[no-any-return]
+
+
+async def _show(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.agent.overdue import sweep
+    from glidepath.cli.shown import revealed
+    from glidepath.ledger import dollars
+
+    await sweep(store)
+    wallet = await _one(store, options.name)
+    out = world.stdout
+    out.write(f"wallet    {revealed(wallet.name)}{', closed' if wallet.closed else ''}\n")
+    if wallet.parent is not None:
+        out.write(f"inside    {revealed(wallet.parent)}\n")
+    if wallet.per is not None:
+        out.write(f"per       {wallet.per}, now {wallet.period} (UTC)\n")
+    whose = "an operator's" if wallet.overruled else "of the program that used it last"
+    out.write(f"limits    {_limits(wallet) or 'none'}{f' ({whose})' if _limits(wallet) else ''}\n")
+    out.write(f"used      {_amount(wallet.tokens, wallet.cost)}\n")
+    runs = "1 run" if wallet.holds == 1 else f"{wallet.holds} runs"
+    out.write(f"held      {_amount(wallet.held_tokens, wallet.held_cost)}, by {runs}\n")
+    for period, (tokens, money) in wallet.history.items() if wallet.per is not None else ():
+        out.write(f"{period:<10}{_amount(tokens, dollars(money))}\n")
+    return 0
+
+
+async def _set(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.agent import Budget, Limits
+    from glidepath.errors import ConfigurationError
+    from glidepath.ledger import pico
+
+    money = None if options.max_cost is None else pico(options.max_cost, field="--max-cost")
+    if options.max_tokens is not None and options.max_tokens < 0:
+        raise ConfigurationError(f"--max-tokens must be at least 0, not {options.max_tokens}")
+    if options.as_declared == (money is not None or options.max_tokens is not None):
+        raise ConfigurationError("say what it may spend, with --max-cost or --max-tokens, or --as-declared; not both")
+    if await _exists(store, options.name):
+        if options.per or options.parent:
+            raise ConfigurationError(f"wallet {options.name!r:.80} exists: --per and --parent are of a new wallet")
+        await store.set_wallet(options.name, max_tokens=options.max_tokens, max_money=money)
+    else:
+        if options.as_declared:
+            raise ConfigurationError(f"there is no wallet {options.name!r:.80} in this store")
+        parent = None if options.parent is None else await Budget.find(options.parent, store)
+        limits = Limits(max_tokens=options.max_tokens, max_cost=options.max_cost)
+        made = Budget(limits, name=options.name, store=store, per=options.per, parent=parent)
+        await store.open_wallets(made.line)
+    world.stdout.write(f"{_line(await _one(store, options.name))}\n")
+    return 0
+
+
+async def _close(options: argparse.Namespace, store: Any, world: World) -> int:
+    await store.close_wallet(options.name, closed=options.action == "close")
+    world.stdout.write(f"{_line(await _one(store, options.name))}\n")
+    return 0
+
+
+async def _remove(options: argparse.Namespace, store: Any, world: World) -> int:
+    from glidepath.agent.overdue import sweep
+
+    await sweep(store)
+    await store.remove_wallet(options.name)
+    world.note(f"forgot wallet {options.name}")
+    return 0
+
+
+_ACTIONS: dict[str, Any] = {
+    "list": _list,
+    "show": _show,
+    "set": _set,
+    "close": _close,
+    "open": _close,
+    "remove": _remove,
+}
+
+
+def _line(wallet: Wallet) -> str:
+    """One wallet in one line."""
+    from glidepath.cli.shown import revealed
+
+    when = f" in {wallet.period}" if wallet.period else ""
+    cost = f"${wallet.cost:f}" + ("" if wallet.max_cost is None else f" of ${wallet.max_cost:f}")
+    tokens = str(wallet.tokens) + ("" if wallet.max_tokens is None else f" of {wallet.max_tokens}")
+    held = f", {_amount(wallet.held_tokens, wallet.held_cost)} held" if wallet.holds else ""
+    return f"{revealed(wallet.name)}: {cost}, {tokens} tokens used{when}{held}{', closed' if wallet.closed else ''}"
+
+
+def _limits(wallet: Wallet) -> str:
+    tokens = None if wallet.max_tokens is None else f"{wallet.max_tokens} tokens"
+    cost = None if wallet.max_cost is None else f"${wallet.max_cost:f}"
+    return ", ".join(part for part in (cost, tokens) if part is not None)
+
+
+def _amount(tokens: int, cost: Any) -> str:
+    return f"${cost:f}, {tokens} tokens"

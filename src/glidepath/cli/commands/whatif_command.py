@@ -1,0 +1,226 @@
+"""Ask what other limits, prices or guards would have done to the runs in a store. No model is called.
+
+Example: glidepath whatif sessions.db --limits max_tokens=20000,max_cost=0.10 --plot max_tokens
+"""
+
+from __future__ import annotations
+
+import argparse
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from glidepath.agent import Limits
+    from glidepath.cli.world import World
+    from glidepath.ledger import Price
+    from glidepath.sim.whatif import Flown, Forecast
+
+__all__ = ["add_arguments", "execute"]
+
+_SHOWN = 40
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath whatif` takes."""
+    from glidepath.cli.shelved import add_filters
+
+    parser.add_argument("store", nargs="?", help="the store: a file, an address, or nothing for the default one")
+    parser.add_argument(
+        "--limits",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE,...",
+        help="limits to try: max_iterations, max_tokens, max_cost, timeout, max_tool_calls",
+    )
+    parser.add_argument(
+        "--prices", action="append", default=[], metavar="MODEL=IN/OUT", help="dollars per million tokens; repeatable"
+    )
+    parser.add_argument(
+        "--guards", action="append", default=[], metavar="NAME=N,...", help="max_repeated_tool_steps, max_error_streak"
+    )
+    parser.add_argument("--plot", metavar="LIMIT", help="plot how many answers each value of this limit would keep")
+    parser.add_argument("--svg", metavar="FILE", help="write that plot as SVG")
+    parser.add_argument(
+        "--all", action="store_true", help="list every run, not only those that would have been stopped"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a run")
+    add_filters(parser)
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Fold the runs, and print what would have been."""
+    import asyncio
+
+    from glidepath.cli.agent_maker import DEFAULT_STORE, make_store
+    from glidepath.cli.shelved import query_of
+    from glidepath.errors import ConfigurationError, StoreError
+    from glidepath.sim.whatif import flown_runs, what_if
+
+    limits, prices, guards = _limits(options.limits), _prices(options.prices), _guards(options.guards)
+    plot = _dimension(options.plot) if options.plot else None
+    if options.svg and plot is None:
+        raise ConfigurationError("--svg needs --plot LIMIT: the limit to plot")
+    if not (options.limits or options.prices or options.guards or plot):
+        raise ConfigurationError("say what to try: --limits max_tokens=20000, --prices, --guards or --plot LIMIT")
+    store = make_store(options.store or DEFAULT_STORE, world)
+
+    async def look() -> tuple[list[Flown], list[str]]:
+        try:
+            return await flown_runs(store, query_of(options))
+        finally:
+            await store.close()
+
+    try:
+        runs, unreadable = asyncio.run(look())
+    except StoreError as error:
+        raise ConfigurationError(str(error)) from None
+    for problem in unreadable:
+        world.note(f"left out: {problem}")
+    fates = what_if(runs, limits, prices=prices, guards=guards)
+    if options.json:
+        _print_json(fates, world)
+    else:
+        _print_table(fates, world, everything=options.all)
+    if plot:
+        _plot(runs, plot, prices, options.svg, world)
+    return 0
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def _pairs(flag: str, given: Sequence[str]) -> list[tuple[str, str]]:
+    from glidepath.errors import ConfigurationError
+
+    found = []
+    for one in ",".join(given).split(",") if given else ():
+        name, sign, value = one.partition("=")
+        if not sign or not name.strip() or not value.strip():
+            raise ConfigurationError(f"{flag}: expected NAME=VALUE, got {one!r:.60}")
+        found.append((name.strip(), value.strip()))
+    return found
+
+
+def _dimension(name: str) -> str:
+    from glidepath.agent.limits import OTHER_LIMIT_NAMES
+    from glidepath.errors import ConfigurationError
+    from glidepath.sim.whatif import DIMENSIONS
+
+    meant = OTHER_LIMIT_NAMES.get(name, name)
+    if meant not in DIMENSIONS:
+        raise ConfigurationError(f"there is no limit {name!r:.40} to try; use one of {', '.join(DIMENSIONS)}")
+    return meant
+
+
+def _limits(given: Sequence[str]) -> Limits:
+    from glidepath.agent import Limits
+    from glidepath.cli.setting_values import read_text
+    from glidepath.cli.settings import BY_KEY
+
+    fields: dict[str, Any] = {}
+    for name, text in _pairs("--limits", given):
+        meant = _dimension(name)
+        fields[meant] = read_text(BY_KEY[f"limits.{meant}"], text, f"--limits {name}")
+    return Limits(**fields)
+
+
+def _prices(given: Sequence[str]) -> Mapping[str, Price]:
+    from glidepath.errors import ConfigurationError
+    from glidepath.ledger import Price
+
+    found = {}
+    for model, text in _pairs("--prices", given):
+        try:
+            parts = [Decimal(part) for part in text.split("/")]
+        except InvalidOperation:
+            parts = []
+        if len(parts) not in (2, 4):
+            raise ConfigurationError(f"--prices {model}: expected IN/OUT in dollars per million, got {text!r:.60}")
+        found[model] = Price.per_million(parts, field=f"--prices {model}")
+    return found
+
+
+def _guards(given: Sequence[str]) -> Mapping[str, int]:
+    from glidepath.errors import ConfigurationError
+
+    found = {}
+    for name, text in _pairs("--guards", given):
+        if not text.isdecimal() or not int(text):
+            raise ConfigurationError(f"--guards {name}: expected a whole number of at least 1, got {text!r:.60}")
+        found[name] = int(text)
+    return found
+
+
+# --- printing ------------------------------------------------------------------------------------------------------
+
+
+def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -> None:
+    from glidepath.cli.shown import revealed
+    from glidepath.cli.status import clip, figure, money
+
+    shown = [one for one in fates if everything or one.trip is not None]
+    width = max([7, *[min(_SHOWN, len(revealed(one.run.session_id))) for one in shown]])
+    if shown:
+        world.write(
+            f"{'SESSION':<{width}}  {'ENDED':<11}  {'TURNS':>5}  {'TOKENS':>7}  {'COST':>8}  "
+            f"{'STOPPED BY':<23}  {'AFTER':>5}  {'THEN COST':>9}  ANSWER\n"
+        )
+    for one in shown:
+        run, trip = one.run, one.trip
+        name = clip(revealed(run.session_id), width)
+        line = f"{name:<{width}}  {run.outcome:<11}  {len(run.moments):>5}  {figure(run.last.tokens):>7}  "
+        line += f"{money(one.cost):>8}  "
+        if trip is None:
+            line += f"{'-':<23}  {'-':>5}  {money(one.cost):>9}  {'kept' if run.answered else 'none'}"
+        else:
+            line += f"{trip.by:<23}  {trip.reply:>5}  {money(trip.cost):>9}  {'LOST' if one.lost else 'none'}"
+        world.write(f"{line}\n")
+    answered = sum(one.run.answered for one in fates)
+    lost, stopped = sum(one.lost for one in fates), sum(one.trip is not None for one in fates)
+    paid = sum((one.cost for one in fates), Decimal(0))
+    then = sum((one.cost if one.trip is None else min(one.cost, one.trip.cost) for one in fates), Decimal(0))
+    runs = f"{len(fates)} {'run' if len(fates) == 1 else 'runs'}"
+    world.write(
+        f"{runs}: {stopped} would have been stopped; {lost} of {answered} answers lost; "
+        f"cost {money(paid)} as flown, {money(then)} so\n"
+    )
+
+
+def _print_json(fates: Sequence[Forecast], world: World) -> None:
+    from glidepath import _wire
+
+    for one in fates:
+        run, trip = one.run, one.trip
+        told = {
+            "session_id": run.session_id,
+            "run_id": run.run_id,
+            "agent": run.agent,
+            "outcome": run.outcome,
+            "replies": len(run.moments),
+            "tokens": run.last.tokens,
+            "cost": str(one.cost),
+            "stopped_by": None if trip is None else trip.by,
+            "after_reply": None if trip is None else trip.reply,
+            "cost_then": None if trip is None else str(trip.cost),
+            "answer": "lost" if one.lost else "kept" if run.answered else "none",
+        }
+        world.write(_wire.encode(told).decode() + "\n")
+
+
+def _plot(runs: Sequence[Flown], name: str, prices: Mapping[str, Price], file: str | None, world: World) -> None:
+    from glidepath.errors import ConfigurationError
+    from glidepath.sim.plots import svg_plot, text_plot
+    from glidepath.sim.whatif import kept_at, spread
+
+    total = sum(run.answered for run in runs)
+    points = kept_at(runs, name, spread(runs, name, prices), prices)
+    title = f"answers kept by {name}"
+    world.write("\n" + "".join(f"{line}\n" for line in text_plot(title, points, total)))
+    if file:
+        try:
+            (world.folder / file).write_text(svg_plot(title, points, total), encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"--svg: {file} cannot be written: {error.strerror}") from None
+        world.note(f"the plot is in {file}")

@@ -1,0 +1,113 @@
+"""Fly the runs that are submitted to a fleet.
+
+Every worker of a fleet has the same store, in PostgreSQL. Start as many as you like, on as many machines: a run goes to
+one of them, and when that one dies, to another. The first Ctrl-C or SIGTERM lets the runs in flight end for a while,
+the second does not wait; what is not done by then is finished by others.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
+
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
+__all__ = ["add_arguments", "execute"]
+
+LAST = 30.0  # seconds to hand over; after that whatever is still silent, such as a database, is not waited for
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `glidepath worker` takes."""
+    add_store_flag(parser)
+    parser.add_argument(
+        "--agent",
+        metavar="NAME=MODULE:ATTRIBUTE",
+        action="append",
+        help="an agent and where it is: an Agent, a LoopConfig, or a function that makes one; may be repeated",
+    )
+    parser.add_argument("--concurrency", type=int, default=8, help="runs of each agent at a time (default: 8)")
+    parser.add_argument(
+        "--lease", type=seconds, default=10.0, help="silent for so long, a worker is taken for dead (default: 10s)"
+    )
+    parser.add_argument("--poll", type=seconds, default=0.5, help="how often to look for work (default: 0.5s)")
+    parser.add_argument(
+        "--drain", type=seconds, default=20.0, help="how long runs may go on after a stop (default: 20s)"
+    )
+
+
+def execute(options: argparse.Namespace, world: World) -> int:
+    """Work until a signal says to stop."""
+    import asyncio
+    import sys
+
+    from glidepath.engines.dbos import Worker
+    from glidepath.errors import ConfigurationError, StoreError
+
+    here = str(world.folder)
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` does
+    agents: dict[str, str] = {}
+    for given in options.agent or ():
+        name, sign, path = given.partition("=")
+        if not sign or name in agents:
+            raise ConfigurationError(f"--agent {given}: expected NAME=MODULE:ATTRIBUTE, each name once")
+        agents[name] = path
+    worker = Worker(
+        fleet_address(options, world),
+        agents=agents,
+        concurrency=options.concurrency,
+        lease=options.lease,
+        poll=options.poll,
+        drain=options.drain,
+    )
+    try:
+        return asyncio.run(_serve(worker, world, options.drain))
+    except StoreError as error:
+        world.complain(str(error))
+        return 1
+
+
+async def _serve(worker: Any, world: World, drain: float) -> int:
+    import asyncio
+    import os
+    import signal
+    import threading
+
+    loop = asyncio.get_running_loop()
+    caught: list[int] = []
+    last: list[threading.Timer] = []
+
+    def stop(number: int) -> None:
+        caught.append(number)
+        timer = threading.Timer(LAST if len(caught) > 1 else drain + LAST, os._exit, [128 + caught[0]])
+        timer.daemon = True
+        timer.start()
+        last.append(timer)
+        worker.stop(now=len(caught) > 1)
+        if len(caught) == 1:
+            world.note("no more runs are taken; those in flight may end. Again to hand them over now")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    started = asyncio.create_task(_say(worker, world))
+    try:
+        await worker.serve()
+    finally:
+        started.cancel()
+        for timer in last:
+            timer.cancel()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+    code = 128 + caught[0] if caught else 0
+    if worker.cut_off:  # threads of DBOS wait for the database for ever, and Python for them; all is in the database
+        os._exit(code)
+    return code
+
+
+async def _say(worker: Any, world: World) -> None:
+    await worker.started()
+    world.note(f"worker {worker.id.split('|')[1]} is at work: {', '.join(sorted(worker.agents))}")

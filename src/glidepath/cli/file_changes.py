@@ -1,0 +1,192 @@
+"""What an agent changes in files: shown as a difference before and after, and taken back when a person says so."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import unified_diff
+from typing import Any, NamedTuple
+
+from glidepath.cli.shown import revealed, width_of
+from glidepath.errors import ToolError
+from glidepath.spi import Ask, Plugin, ToolCallContext
+from glidepath.workspace import Workspace
+from glidepath.workspace.file_tools import write_file
+
+__all__ = ["WRITERS", "Change", "Changes", "colored", "difference"]
+
+WRITERS = ("write", "edit")
+ASKED = "this tool changes files"
+_MOST = 2_000_000
+_GUTTER = "    "
+
+
+class Change(NamedTuple):
+    """One file before and after a call; None is no file."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+class Changes(Plugin):
+    """Sees every `write` and `edit` just before it runs, and remembers what stood there.
+
+    With `asking`, a person is asked about each of them. It is one for all turns of a conversation.
+    """
+
+    name = "changes"
+
+    def __init__(self, workspace: Workspace, *, asking: bool = False) -> None:
+        self._workspace = workspace
+        self._asking = asking
+        self._begun: dict[str, tuple[str, str | None]] = {}
+        self._turns: list[list[Change]] = [[]]
+
+    def before_tool_call(self, context: ToolCallContext) -> Ask | None:
+        """Take note of the file; ask when a person wants to be asked."""
+        if context.call.name not in WRITERS:
+            return None
+        path = str(context.arguments.get("path", ""))
+        with contextlib.suppress(ToolError, OSError, ValueError):
+            self._begun[context.call.id] = path, self._read(path)
+        return Ask(ASKED) if self._asking and not context.approved else None
+
+    def next_turn(self) -> None:
+        """What follows is undone by itself."""
+        if self._turns[-1]:
+            self._turns.append([])
+
+    def done(self, call_id: str) -> Change | None:
+        """What a call changed, now that it has ended; None when that is not known."""
+        begun = self._begun.pop(call_id, None)
+        if begun is None:
+            return None
+        path, before = begun
+        try:
+            after = self._read(path)
+        except (ToolError, OSError, ValueError):
+            return None
+        if before == after:
+            return None
+        change = Change(path, before, after)
+        self._turns[-1].append(change)
+        return change
+
+    def planned(self, name: str, arguments: Mapping[str, Any]) -> Change | None:
+        """What a call would change; None when that cannot be said."""
+        path, before = str(arguments.get("path", "")), None
+        if name not in WRITERS:
+            return None
+        try:
+            before = self._read(path)
+        except (ToolError, OSError, ValueError):
+            return None
+        if name == "write":
+            content = arguments.get("content")
+            return Change(path, before, content) if isinstance(content, str) else None
+        old, new = arguments.get("old"), arguments.get("new")
+        if not isinstance(old, str) or not isinstance(new, str) or not old or before is None:
+            return None
+        found = before.count(old)
+        if found == 0 or (found > 1 and not arguments.get("every")):
+            return None  # the call will fail
+        return Change(path, before, before.replace(old, new))
+
+    def all(self) -> list[Change]:
+        """What has become of each file since the conversation began."""
+        first: dict[str, Change] = {}
+        for turn in self._turns:
+            for change in turn:
+                known = first.get(change.path, change)
+                first[change.path] = Change(change.path, known.before, change.after)
+        return [change for change in first.values() if change.before != change.after]
+
+    def undo(self) -> list[str]:
+        """Put the files of the last turn that changed any back, and say what was done."""
+        while len(self._turns) > 1 and not self._turns[-1]:
+            self._turns.pop()
+        turn = self._turns[-1]
+        if not turn:
+            return ["There is nothing to undo: no write or edit of this conversation is left."]
+        merged: dict[str, Change] = {}
+        for change in turn:
+            known = merged.get(change.path, change)
+            merged[change.path] = Change(change.path, known.before, change.after)
+        said = [self._put_back(change) for change in merged.values()]
+        self._turns[-1] = []
+        return [*said, "The model does not know. What shell commands changed is not undone."]
+
+    def _put_back(self, change: Change) -> str:
+        name = revealed(change.path)
+        try:
+            if self._read(change.path) != change.after:
+                return f"{name}: left alone, because it has been changed since"
+            if change.before is None:
+                with self._workspace.place(change.path) as (folder, file):
+                    os.unlink(file, dir_fd=folder)
+                return f"{name}: removed, it was new"
+            write_file(self._workspace, change.path, change.before)
+        except (ToolError, OSError, ValueError) as error:
+            return f"{name}: cannot be put back: {error}"
+        return f"{name}: put back"
+
+    def _read(self, path: str) -> str | None:
+        """The text of a file; None when there is none. Raises for what is not text, or too long."""
+        try:
+            with self._workspace.file(path) as found:
+                data = os.pread(found, _MOST + 1, 0)
+        except ToolError:
+            with self._workspace.place(path) as (folder, name):
+                try:
+                    os.stat(name, dir_fd=folder, follow_symlinks=False)
+                except FileNotFoundError:
+                    return None
+            raise
+        if len(data) > _MOST:
+            raise ValueError("too long")
+        return data.decode()
+
+
+def difference(change: Change, width: int, *, context: int = 3, most: int = 0) -> list[str]:
+    """The rows of a change: `+` and `-` behind a gutter, whatever cannot be seen revealed; `most` rows (0: all)."""
+    before, after = _lines(change.before), _lines(change.after)
+    kind = "new file" if change.before is None else "removed" if change.after is None else ""
+    rows: list[str] = []
+    for line in list(unified_diff(before, after, n=context, lineterm=""))[2:]:
+        if line.startswith("@@"):
+            rows += [_GUTTER + ".."] if rows else []
+            continue
+        rows += _folded(line[0], line[1:], width)
+    added = sum(row.startswith(f"{_GUTTER}+") for row in rows)
+    removed = sum(row.startswith(f"{_GUTTER}-") for row in rows)
+    if most and len(rows) > most:
+        rows = [*rows[:most], f"{_GUTTER}.. {len(rows) - most} more rows"]
+    tail = ", ".join(filter(None, [kind, f"+{added} -{removed}"]))
+    return [f"  {revealed(change.path)} ({tail})", *rows]
+
+
+def _lines(text: str | None) -> list[str]:
+    if not text:
+        return []
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else [*lines[:-1], f"{lines[-1]} (no line end)"]
+
+
+def _folded(sign: str, text: str, width: int) -> Iterable[str]:
+    """A line in as many rows as it needs; each of them has its sign."""
+    room = max(width - len(_GUTTER) - 2, 8)
+    shown = revealed(text, keep="\t").replace("\t", "    ")
+    while True:
+        cut = room if shown.isascii() else next((n for n in range(len(shown), 0, -1) if width_of(shown[:n]) <= room), 1)
+        yield f"{_GUTTER}{sign} {shown[:cut]}"
+        shown = shown[cut:]
+        if not shown:
+            return
+
+
+def colored(rows: Sequence[str]) -> list[tuple[str, str]]:
+    """Every row with its color: green for what comes, red for what goes."""
+    colors = {f"{_GUTTER}+": "green", f"{_GUTTER}-": "red", f"{_GUTTER}.": "dim"}
+    return [(row, colors.get(row[: len(_GUTTER) + 1], "")) for row in rows]

@@ -1,0 +1,199 @@
+"""The board of a team: one line for each step, with its state, attempt, score and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Protocol
+
+from glidepath.cli.status import clip, width_of
+from glidepath.cli.world import World
+from glidepath.teams import (
+    EvaluationResult,
+    EvaluationStarted,
+    Handoff,
+    PlanReady,
+    StepAssigned,
+    StepAttempted,
+    StepCompleted,
+    StepSteered,
+    TeamEvent,
+    TeamResult,
+    TeamStatus,
+)
+
+__all__ = ["LiveBoard", "PlainBoard", "TeamBoard", "TeamScreen", "happened", "report"]
+
+_WIDTH = 79
+_PAUSED = "PAUSED"
+_LONGEST = 500
+
+
+class TeamScreen(Protocol):
+    """Where a team is shown."""
+
+    def show(self, event: TeamEvent) -> None:
+        """An event happened."""
+        ...
+
+    def recall(self, events: Sequence[TeamEvent]) -> None:
+        """What happened before this process."""
+        ...
+
+    def say(self, text: str) -> None:
+        """The command itself has something to say."""
+        ...
+
+    def close(self) -> None:
+        """Leave the terminal as it was; called on every path."""
+        ...
+
+
+class TeamBoard:
+    """What is known about each step, as the events tell it."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, Any]] = {}
+
+    def hear(self, event: TeamEvent) -> None:
+        """Take an event in."""
+        if isinstance(event, PlanReady):
+            self.rows = {step.id: {"state": "pending", "tokens": 0} for step in event.plan.steps}
+            return
+        row = self.rows.get(event.step_id or "")
+        if row is None:
+            return
+        if event.attempt is not None:
+            row["attempt"] = event.attempt
+        if isinstance(event, StepAssigned):
+            row.update(state="working", member=event.member)
+        elif isinstance(event, EvaluationStarted):
+            row["state"] = "in review"
+        elif isinstance(event, Handoff):
+            row["state"] = f"to {event.to}"
+        elif isinstance(event, StepCompleted):
+            row["state"] = event.outcome.state.value
+        elif isinstance(event, StepAttempted) and event.outcome == _PAUSED:
+            row["state"] = "waiting"
+        if isinstance(event, EvaluationResult):
+            row["score"] = event.verdict.score
+        if isinstance(event, StepAttempted | EvaluationResult):
+            row["tokens"] += event.usage.total
+            if event.cost is not None:
+                row["cost"] = row.get("cost", Decimal(0)) + event.cost
+
+    def lines(self, width: int = _WIDTH) -> list[str]:
+        """One line for each step, under a heading."""
+        name = max([4, *(width_of(step) for step in self.rows)])
+        name = min(name, max(8, width // 3))
+        found = [clip(f"{'step':<{name}}  {'state':<10}  try  score   tokens  cost", width)]
+        for step, row in self.rows.items():
+            score = f"{row['score']:.2f}" if "score" in row else "-"
+            cost = f"${row['cost']:.4f}" if "cost" in row else "-"
+            shown = clip(step, name)
+            line = (
+                f"{shown}{' ' * (name - width_of(shown))}  {row['state']:<10}  {row.get('attempt', '-'):>3}  {score:>5}"
+            )
+            found.append(clip(f"{line}  {row['tokens']:>7}  {cost}", width))
+        return found
+
+
+def happened(event: TeamEvent) -> str | None:
+    """What an event says to a person, on one line; None when that is nothing. Models and members say what they like."""
+    attempt = f" (attempt {event.attempt})" if event.attempt is not None else ""
+    said: str | None = None
+    if isinstance(event, StepAssigned):
+        said = f"{event.member} begins{attempt}"
+    elif isinstance(event, EvaluationResult):
+        said = f"{event.verdict.outcome.name} {event.verdict.score:.2f} {event.verdict.feedback}"
+    elif isinstance(event, Handoff):
+        said = f"handed to {event.to}: {event.reason}"
+    elif isinstance(event, StepSteered):
+        said = f"{event.action}: {event.text}"
+    elif isinstance(event, StepAttempted) and event.outcome == _PAUSED:
+        said = "waits for a person"
+    elif isinstance(event, StepCompleted):
+        said = f"{event.outcome.state.name} {event.outcome.reason}"
+    return None if said is None else clip(f"{event.step_id}: {said}".rstrip(), _LONGEST)
+
+
+class PlainBoard:
+    """One line for each thing that happened, on the error stream."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def show(self, event: TeamEvent) -> None:
+        """Say what matters."""
+        said = happened(event)
+        if said is not None:
+            self._world.note(said)
+
+    def recall(self, events: Sequence[TeamEvent]) -> None:
+        """It was said when it happened."""
+
+    def say(self, text: str) -> None:
+        """A line of our own."""
+        self._world.note(text)
+
+    def close(self) -> None:
+        """There is nothing to restore."""
+
+
+class LiveBoard:
+    """The board, rewritten in place on a terminal."""
+
+    def __init__(self, world: World) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        color = not world.environ.get("NO_COLOR")
+        self._console = Console(
+            file=world.stderr, highlight=False, no_color=not color, emoji=False, markup=False, _environ=world.environ
+        )
+        self._board = TeamBoard()
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
+
+    def show(self, event: TeamEvent) -> None:
+        """Take an event in, and draw."""
+        from rich.text import Text
+
+        self._board.hear(event)
+        if not self._live.is_started:
+            self._live.start()
+        self._live.update(Text("\n".join(self._board.lines(max(20, self._console.width - 1)))), refresh=True)
+
+    def recall(self, events: Sequence[TeamEvent]) -> None:
+        """The board as it stood."""
+        for event in events:
+            self._board.hear(event)
+
+    def say(self, text: str) -> None:
+        """A line of our own, above the board."""
+        self._console.print(text)
+
+    def close(self) -> None:
+        """Take the board down."""
+        if self._live.is_started:
+            self._live.stop()
+
+
+def report(result: TeamResult, width: int = _WIDTH) -> list[str]:
+    """How it ended, step by step, and what it cost."""
+    board = TeamBoard()
+    board.rows = {
+        outcome.step_id: {
+            "state": outcome.state.value,
+            "attempt": outcome.attempts or "-",
+            "tokens": outcome.usage.total,
+            **({} if outcome.verdict is None else {"score": outcome.verdict.score}),
+            **({} if outcome.cost is None else {"cost": outcome.cost}),
+        }
+        for outcome in result.step_outcomes
+    }
+    cost = "" if result.cost is None else f", ${result.cost:.4f}"
+    lines = board.lines(width) if board.rows else []
+    why = f": {result.reason}" if result.reason and result.status is not TeamStatus.COMPLETED else ""
+    lines.append(clip(f"{result.status.name.lower()}{why}", width))
+    lines.append(f"{result.duration:.1f} s, {result.usage.total} tokens{cost}")
+    return [*lines, *(clip(f"note: {warning}", width) for warning in result.warnings)]

@@ -1,0 +1,265 @@
+"""Endings that are no landings: a delivery, a rescue, a pause, a failure. Each says how the run ended, and why."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from glidepath.admit import poll
+from glidepath.ask import Reply
+from glidepath.ask.booking import SLICE
+from glidepath.errors import ModelError, RefusedError, told
+from glidepath.events import GuardTripped, HookFailed, RunPaused
+from glidepath.execute import answer_open_calls
+from glidepath.landing import fitted, land, not_executed, summary
+from glidepath.messages import StopReason, visible
+from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
+from glidepath.plaintext import NAME as FALLBACK
+from glidepath.plaintext import nudge, speak, take_as_call
+from glidepath.run import Ending, Touchdown, Verdict
+from glidepath.spi import Recovery, Stop
+from glidepath.tools import OutputError
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["close_out", "delivered", "failed", "paused", "refuse_cut_calls", "salvaged", "take"]
+
+_log = logging.getLogger("glidepath")
+NOT_DECIDED = "The run waits for a decision."
+
+
+def take(run: Run, reply: Reply) -> None:
+    """The reply joins the transcript and ends the model's part of the turn."""
+    text = reply.text
+    run.turn.take(reply.message, run.turn.checkpoint)
+    if run.answer.parts:
+        run.answer.keep_text(run.plan.stitch([*run.answer.parts, text]))
+        if reply.calls:
+            run.answer.start_over()  # it went on to work: what it writes from now on is another text
+    elif text[:1].isalnum() or visible(text):
+        run.answer.replace_text(text)  # the best so far
+    if run.plan.fallback is not None:
+        _look_for_delivery(run, reply)
+    run.add(reply.message, reply.size)
+    if reply.cut:
+        tokens, _ = run.meter.room_for(None, now=True)
+        elsewhere = run.meter.tree.source
+        cause = elsewhere is not None and elsewhere.refused
+        cause = cause or StopCause(
+            source="TokenBudgetConstraint" if tokens is not None and tokens < SLICE else "CostLimitConstraint",
+            action="graceful_exit",
+            reason="the budget ran out while the model was writing",
+        )
+        raise Touchdown(Verdict(state=AgentState.BUDGET_EXCEEDED, cause=cause))
+
+
+def _look_for_delivery(run: Run, reply: Reply) -> None:
+    """Plain text may stand for a call of the fallback tool: then the call is part of the reply."""
+    if reply.calls:
+        run.answer.keep_plain_text(0, "")
+    elif not reply.truncated and not reply.refused and not reply.cut:
+        budget = run.plan.empty_outcome_budget
+        may_nudge = budget is None or run.answer.empty_outcomes < budget
+        message = take_as_call(run, reply.message, may_nudge=may_nudge)
+        run.turn.change_reply(message)
+        if message is not reply.message:
+            reply.message, reply.size = message, None
+
+
+# --- the model stopped by itself --------------------------------------------------------------------------------
+
+
+def delivered(run: Run) -> Ending:
+    """The run finished by itself: DONE, or WRAPPED_UP when it had been told to."""
+    cause = run.descent.notice or run.descent.withdrawal
+    text = run.answer.text or _last_result(run)
+    if run.turn.stop_reason is StopReason.REFUSAL and cause is None:
+        cause = StopCause(source="provider", action="refuse", reason="the model refused")
+        return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.DONE, cause=cause, text=text)
+    outcome = LoopOutcome.DONE if cause is None else LoopOutcome.WRAPPED_UP
+    output = None
+    if run.plan.output is not None:
+        try:
+            output = fitted(run)
+        except OutputError as error:
+            return failure(run, "output_type", f"the answer does not fit output_type: {error}")
+    return Ending(state=AgentState.COMPLETED, outcome=outcome, cause=cause, text=text, output=output)
+
+
+def _last_result(run: Run) -> str:
+    """A terminal tool may be the whole answer."""
+    return run.turn.results[-1].text if run.turn.results else ""
+
+
+def _ask_again(run: Run) -> bool:
+    """Ask once more for an answer that does not fit its type; False when it fits, or was asked for already."""
+    output = run.plan.output
+    if output is None:
+        return False
+    try:
+        fitted(run)
+    except OutputError as error:
+        if run.answer.output_repaired:
+            return False
+        run.answer.ask_for_format(asked=True)
+        run.emit(GuardTripped, "output_type", "recover", str(error))
+        complaint = output.complaint(str(error), run.plan.texts)
+        run.transcript.tell_later("output_repair", "output_type", complaint)
+        return True
+    run.answer.ask_for_format(asked=False)
+    return False
+
+
+async def close_out(run: Run, reply: Reply) -> Ending | None:
+    """A reply without tool calls: rescue it, follow it up, or be done. None: the run goes on."""
+    ending = _beyond_rescue(run, reply)
+    if ending is not None or _continues(run, reply):
+        return ending
+    recovery = _rescue(run, reply) or _ask_for_call(run, reply)
+    if recovery is not None and recovery.fail is not None:
+        return failure(run, recovery.reason, recovery.fail)
+    if recovery is not None:
+        run.transcript.tell_later(recovery.reason, recovery.reason, recovery.message)
+        if reply.truncated:
+            run.answer.continue_with(reply.text)
+    elif reply.truncated:
+        return _cut_off(run, "the answer was still truncated after every recovery")
+    elif _ask_again(run):
+        run.answer.start_over()
+        return None
+    elif not await poll(run, "follow_up") and not run.transcript.waiting:
+        return delivered(run)
+    run.answer.rescue()
+    if not reply.truncated:
+        run.answer.start_over()
+    return None
+
+
+def _continues(run: Run, reply: Reply) -> bool:
+    """True for a reply that the provider has only paused: the next turn sends it back, and it is continued."""
+    if reply.message.stop_reason is not StopReason.PAUSE_TURN:
+        return False
+    run.answer.continue_with(reply.text)
+    return True
+
+
+def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
+    """A refusal, a text that stands for a delivery, or one silent stop too many."""
+    budget = run.plan.empty_outcome_budget
+    if reply.refused:
+        answer_open_calls(run, ResultKind.SKIPPED, not_executed(run, "the reply was a refusal"))
+        return delivered(run)
+    if run.plan.fallback is not None and (spoken := run.turn.open_calls()):
+        speak(run, spoken[0])
+        return delivered(run)
+    if budget is not None and run.answer.empty_outcomes >= budget:
+        return failure(run, "empty_outcome", f"no tool was called {run.answer.empty_outcomes + 1} times in a row")
+    return None
+
+
+def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
+    """Ask for the call of the fallback tool, where that is wanted and has not been in vain."""
+    if run.plan.fallback is None or reply.truncated or run.descent.verdict is not None:
+        return None
+    message = nudge(run)
+    return None if message is None else Recovery(reason=FALLBACK, message=message)
+
+
+def _rescue(run: Run, reply: Reply) -> Recovery | None:
+    """The first stop guard that has an answer to this end."""
+    stops = run.guards.stops
+    if stops is None:
+        if not reply.truncated and visible(reply.text):
+            return None  # none of them has anything to say, and none has counted anything
+        stops = run.guards.watch_stops(run.plan.make_stop_guards(run.guards.home))
+    stop = Stop(
+        reply=reply.message,
+        text=reply.text,
+        truncated=reply.truncated,
+        recent_error=run.turn.last_error,
+        can_continue=run.descent.verdict is None,
+    )
+    for guard in stops:
+        try:
+            recovery = guard.recover(stop)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            reason = f"the guard failed: {told(error)}"
+            run.emit(HookFailed, guard.name, "guard", reason, "the run fails")
+            return Recovery(reason=guard.name, fail=reason)
+        if recovery is not None:
+            run.emit(GuardTripped, guard.name, "fail" if recovery.fail else "recover", recovery.reason)
+            return recovery
+    return None
+
+
+def refuse_cut_calls(run: Run) -> Ending | None:
+    """Calls in a truncated reply never run. The model may send them again once; then the run is cut off."""
+    answer_open_calls(run, ResultKind.CUT, run.plan.texts.fill("resend_smaller"))
+    run.emit(GuardTripped, "truncated_call", "refuse", "a tool call was cut off")
+    if run.answer.cut_calls_refused:
+        return _cut_off(run, "tool calls were truncated again")
+    run.answer.refuse_cut_calls()
+    run.turn.mark_error(True)
+    return None
+
+
+def _cut_off(run: Run, reason: str) -> Ending:
+    cause = StopCause(source="truncation", action="cut_off", reason=reason)
+    text = run.answer.text or summary(run)
+    return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.CUT_OFF, cause=cause, text=text, partial=True)
+
+
+def paused(run: Run) -> Ending:
+    """A person must decide; everything else of the batch is done. The turn ends when the run goes on."""
+    run.turn.end()
+    run.emit(RunPaused, tuple(pending.call.id for pending in run.turn.pending))
+    text = run.answer.text or "\n".join(
+        [NOT_DECIDED, *[f"- {one.call.name}: {one.reason}" for one in run.turn.pending]]
+    )
+    return Ending(state=AgentState.WAITING_FOR_INPUT, outcome=LoopOutcome.PAUSED, text=text)
+
+
+# --- failures ---------------------------------------------------------------------------------------------------
+
+
+def failed(run: Run, error: ModelError) -> Ending:
+    """The provider gave no usable reply."""
+    if isinstance(error, RefusedError):
+        run.turn.stop(StopReason.REFUSAL)
+    elif run.turn.stop_reason is None or run.turn.is_open:
+        run.turn.stop(StopReason.ERROR)
+    return failure(run, "provider", told(error), error=type(error).__name__)
+
+
+def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
+    """ERROR/FAILED, with the best text so far."""
+    run.close_turn()
+    cause = StopCause(source=source, action="fail", reason=reason, metrics=metrics)
+    text = run.answer.text or summary(run)
+    return Ending(state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, text=text, partial=True)
+
+
+async def salvaged(run: Run, defect: BaseException) -> Ending:
+    """What comes of a run whose loop raised: Ctrl-C and the caller's cancellation land it, anything else is a defect.
+
+    Every call has its result, and the best text is kept, in either case.
+    """
+    if run.turn.reply is not None and not any(message is run.turn.reply for message in run.transcript.messages):
+        run.turn.drop_reply()  # it was not added any more: its text is kept, its calls are nobody's
+    try:
+        if isinstance(defect, KeyboardInterrupt):
+            return await land(run, run.interrupted_by_hand().verdict)
+        if isinstance(defect, asyncio.CancelledError):
+            run.watch.delivered(defect)
+            if run.watch.interrupt is not None:
+                return await land(run, run.interrupted().verdict)
+        answer_open_calls(run, ResultKind.CANCELLED, "Not executed: the run has failed.")
+    except GeneratorExit:
+        raise
+    except BaseException as another:  # then at least there is a result
+        _log.error("%s: %s, while it was brought down after %s", run.run_id, told(another), told(defect))
+    return failure(run, "internal", told(defect))

@@ -1,0 +1,455 @@
+"""The fleet's ledger in PostgreSQL: who may spend what, who is at work, which model may be called when."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from glidepath._wire import Value
+from glidepath.engines.dbos.bell import Bell
+from glidepath.engines.dbos.contain import WORKFLOW
+from glidepath.engines.dbos.needs import needed
+from glidepath.engines.dbos.tables import ADVISORY, FLEET, LAYOUT, PARTS, QUEUED, SCHEMA
+from glidepath.errors import ConfigurationError, StoreError
+from glidepath.ledger import Amount, pico
+from glidepath.outcome import dollars
+from glidepath.sessions.postgres import make_tables
+from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
+from glidepath.setting import checked_int, checked_seconds
+
+T = TypeVar("T")
+__all__ = ["Drawn", "FleetAccount", "FleetLedger", "Look", "Quota"]
+
+_NOW = "extract(epoch FROM clock_timestamp())::float8"
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+_MOST = 2**63 - 1
+_TELL = "SELECT glidepath_tell()"
+_ON_DISK = "SET LOCAL synchronous_commit = on"
+
+
+class Quota(Value, frozen=True, kw_only=True):
+    """What may be used in all, or in a day or a month: tokens, dollars, runs. None is unlimited."""
+
+    tokens: int | None = None
+    cost: Decimal | str | int | None = None
+    runs: int | None = None
+
+    def row(self, field: str) -> tuple[int | None, int | None, int | None]:
+        """The same, checked, as a budget row has it; raises `ConfigurationError` naming the field."""
+        checked_int(f"{field}.tokens", self.tokens)
+        checked_int(f"{field}.runs", self.runs, least=0)
+        money = None if self.cost is None else pico(self.cost, field=f"{field}.cost")
+        if max(self.tokens or 0, money or 0, self.runs or 0) > _MOST:
+            raise ConfigurationError(f"{field} is larger than a budget row can hold ($9 million): leave it out")
+        return self.tokens, money, self.runs
+
+
+class FleetAccount(Value, frozen=True, kw_only=True):
+    """A budget row: what it allows, and what was granted from it to runs, spent or not yet."""
+
+    name: str
+    max_tokens: int | None
+    max_cost: Decimal | None
+    max_runs: int | None
+    tokens: int
+    cost: Decimal
+    runs: int
+
+
+class Look(Value, frozen=True, kw_only=True):
+    """What a worker must know before it flies a leg of a run."""
+
+    tenant: str | None
+    outcome: str | None
+    taken: int
+    limits_tokens: bool
+    limits_money: bool
+
+
+class Drawn(Value, frozen=True, kw_only=True):
+    """What a draw came to: granted, wait, refused or fenced; what the run holds now, and what is still to be had."""
+
+    verdict: str
+    tokens: int | None = None
+    money: int | None = None
+    ahead_tokens: int | None = None
+    ahead_money: int | None = None
+    tight: str | None = None
+    resource: str | None = None
+    most: int | None = None
+    used: int | None = None
+
+
+class FleetLedger:
+    """Every method is one statement, or one transaction; each raises `StoreError` when the database cannot be reached.
+
+    `now` is for tests: the moment whose day and month quotas are asked for; None asks the database's clock.
+    """
+
+    def __init__(
+        self, dsn: str, *, timeout: float = 10.0, connections: int = 4, now: Callable[[], datetime | None] | None = None
+    ) -> None:
+        if not isinstance(dsn, str) or not dsn.startswith(("postgresql://", "postgres://")):
+            shown = dsn if isinstance(dsn, str) and "@" not in dsn else type(dsn).__name__
+            raise ConfigurationError(f"a fleet lives in PostgreSQL: pass 'postgresql://host/db', not {shown!r:.60}")
+        self.dsn = dsn
+        self._timeout = timeout
+        self._connections = connections
+        self._now = now or (lambda: None)
+        self._pool: ConnectionPool | None = None
+        self._ready = False
+        self.bell = Bell(dsn, timeout)
+
+    # --- connections ------------------------------------------------------------------------------------------
+
+    async def _do(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
+        """Do it on a connection; while the database restarts, again: each of these may be done twice.
+
+        These connections do not wait for the disk. What a run has drawn is in the log of the database before the commit
+        of its journal that is written before the call, and that one waits for the disk: with the commit, the draw is
+        on the disk, too. A draw that is lost with the database was never spent.
+        """
+
+        async def once() -> T:
+            needed("asyncpg")
+            pool = self._pool
+            if pool is None or pool.loop is not asyncio.get_running_loop():
+                settings = {"synchronous_commit": "off"}
+                pool = self._pool = ConnectionPool(
+                    self.dsn,
+                    size=self._connections,
+                    timeout=self._timeout,
+                    prepare=self._prepare,
+                    settings=settings,
+                )
+            with explained("the fleet's database", self._timeout):
+                async with pool.connection() as connection:
+                    return await work(connection)
+
+        return await (ridden_out(once, known=lambda: self._ready) if patient else once())
+
+    async def _fetch(self, query: str, *arguments: Any) -> list[Any]:
+        return await self._do(lambda connection: connection.fetch(query, *arguments))
+
+    async def _fetchrow(self, query: str, *arguments: Any) -> Any:
+        return await self._do(lambda connection: connection.fetchrow(query, *arguments))
+
+    async def _fetchval(self, query: str, *arguments: Any) -> Any:
+        return await self._do(lambda connection: connection.fetchval(query, *arguments))
+
+    async def _execute(self, query: str, *arguments: Any) -> None:
+        await self._do(lambda connection: connection.execute(query, *arguments))
+
+    async def _for_good(self, *statements: tuple[Any, ...]) -> None:
+        """What an operator says is on the disk when this returns."""
+
+        async def work(connection: Any) -> None:
+            async with connection.transaction():
+                await connection.execute(_ON_DISK)
+                for query, *arguments in statements:
+                    await connection.execute(query, *arguments)
+
+        await self._do(work)
+
+    async def _prepare(self, connection: Any) -> None:
+        if self._ready:
+            return
+        layout, parts = await self._versions(connection)
+        if layout is None or (layout == LAYOUT and parts < PARTS):
+            async with connection.transaction():
+                await connection.execute(_ON_DISK)
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", ADVISORY)
+                await make_tables(connection)
+                if (await self._versions(connection))[1] < PARTS:
+                    for part in SCHEMA:
+                        await connection.execute(part)
+            layout = layout or LAYOUT
+        if layout != LAYOUT:
+            raise StoreError(f"the fleet's tables have layout {layout}; this version knows {LAYOUT}", kind="schema")
+        self._ready = True
+
+    async def _versions(self, connection: Any) -> tuple[int | None, int]:
+        """The layout of the tables, None when there are none; and how new the functions are."""
+        layout, parts = None, 0
+        if await connection.fetchval("SELECT to_regclass('glidepath_workers') IS NOT NULL"):
+            layout = await connection.fetchval("SELECT version FROM glidepath_fleet_layout")
+        if await connection.fetchval("SELECT to_regclass('glidepath_fleet_parts') IS NOT NULL"):
+            parts = await connection.fetchval("SELECT coalesce(max(version), 0) FROM glidepath_fleet_parts")
+        return layout, parts
+
+    async def close(self) -> None:
+        """Let go of the connections; they are opened again when they are needed."""
+        pool, self._pool = self._pool, None
+        await self.bell.close()
+        if pool is not None:
+            await pool.close()
+
+    async def check(self) -> None:
+        """The database can be reached and has its tables."""
+        if not self._ready or self._pool is None:
+            await self._fetchval("SELECT 1")
+
+    # --- budgets, tenants, rates ------------------------------------------------------------------------------
+
+    async def set_budget(self, quota: Quota | None) -> None:
+        """What the whole fleet may use, from now to the end of time; None takes the limit away, and its count."""
+        if quota is None:
+            await self._for_good(("DELETE FROM glidepath_budgets WHERE name = $1", FLEET), (_TELL,))
+            return
+        query = (
+            "INSERT INTO glidepath_budgets(name, max_tokens, max_money, max_runs) VALUES($1, $2, $3, $4) "
+            "ON CONFLICT (name) DO UPDATE SET max_tokens = $2, max_money = $3, max_runs = $4"
+        )
+        await self._for_good((query, FLEET, *quota.row("budget")), (_TELL,))
+
+    async def set_tenant(self, name: str, *, day: Quota, month: Quota) -> None:
+        """A tenant and its quotas, also for the day and the month that are running."""
+        check_tenant(name)
+        days, months = day.row("day"), month.row("month")
+        made = (
+            "INSERT INTO glidepath_tenants VALUES($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO UPDATE SET "
+            "day_tokens = $2, day_money = $3, day_runs = $4, month_tokens = $5, month_money = $6, month_runs = $7"
+        )
+        now = "UPDATE glidepath_budgets SET max_tokens = $2, max_money = $3, max_runs = $4 WHERE name = $1"
+
+        async def work(connection: Any) -> None:
+            async with connection.transaction():
+                await connection.execute(_ON_DISK)
+                await connection.execute(made, name, *days, *months)
+                line = await connection.fetchval("SELECT glidepath_line($1, $2)", name, self._now())
+                for row, quota in zip(line[-2:], (months, days), strict=True):
+                    await connection.execute(now, row, *quota)
+                await connection.execute(_TELL)
+
+        await self._do(work)
+
+    async def set_rate(
+        self, model: str, *, requests: int | None, tokens: int | None, per: float = 60.0, burst: int = 1
+    ) -> None:
+        """How often a model may be called by the whole fleet; both None takes the limit away."""
+        if not isinstance(model, str) or not model.strip():
+            raise ConfigurationError(f"model must be the name of a model, not {model!r:.100}")
+        checked_int("requests", requests)
+        checked_int("tokens", tokens)
+        checked_seconds("per", per)
+        checked_int("burst", burst)
+        if requests is None and tokens is None:
+            await self._for_good(("DELETE FROM glidepath_rates WHERE model = $1", model))
+            return
+        query = (
+            "INSERT INTO glidepath_rates(model, requests, tokens, per, burst) VALUES($1, $2, $3, $4, $5) "
+            "ON CONFLICT (model) DO UPDATE SET requests = $2, tokens = $3, per = $4, burst = $5, "
+            f"next_request = least(glidepath_rates.next_request, {_NOW} + $4 / $2::float8), "
+            f"next_tokens = least(glidepath_rates.next_tokens, {_NOW} + $4)"
+        )
+        await self._for_good((query, model, requests, tokens, float(per), burst))
+
+    async def accounts(self) -> list[FleetAccount]:
+        """Every budget row, the fleet's first."""
+        rows = await self._fetch("SELECT * FROM glidepath_budgets ORDER BY name <> $1, name", FLEET)
+        return [
+            FleetAccount(
+                name=row["name"],
+                max_tokens=row["max_tokens"],
+                max_cost=None if row["max_money"] is None else dollars(row["max_money"]),
+                max_runs=row["max_runs"],
+                tokens=row["tokens"],
+                cost=dollars(row["money"]),
+                runs=row["runs"],
+            )
+            for row in rows
+        ]
+
+    # --- one run ----------------------------------------------------------------------------------------------
+
+    async def look(self, session: str, *, taken: bool = False) -> Look | None:
+        """How a run stands, and whether anything above it is limited; None when it was never submitted.
+
+        `taken`: a worker has been given the run. That is counted: a run that takes every worker down is not tried for
+        ever.
+        """
+        row = await self._fetchrow(
+            "WITH r AS (UPDATE glidepath_fleet_runs SET taken = taken + $3 WHERE session = $1 RETURNING *) "
+            "SELECT r.tenant, r.outcome, r.taken, l.tokens, l.money FROM r CROSS JOIN LATERAL ("
+            "SELECT coalesce(bool_or(max_tokens IS NOT NULL), false) AS tokens, "
+            "coalesce(bool_or(max_money IS NOT NULL), false) AS money FROM glidepath_budgets "
+            "WHERE name = ANY(glidepath_line(r.tenant, $2))) l",
+            session,
+            self._now(),
+            int(taken),
+        )
+        if row is None:
+            return None
+        return Look(
+            tenant=row["tenant"],
+            outcome=row["outcome"],
+            taken=row["taken"],
+            limits_tokens=row["tokens"],
+            limits_money=row["money"],
+        )
+
+    async def left(self, session: str) -> None:
+        """A worker was given a run and cannot read it: that is not counted."""
+        await self._execute("UPDATE glidepath_fleet_runs SET taken = taken - 1 WHERE session = $1", session)
+
+    async def outcome(self, session: str) -> tuple[str | None, str | None]:
+        """How a run ended, and what was wrong with it; (None, None) while it has not.
+
+        One that paused may go on outside the fleet, too: how it ended then is what its session says.
+        """
+        row = await self._fetchrow(
+            "SELECT CASE WHEN f.outcome = 'paused' THEN coalesce((SELECT convert_from(s.summary, 'UTF8')::json "
+            "->> 'outcome' FROM glidepath_sessions s WHERE s.id = f.session), f.outcome) ELSE f.outcome END "
+            "AS outcome, f.error FROM glidepath_fleet_runs f WHERE f.session = $1",
+            session,
+        )
+        if row is None:
+            raise StoreError(f"no run {session!r:.80} was submitted to this fleet", kind="missing")
+        return row["outcome"], row["error"]
+
+    async def open(self, session: str, leg: int, worker: str) -> None:
+        """A leg of a run begins: whatever an earlier leg still says about money is refused from here on.
+
+        `leg` is the fencing token of the session, so that the ledger and the journal have the same owner.
+        """
+        if not await self._fetchval("SELECT glidepath_open($1, $2, $3)", session, leg, worker):
+            raise StoreError(f"run {session!r} was taken over by another worker", kind="fenced")
+
+    async def draw(
+        self,
+        session: str,
+        leg: int,
+        *,
+        spent: Amount,
+        landing: Amount,
+        flight: Amount,
+        asked: Amount,
+        least: Amount,
+        spare: Amount,
+        on_disk: bool = False,
+    ) -> Drawn:
+        """Take out what a call may cost, in every budget above the run or in none; `on_disk`: wait for the disk."""
+        parts = [part for one in (spent, landing, flight, asked, least, spare) for part in (one.tokens, one.money)]
+        query = "SELECT * FROM glidepath_draw($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+
+        async def work(connection: Any) -> Any:
+            if not on_disk:
+                return await connection.fetchrow(query, session, leg, self._now(), *parts)
+            async with connection.transaction():
+                await connection.execute(_ON_DISK)
+                return await connection.fetchrow(query, session, leg, self._now(), *parts)
+
+        return Drawn(**dict(await self._do(work)))
+
+    async def settle(
+        self, session: str, leg: int | None, spent: Amount, outcome: str | None, error: str | None
+    ) -> bool:
+        """A leg is over (None: the last one): what was not spent goes back. False when another has begun since."""
+        return bool(
+            await self._fetchval(
+                "SELECT glidepath_close($1, $2, $3, $4, $5, $6)",
+                session,
+                leg,
+                spent.tokens,
+                spent.money,
+                outcome,
+                error,
+            )
+        )
+
+    async def fail(self, session: str, error: str) -> None:
+        """A run can never go on: it ends here, and keeps what it has drawn, because nobody knows what it spent."""
+        await self._fetchval("SELECT glidepath_firm($1, NULL, $2)", session, error)
+
+    async def announce(self) -> None:
+        """Say that runs were queued: whoever has nothing to do looks."""
+        await self._execute(f"NOTIFY {QUEUED}")
+
+    async def write_off(self, silent: float) -> None:
+        """What is held by runs that nobody has flown for `silent` seconds counts as spent until somebody does."""
+        while await self._fetchval("SELECT glidepath_firm(NULL, $1, NULL)", float(silent)):
+            pass
+
+    async def slot(self, model: str, tokens: int) -> float:
+        """Take the next slot of a model; how many seconds it is away."""
+        return float(await self._fetchval("SELECT glidepath_slot($1, $2)", model, tokens))
+
+    # --- workers ----------------------------------------------------------------------------------------------
+
+    async def enlist(self, worker: str, lease: float, agents: Sequence[str]) -> None:
+        """A worker begins: from here on it must be heard of."""
+        await self._execute(
+            f"INSERT INTO glidepath_workers VALUES($1, {_NOW} + $2, {_NOW}, $3)",
+            worker,
+            lease,
+            list(agents),
+        )
+
+    async def beat(self, worker: str, lease: float) -> tuple[bool, list[str], list[str], frozenset[str]]:
+        """Renew a worker's lease. Is it known; whose lease is over; who else is there; which models have a rate."""
+        query = (
+            f"WITH mine AS (UPDATE glidepath_workers SET expires = {_NOW} + $2 WHERE id = $1) "  # noqa: S608
+            f"SELECT id, expires < {_NOW} AND id <> $1 AS late, true AS worker FROM glidepath_workers "
+            "UNION ALL SELECT model, false, false FROM glidepath_rates"
+        )
+        rows = await self._do(lambda connection: connection.fetch(query, worker, lease), patient=False)
+        workers = [row for row in rows if row["worker"]]
+        late = [row["id"] for row in workers if row["late"]]
+        others = [row["id"] for row in workers if not row["late"] and row["id"] != worker]
+        rated = frozenset(row["id"] for row in rows if not row["worker"])
+        return any(row["id"] == worker for row in workers), late, others, rated
+
+    async def strays(self, worker: str, flown: Sequence[str]) -> list[tuple[str, str]]:
+        """Runs that were taken from a queue and are flown by nobody who is heard of, and by whom they were taken.
+
+        `flown` are those that this worker flies.
+        """
+        rows = await self._fetch(
+            "SELECT workflow_uuid, executor_id FROM dbos.workflow_status WHERE status = 'PENDING' AND name = $1 "
+            "AND CASE WHEN executor_id = $2 THEN workflow_uuid <> ALL($3::text[]) "
+            "ELSE NOT EXISTS (SELECT 1 FROM glidepath_workers WHERE id = executor_id) END",
+            WORKFLOW,
+            worker,
+            list(flown),
+        )
+        return [(row["workflow_uuid"], row["executor_id"] or "") for row in rows]
+
+    async def put_back(self, worker: str, sessions: Sequence[str]) -> None:
+        """Back into their queues with these runs, as DBOS does it with all those of a worker."""
+        await self._execute(
+            "UPDATE dbos.workflow_status SET status = 'ENQUEUED', owner_xid = NULL, started_at_epoch_ms = NULL "
+            "WHERE workflow_uuid = ANY($1) AND status = 'PENDING' AND executor_id = $2",
+            list(sessions),
+            worker,
+        )
+
+    async def dismiss(self, workers: Sequence[str], *, late: bool) -> None:
+        """Forget workers whose runs were given to others; `late`: only if their lease is still over."""
+        await self._execute(
+            f"DELETE FROM glidepath_workers WHERE id = ANY($1) AND (NOT $2 OR expires < {_NOW})",  # noqa: S608
+            list(workers),
+            late,
+        )
+
+    async def crew(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The workers whose lease is not over, and the agents they have."""
+        rows = await self._fetch(
+            f"SELECT id, agents FROM glidepath_workers WHERE expires >= {_NOW} ORDER BY started"  # noqa: S608
+        )
+        return [(row["id"], tuple(row["agents"])) for row in rows]
+
+    def __repr__(self) -> str:
+        return "<FleetLedger>"
+
+
+def check_tenant(name: Any) -> None:
+    """Raise `ConfigurationError` unless this can be the name of a tenant."""
+    if not isinstance(name, str) or not _TENANT.fullmatch(name):
+        raise ConfigurationError(
+            "tenant must be 1 to 64 letters, digits or any of _ . @ - and begin with a letter or digit; "
+            f"got {name!r:.100}"
+        )

@@ -1,0 +1,191 @@
+"""One run in a worker, leg after leg, until it has ended or is another worker's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from glidepath.agent.limits import Budget
+from glidepath.agent.purse import Purse
+from glidepath.engines.dbos.budget import FleetBudget
+from glidepath.engines.dbos.store import SEEN
+from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.ledger import Amount
+from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.run import CancelToken
+from glidepath.sessions.archive import read_journal
+
+if TYPE_CHECKING:
+    from glidepath.engines.dbos.fleet_ledger import Look
+    from glidepath.engines.dbos.worker import Worker
+    from glidepath.sessions.fold import Folded
+
+__all__ = ["HANDED_OVER", "WorkerFlight"]
+
+_log = logging.getLogger("glidepath")
+HANDED_OVER = "handed over to another worker"
+LEFT = "a later release wrote its journal: left to a worker that can read it"
+LASTING = frozenset({"conflict", "missing", "damaged", "schema"})
+"""Failures of the store that will not be over the next time. One that is another's now may be ours again."""
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+MOST_WORKERS = 20  # a run that took so many workers down with it is not tried again
+
+
+class WorkerFlight:
+    """A run that this worker was given. What it knows of it, it reads from the journal and the ledger."""
+
+    def __init__(
+        self, worker: Worker, session: str, agent: str, task: str, about: Mapping[str, Any] | None = None
+    ) -> None:
+        self.worker = worker
+        self.session = session
+        self.agent = agent
+        self.task = task
+        self.about = dict(about or {})
+        """The run's own metadata and user; once it has begun, they are in its journal."""
+        self.wallet: str | None = self.about.pop("wallet", None)
+        """What the run spends from, beside the budgets of the fleet."""
+        self.token = CancelToken()
+        self.done = asyncio.Event()
+        self.legs = 0
+        self.doomed: str | None = None  # why it can never go on
+
+    def hand_over(self) -> None:
+        """Stop where it is, so that another worker can go on."""
+        self.token.cancel(HANDED_OVER)
+
+    async def fly(self) -> str:
+        """Fly to the end, and return the outcome. Raises `CancelledError` when the run is handed over.
+
+        DBOS writes nothing down for a workflow that was cancelled: it stays pending, and whoever takes over flies on.
+        So nothing else gives up here: while another has the run, this one waits until it has ended, or is free.
+        """
+        wait = FIRST_WAIT
+        try:
+            while True:
+                try:
+                    outcome = await self._leg()
+                    if outcome is not None:
+                        return outcome
+                except StoreError as error:
+                    if error.kind == "newer":  # put back as soon as it is seen that nobody flies it here
+                        _log.warning("run %s: %s; left to other workers", self.session, error)
+                        await self._leave()
+                        raise asyncio.CancelledError(LEFT) from error
+                    if error.kind in LASTING:
+                        self.doomed = str(error)
+                    _log.warning("run %s: %s; trying again", self.session, error)
+                except Exception as error:  # ours, and no reason to leave the run without an outcome
+                    _log.exception("run %s failed", self.session)
+                    self.doomed = told(error)
+                if self.token.cancelled:
+                    raise asyncio.CancelledError(HANDED_OVER)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, LONGEST_WAIT)
+        finally:
+            self.done.set()
+
+    async def _leg(self) -> str | None:
+        """One leg. The outcome when the run has ended; None when it must be tried again."""
+        look = await self.worker.ledger.look(self.session, taken=not self.legs)
+        if look is None or look.outcome is not None:  # forgotten by somebody, or ended and only that not written down
+            return "unknown" if look is None else look.outcome
+        if self.doomed is not None:
+            await self.worker.ledger.fail(self.session, self.doomed)
+            return "failed"
+        if self.token.cancelled:
+            return None
+        self.legs += 1
+        folded, stop = await self._journal()
+        spent = Amount() if folded is None else _spent(folded)
+        if folded is not None and folded.result is not None and not await self._to_resume(folded, stop):
+            return await self._settled(self._budget(look), folded.result.outcome.value, _why(folded.result), spent)
+        if look.taken > MOST_WORKERS:
+            why = f"{look.taken - 1} workers were given this run, and none of them came to an end with it"
+            return await self._settled(self._budget(look), "failed", why, spent)
+        return await self._flown(look, folded, spent, self.token if stop is None else _stopped(stop))
+
+    async def _leave(self) -> None:
+        """This worker is not one of those that tried."""
+        with suppress(StoreError):
+            await self.worker.ledger.left(self.session)
+
+    async def _flown(self, look: Look, folded: Folded | None, spent: Amount, token: CancelToken) -> str | None:
+        agent: Any = self.worker.agents.get(self.agent)
+        budget = self._budget(look)
+        try:
+            if self.wallet is not None:
+                budget = self._budget(look, await self._purse(self.wallet))
+            if agent is None:
+                raise ConfigurationError(f"this worker has no agent {self.agent!r}")
+            if folded is None:
+                result = await agent.run(self.task, session=self.session, cancel=token, parent=budget, **self.about)
+            else:
+                result = await agent.resume(self.session, cancel=token, parent=budget)
+        except ConfigurationError as error:
+            return await self._settled(budget, "failed", told(error), spent)
+        finally:
+            if budget.purse is not None:
+                await budget.purse.close()
+        if _goes_on(result):
+            kind = result.cause.metrics.get("kind")
+            if kind == "newer":
+                raise StoreError(result.cause.reason, kind="newer")
+            if kind not in LASTING:
+                return None
+        return await self._settled(budget, result.outcome.value, _why(result), spent)
+
+    async def _journal(self) -> tuple[Folded | None, str | None]:
+        """What is in the journal; None when the run has not begun. And why it must stop, if somebody asked for that."""
+        journal = await read_journal(self.worker.store, self.session)
+        SEEN.set((self.session, journal.entry.token))
+        begun = journal.entry.head > 0 and journal.folded.snapshot is not None
+        return (journal.folded if begun else None), journal.entry.flag
+
+    async def _to_resume(self, folded: Folded, stop: str | None) -> bool:
+        """A run that has ended flies on after all: its worker or the database had, or a person has decided."""
+        result: Any = folded.result
+        if result.outcome is not LoopOutcome.PAUSED:
+            return _goes_on(result)
+        return stop is not None or bool(await self.worker.store.notes(self.session, folded.taken))
+
+    def _budget(self, look: Look, purse: Purse | None = None) -> FleetBudget:
+        return FleetBudget(self.worker.ledger, self.session, self.worker.id, look, lambda: self.worker.rated, purse)
+
+    async def _purse(self, name: str) -> Purse:
+        wallet = await Budget.find(name, self.worker.store)
+        return Purse(wallet.store, wallet.line, wallet.meter)
+
+    async def _settled(self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount) -> str | None:
+        """The outcome; None when it is another's to say, or was said."""
+        settled = await budget.settle(outcome, error, spent=None if budget.leg is not None else spent)
+        return outcome if settled else None
+
+
+def _stopped(reason: str) -> CancelToken:
+    """Somebody asked for a stop while nobody flew the run: it lands as soon as it is taken up."""
+    token = CancelToken()
+    token.cancel(reason)
+    return token
+
+
+def _goes_on(result: RunResult) -> bool:
+    """It ended only because a worker or the database did."""
+    cause = result.cause
+    if cause is None:
+        return False
+    handed_over = result.outcome is LoopOutcome.CANCELLED and cause.reason == HANDED_OVER
+    return handed_over or (cause.source == "store" and result.outcome is LoopOutcome.FAILED)
+
+
+def _why(result: RunResult) -> str | None:
+    done = result.outcome is LoopOutcome.DONE or result.cause is None
+    return None if done or result.cause is None else f"{result.cause.source}: {result.cause.reason}"
+
+
+def _spent(folded: Folded) -> Amount:
+    snapshot = folded.snapshot
+    return Amount() if snapshot is None else Amount(snapshot.tokens, snapshot.picodollars)

@@ -1,0 +1,95 @@
+"""The ladder down: answer what is open, make the landing call if one may be made, else keep the best text."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.events import LandingStarted
+from glidepath.execute import answer_open_calls
+from glidepath.judge import witness
+from glidepath.landing.call import landing_call
+from glidepath.landing.last_words import fitted, not_executed, summary
+from glidepath.outcome import AgentState, LoopOutcome, ResultKind
+from glidepath.run import Ending, Signal, Touchdown, Verdict
+from glidepath.tools import OutputError
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["land"]
+
+
+async def land(run: Run, verdict: Verdict) -> Ending:
+    """Bring the run down: answer what is open, make the landing call if one may be made, else keep the best text."""
+    if run.watch.interrupt is not None:
+        verdict = await _give_way(run, verdict)
+    # Every call gets its result before the landing call: a transcript with open calls is refused by providers.
+    witness(run, verdict)
+    answer_open_calls(run, ResultKind.CANCELLED, not_executed(run, verdict.cause.reason))
+    run.close_turn()
+    if run.terms.resumed is not None and _nothing_changed(run, verdict):
+        return _as_before(run)
+    if verdict.gentle and run.plan.landing != "off" and _may_call(run):
+        # A landing call is a model call: constraints and observers must not see a run that waits for a tool.
+        run.turn.enter(AgentState.RUNNING)  # the batch it may have been in is over
+        run.emit(LandingStarted, verdict.cause.source, verdict.cause.reason)
+        try:
+            answered = await landing_call(run, verdict)
+        except Touchdown as touchdown:  # cancelled, or out of time, while landing
+            answered = False
+            if _overrules(run, touchdown.verdict):
+                verdict = touchdown.verdict
+            if verdict is touchdown.verdict or run.past_deadline():  # not only out of the time for the landing
+                witness(run, touchdown.verdict)
+        if answered:
+            with suppress(OutputError):  # an answer in another format is no answer; its text is kept
+                output = None if run.plan.output is None else fitted(run)
+                wrapped = LoopOutcome.WRAPPED_UP
+                return Ending(
+                    state=verdict.state, outcome=wrapped, cause=verdict.cause, text=run.answer.text, output=output
+                )
+    text = run.answer.text or summary(run)
+    return Ending(state=verdict.state, outcome=verdict.cut, cause=verdict.cause, text=text, partial=True)
+
+
+async def _give_way(run: Run, verdict: Verdict) -> Verdict:
+    """Let others hear what the run has heard. A cancel or the deadline may reach it meanwhile: no landing call then."""
+    await run.watch.let_others_hear()
+    interrupt: Any = run.watch.interrupt
+    if not verdict.gentle or interrupt.signal is Signal.WINDOW:
+        return verdict
+    now = run.interrupted().verdict
+    return now if _overrules(run, now) else replace(verdict, gentle=False)
+
+
+def _overrules(run: Run, verdict: Verdict) -> bool:
+    """Whether what stops the landing is what ends the run: a cancel or an emergency, but not the end of its time."""
+    interrupt = run.watch.interrupt
+    emergency = interrupt is not None and interrupt.signal is Signal.EMERGENCY
+    return emergency or verdict.cut is LoopOutcome.CANCELLED
+
+
+def _may_call(run: Run) -> bool:
+    """Whether there is time for the landing call, and it is paid for.
+
+    On a budget above it is from the first turn on; resumed, if enough is left.
+    """
+    if run.watch.time() >= run.watch.deadline_at:
+        return False
+    paid = run.spend.landing_paid if run.terms.resumed is None else run.terms.resumed.landing_paid
+    return paid and (run.meter.parent is None or (run.turn.iterations > 0 and run.spend.admitted))
+
+
+def _nothing_changed(run: Run, verdict: Verdict) -> bool:
+    """True for a run that had ended at a limit, was resumed, and may not begin a turn because the limit still holds."""
+    before: Any = run.terms.resumed.snapshot  # type: ignore[union-attr]
+    return before.state in (verdict.state, AgentState.COMPLETED) and run.turn.iterations == before.iterations
+
+
+def _as_before(run: Run) -> Ending:
+    """It has ended as it had: its answer, if it had landed, is the one it wrote then."""
+    then: Any = run.terms.resumed.snapshot  # type: ignore[union-attr]
+    text = run.answer.text or summary(run)
+    return Ending(state=then.state, outcome=then.outcome, cause=then.cause, text=text, partial=then.partial)

@@ -1,0 +1,90 @@
+"""The notice: at a soft limit the model is told, once per run, to finish. After its last turn comes the landing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from glidepath.errors import told
+from glidepath.events import HookFailed
+from glidepath.outcome import AgentState, StopCause
+from glidepath.run import Touchdown, Verdict
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+
+__all__ = ["wind_down"]
+
+_SPENT = {
+    "GracefulTurnLimit": "turn budget",
+    "TokenBudgetConstraint": "token budget",
+    "CostLimitConstraint": "cost budget",
+    "TimeoutConstraint": "time",
+}
+"""What a model is told it has used up; whoever else winds a run down asks it to finish."""
+
+
+def wind_down(run: Run) -> None:
+    """At a soft limit: one notice, once per run. The turn after the last grace turn is the landing."""
+    # The last turn is over, and the model has not finished by itself.
+    if run.descent.final_turn is not None:
+        raise Touchdown(run.descent.final_turn)
+    plan = run.plan
+    try:
+        soft = _soft_limit(run)
+    except KeyboardInterrupt:  # in the function that gives the grace
+        raise run.interrupted_by_hand() from None
+    if soft is not None:
+        verdict, single = soft
+        if plan.landing == "force":
+            raise Touchdown(verdict)
+        if run.descent.notice is None:
+            run.descent.give_notice(verdict.cause)
+            run.transcript.tell_later("wind_down", verdict.cause.source, _words(run, verdict.cause.source))
+        if single:
+            run.descent.last_turn(verdict)
+    if run.descent.notice is not None and plan.landing == "withdraw":
+        turns = run.meter.room_turns()
+        run.descent.withdraw_work(run.descent.final_turn is not None or turns == 1)
+
+
+def _soft_limit(run: Run) -> tuple[Verdict, bool] | None:
+    """The soft limit that is reached, and whether it leaves a single turn."""
+    plan, meter = run.plan, run.meter
+    if run.descent.wind_down is not None:
+        return Verdict(state=AgentState.CANCELLED, cause=run.descent.wind_down), True
+    if run.watch.time() >= run.descent.soft_at:
+        return _soft(
+            AgentState.TIMED_OUT, "TimeoutConstraint", "time is nearly up", elapsed=round(run.elapsed(), 3)
+        ), True
+    if meter.near_budget():
+        left = run.remaining()
+        short = left.tokens if left.tokens is not None else left.cost
+        source = "TokenBudgetConstraint" if left.tokens is not None and _near_tokens(run) else "CostLimitConstraint"
+        elsewhere = meter.tree.source
+        name = None if elsewhere is None else elsewhere.nearly_empty()
+        what = "the budget" if name is None else name
+        return _soft(AgentState.BUDGET_EXCEEDED, name or source, f"{what} is nearly used up", left=str(short)), True
+    if plan.soft_limit is not None and run.descent.notice is None and meter.turns >= plan.soft_limit.soft_limit():
+        return _soft(AgentState.MAX_STEPS, "GracefulTurnLimit", "the turn limit is near", turns=meter.turns), False
+    return None
+
+
+def _near_tokens(run: Run) -> bool:
+    room = run.meter.room_tokens()
+    return room is not None and room <= max(node.near_tokens for node in run.meter.lineage)
+
+
+def _soft(state: AgentState, source: str, reason: str, **metrics: Any) -> Verdict:
+    return Verdict(state=state, cause=StopCause(source=source, action="wind_down", reason=reason, metrics=metrics))
+
+
+def _words(run: Run, source: str) -> str:
+    texts = run.plan.texts
+    limit = "budget" if source.startswith("wallet ") else _SPENT.get(source)
+    default = texts.fill("finish_up") if limit is None else texts.fill("wind_down", limit=limit)
+    text, error = run.plan.notice(default)
+    if isinstance(error, KeyboardInterrupt):
+        raise run.interrupted_by_hand()
+    if error is not None:
+        run.emit(HookFailed, "graceful_turn_limit", "message_provider", told(error), "default text")
+    return text

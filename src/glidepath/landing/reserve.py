@@ -1,0 +1,155 @@
+"""The reserve: what is held back for the landing call from the start, and what that call may use when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from glidepath.ask.booking import MARGIN, Booking, amount, booked, least_output, source
+from glidepath.ask.view import own_items
+from glidepath.ledger import Amount, Meter, Reservation
+from glidepath.run.prefix import broke_prefix
+from glidepath.run.unseen import sendable
+
+if TYPE_CHECKING:
+    from glidepath.errors import ModelError
+    from glidepath.messages import Message
+    from glidepath.run import Plan, Run
+
+__all__ = ["book_landing", "enough_to_land", "landing_reserve", "what_is_left"]
+
+LEAST_LANDING = 128  # tokens without which another attempt at the landing call says nothing
+
+
+def landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Amount:
+    """What the landing call will need: held back at this run's node, set aside with its ancestors."""
+    if not meter.limited or plan.landing == "off":
+        return Amount()
+    task = sum(plan.size_of(message) for message in messages)
+    notice = plan.landing_notice_tokens
+    least = int(plan.min_output_tokens * MARGIN) + 1
+    tokens = max(plan.landing_tokens, plan.fixed_tokens + task + notice + least)
+    if plan.caps.tokens is not None:
+        # A quarter at most: a reserve that leaves nothing to work with would land every run at once.
+        tokens = min(tokens, plan.caps.tokens // 4)
+        if plan.fixed_tokens + task + least + tokens > plan.caps.tokens:  # it would leave nothing to fly on
+            tokens = max(plan.landing_tokens, plan.landing_fixed_tokens + task + notice + least)
+            tokens = min(tokens, plan.caps.tokens // 4)
+    money = 0
+    if plan.price is not None:
+        output = min(tokens, max(least, tokens // 2))
+        money = _landing_money(plan, tokens - output, output, meter.room_money())
+        if plan.caps.money is not None:
+            money = min(money, plan.caps.money // 4)
+    return Amount(tokens, money)
+
+
+def what_is_left(reserve: Amount, meter: Meter) -> Amount:
+    """The landing reserve of a run that goes on: no more than its own limits leave."""
+    caps = meter.caps
+    tokens = reserve.tokens if caps.tokens is None else min(reserve.tokens, caps.tokens - meter.tokens)
+    money = reserve.money if caps.money is None else min(reserve.money, caps.money - meter.money)
+    return Amount(max(0, tokens), max(0, money))
+
+
+def enough_to_land(plan: Plan, reserve: Amount, meter: Meter) -> bool:
+    """Whether a landing call from this reserve could say anything."""
+    least = plan.landing_fixed_tokens + LEAST_LANDING
+    price = plan.price
+    poor = meter.caps.tokens is not None and reserve.tokens < least
+    if meter.caps.money is not None and price is not None:
+        poor = poor or reserve.money < least * max(price.worst_input, price.output)
+    return not poor
+
+
+def _landing_money(plan: Plan, input_tokens: int, output: int, room: int | None) -> int:
+    """What the landing call costs on the configured model, or on a dearer fallback where a quarter of `room` pays it.
+
+    Whichever model is in use then, its landing can be paid; but a dear fallback never keeps a run from starting.
+    """
+    prices = [one.price for one in ((plan,) if plan.route is None else plan.route.plans) if one.price is not None]
+    costs = [input_tokens * price.worst_input + output * price.output for price in prices]
+    return max([costs[0], *[cost if room is None else min(cost, room // 4) for cost in costs[1:]]])
+
+
+def _landing_again(run: Run, failed: ModelError) -> Reservation:
+    """The reservation of another attempt at the landing call: what the first has left of the reserve."""
+    meter, reserve, price = run.meter, run.spend.landing_reserve, run.plan.price
+    tokens, money = meter.room_for(None, now=True)
+    least = run.plan.landing_fixed_tokens + LEAST_LANDING
+    poor = tokens is not None and tokens < least
+    poor = poor or (money is not None and price is not None and money < least * max(price.worst_input, price.output))
+    got = None
+    if not poor:
+        asked = reserve.tokens if tokens is None else min(reserve.tokens, tokens)
+        got = meter.reserve(asked, reserve.money if money is None else min(reserve.money, money), turns=0, queued=True)
+    if type(got) is not Reservation:
+        raise failed
+    return got
+
+
+def _whole_view(run: Run, reservation: Reservation, input_tokens: int, want: int) -> int:
+    """Output tokens of a landing call that keeps the whole view, and so its prefix; 0 when that cannot be paid.
+
+    The reply is worth more than the cache: it gets `landing_tokens` at least, or the view is compacted.
+    """
+    plan, price = run.plan, run.plan.price
+    tokens, money = run.meter.room_for(None, now=True)
+    output = want if tokens is None else min(want, tokens + reservation.tokens - input_tokens)
+    if money is not None and price is not None:
+        price = price.at(input_tokens)
+        left = money + reservation.money - input_tokens * price.worst_input
+        output = min(output, left // price.output if price.output else output if left >= 0 else 0)
+    if output < min(want, max(least_output(run), plan.landing_tokens)):
+        return 0
+    asked = amount(run, input_tokens, output)
+    more = max(0, asked.tokens - reservation.tokens), max(0, asked.money - reservation.money)
+    return output if reservation.extend(*more) else 0
+
+
+def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[Booking, list[Any]]:
+    """The landing call's budget and view: more than its reserve where there is room, else cut to fit the reserve.
+
+    `failed` is the error of an earlier attempt, which has used some of the reserve; it stands when too little is left.
+    """
+    plan, meter = run.plan, run.meter
+    # It is not made any more; what it had reserved belongs to the landing now.
+    run.spend.drop_first_call()
+    if failed is None:
+        reservation = meter.open_landing(run.spend.landing_reserve, admitted=run.spend.admitted)
+    else:
+        reservation = _landing_again(run, failed)
+    run.spend.open_landing()
+    want = plan.first_output_tokens if cap is None else cap
+    input_tokens = run.transcript.input_tokens()
+    asked = amount(run, input_tokens, want)
+    more = Amount(max(0, asked.tokens - reservation.tokens), max(0, asked.money - reservation.money))
+    if not meter.limited or reservation.extend(more.tokens, more.money):
+        return booked(run, reservation, input_tokens, want, cap), run.transcript.view
+    # The whole view first: its prefix is in the provider's cache, and the model has seen all of it.
+    output = _whole_view(run, reservation, input_tokens, want)
+    if output:
+        return booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN))), run.transcript.view
+    tokens = room = reservation.tokens if any(node.caps.tokens is not None for node in meter.lineage) else 1 << 40
+    price: Any = plan.price
+    paid = price is not None and any(node.caps.money is not None for node in meter.lineage)
+    paid = paid and price.worst_input + price.output > 0
+    least = max(1, min(int(plan.min_output_tokens * MARGIN), room // 2))
+    if paid:
+        least = min(least, reservation.money // 2 // max(1, price.output))
+        room = min(room, (reservation.money - least * price.output) // max(1, price.worst_input) + least)
+    messages, sizes, pinned = source(run)
+    # The definitions stay where the task and the notice fit beside them: what comes first is still in the cache.
+    bare = room - least - plan.fixed_tokens < sum([sizes[place] for place in pinned]) + plan.landing_notice_tokens
+    fixed = plan.landing_fixed_tokens if bare else plan.fixed_tokens
+    shaped = plan.landing_view(messages, sizes, max(0, room - least - fixed), pinned)
+    input_tokens = min(shaped.tokens + fixed, room - 1)
+    output = min(want, tokens - input_tokens)
+    if paid:
+        output = min(output, (reservation.money - input_tokens * price.worst_input) // max(1, price.output))
+    output = max(least, output)
+    booking = booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN)))
+    booking.estimate = input_tokens
+    booking.bare = bare and bool(plan.specs)
+    broke_prefix(run, "the landing was compacted" + (", without the tool definitions" if booking.bare else ""))
+    return booking, sendable(own_items(shaped.messages, plan) if run.transcript.mixed else shaped.messages)

@@ -1,0 +1,260 @@
+"""Messages as OpenAI chat completions write them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2s
+from typing import Any
+
+from glidepath.errors import RejectedError
+from glidepath.messages import (
+    AssistantMessage,
+    FileBlock,
+    ImageBlock,
+    Message,
+    SystemMessage,
+    TextBlock,
+    ToolResultMessage,
+    UserMessage,
+)
+from glidepath.models.attached import Takes, base64_of, block_of, check_block, data_url, file_name, in_result
+from glidepath.models.content import arguments, pieces
+from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
+from glidepath.models.hosts import Quirks
+from glidepath.models.names import sent_name
+
+__all__ = ["VENDOR", "chat_messages", "read_chat", "takes_of"]
+
+VENDOR = "openai-chat"
+_SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
+_SHORT = 9
+
+
+def takes_of(vendor: str, quirks: Quirks) -> Takes:
+    """What a server of chat completions takes."""
+    return Takes(
+        vendor=vendor,
+        document=_documents(quirks),
+        audio=() if "audio" not in quirks.files else ("audio/",) if quirks.plain_parts else tuple(_SOUNDS),
+        video=("video/",) if "video" in quirks.files else (),
+        by_address=quirks.image_addresses,
+        files_by_address=quirks.file_addresses,
+        plain_parts=quirks.plain_parts,
+    )
+
+
+def _documents(quirks: Quirks) -> tuple[str, ...]:
+    if "document" not in quirks.files:
+        return ()
+    return ("application/pdf",) if quirks.plain_parts else ("application/", "text/")
+
+
+_PLAIN = Quirks()
+_ALL = takes_of("chat completions", _PLAIN)
+
+
+# --- written --------------------------------------------------------------------------------------------------
+
+
+def chat_messages(
+    transcript: Sequence[Message], system_prompt: str = "", *, quirks: Quirks = _PLAIN, takes: Takes = _ALL
+) -> list[dict[str, Any]]:
+    """The messages of a request."""
+    sent: list[dict[str, Any]] = []
+    if system_prompt:
+        sent.append({"role": "system", "content": system_prompt})
+    shown: list[dict[str, Any]] = []
+    newest = _loop_start(transcript)
+    for place, message in enumerate(transcript):
+        if shown and not isinstance(message, ToolResultMessage):
+            sent.append({"role": "user", "content": shown})
+            shown = []
+        if isinstance(message, ToolResultMessage):
+            sent.append({"role": "tool", "tool_call_id": _id(message.call_id, quirks), "content": message.text})
+            shown += _attached(message, takes)  # a tool message takes text only: pictures and files follow the batch
+        elif isinstance(message, AssistantMessage):
+            sent += _assistant(message, quirks, current=place > newest or quirks.all_thoughts)
+        else:
+            sent += _said(message, takes)
+    if shown:
+        sent.append({"role": "user", "content": shown})
+    return sent if quirks.user_after_tool else _parted(sent)
+
+
+def _parted(sent: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with a word of the assistant between a tool message and a user message: some servers want one."""
+    parted: list[dict[str, Any]] = []
+    for message in sent:
+        if parted and parted[-1]["role"] == "tool" and message["role"] == "user":
+            parted.append({"role": "assistant", "content": "OK"})
+        parted.append(message)
+    return parted
+
+
+def _id(call_id: str, quirks: Quirks) -> str:
+    """A call id as the server takes it: the same for a call and its result, in every request."""
+    if not quirks.short_ids or (len(call_id) == _SHORT and call_id.isalnum() and call_id.isascii()):
+        return call_id
+    return blake2s(call_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()[:_SHORT]
+
+
+def _said(message: Message, takes: Takes) -> list[dict[str, Any]]:
+    if isinstance(message, SystemMessage):
+        return [{"role": "system", "content": message.content}]
+    if not isinstance(message, UserMessage):
+        return []
+    if isinstance(message.content, str):
+        return [{"role": "user", "content": message.content}]
+    return [{"role": "user", "content": [_part(block, takes) for block in message.content]}]
+
+
+def _part(block: Any, takes: Takes) -> dict[str, Any]:
+    if isinstance(block, ImageBlock):
+        check_block(block, takes)
+        return {"type": "image_url", "image_url": {"url": data_url(block)}}
+    if not isinstance(block, FileBlock):
+        return {"type": "text", "text": block.text}
+    check_block(block, takes)
+    if takes.plain_parts:
+        return _plain_part(block)
+    if block.kind == "video":
+        return {"type": "video_url", "video_url": {"url": data_url(block)}}
+    if block.kind == "document":
+        return {"type": "file", "file": {"filename": file_name(block), "file_data": data_url(block)}}
+    if not block.data:
+        raise RejectedError(f"{takes.vendor} takes no audio by url: send its bytes as data")
+    sound = {"data": base64_of(block), "format": _SOUNDS[block.media_type.lower()]}
+    return {"type": "input_audio", "input_audio": sound}
+
+
+def _plain_part(file: FileBlock) -> dict[str, Any]:
+    """A file as Mistral takes it."""
+    if file.kind == "document":
+        return {"type": "document_url", "document_url": data_url(file)}
+    return {"type": "input_audio", "input_audio": file.url or base64_of(file)}
+
+
+def _attached(message: ToolResultMessage, takes: Takes) -> list[dict[str, Any]]:
+    if isinstance(message.content, str):
+        return []
+    seen = [block for block in message.content if not isinstance(block, TextBlock)]
+    parts = [{"type": "text", **in_result(block, lambda one: _part(one, takes))} for block in seen]
+    what = "Files" if any(isinstance(block, FileBlock) for block in message.content) else "Images"
+    label = f"{what} from the result of {message.tool_name} ({message.call_id}):"
+    return [{"type": "text", "text": label}, *parts] if parts else []
+
+
+def _loop_start(transcript: Sequence[Message]) -> int:
+    """Where the tool loop in progress begins: at the last question that was asked while no calls were open.
+
+    What a person says in the middle of a loop does not end it, and does not change what was sent before.
+    """
+    start, between = -1, True
+    for place, message in enumerate(transcript):
+        if isinstance(message, AssistantMessage):
+            between = not message.tool_calls
+        elif between and type(message) is UserMessage and not message.internal:
+            start = place
+    return start
+
+
+def _assistant(message: AssistantMessage, quirks: Quirks, *, current: bool) -> list[dict[str, Any]]:
+    calls = [
+        {
+            "id": _id(call.id, quirks),
+            "type": "function",
+            "function": {"name": sent_name(call.name), "arguments": arguments(call)},
+        }
+        for call in message.tool_calls
+    ]
+    if not calls and not message.text:
+        return []
+    sent: dict[str, Any] = {"role": "assistant", "content": message.text}
+    if calls:
+        sent["tool_calls"] = calls
+    if calls and current:  # mostly, reasoning goes back only inside the tool loop it belongs to
+        for kind, item in pieces(message, VENDOR):
+            if kind == "item":
+                sent.update(item)
+    return [sent]
+
+
+# --- read -----------------------------------------------------------------------------------------------------
+
+
+def read_chat(history: Any) -> list[Message]:
+    """The messages of a chat completions history."""
+    found: list[Message] = []
+    called: dict[str, str] = {}
+
+    def read(item: Mapping[str, Any]) -> None:
+        role, content = item["role"], item.get("content")
+        if role in ("system", "developer"):
+            found.append(SystemMessage(_text(content)))
+        elif role == "user":
+            found.append(UserMessage(_content(content)))
+        elif role in ("tool", "function"):
+            call_id = item.get("tool_call_id") or item.get("name") or ""
+            name = called.get(call_id) or item.get("name") or ""
+            found.append(ToolResultMessage(call_id, name, _content(content)))
+        elif role == "assistant":
+            found.append(reply := _read_reply(item))
+            called.update({call.id: call.name for call in reply.tool_calls})
+        else:
+            raise ValueError(f"role {role!r} is unknown")
+
+    each(history, "from_openai_chat", read)
+    return found
+
+
+def _read_reply(item: Mapping[str, Any]) -> AssistantMessage:
+    turn = VendorTurn(VENDOR)
+    thoughts = {field: item[field] for field in _THOUGHTS if item.get(field)}
+    if thoughts:
+        turn.kept(thoughts)
+    turn.said(_text(item.get("content")) or item.get("refusal") or "")
+    for call in item.get("tool_calls") or ():
+        function = call.get("function") or call.get("custom") or {}
+        turn.called(call_of(call.get("id") or "", function["name"], function.get("arguments", function.get("input"))))
+    return turn.message()
+
+
+def _text(content: Any) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join([part.get("text") or part.get("refusal") or "" for part in content])
+
+
+def _content(content: Any) -> Any:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return content_of([_block(part) for part in content])
+
+
+def _block(part: Mapping[str, Any]) -> Any:
+    kind = part["type"]
+    if kind == "text":
+        return TextBlock(part["text"])
+    if kind == "image_url":
+        held = part["image_url"]
+        return block_of(held if isinstance(held, str) else held["url"], image=True)
+    if kind == "video_url":
+        return block_of(part["video_url"]["url"], image=False, media_type="video/mp4")
+    if kind == "input_audio":
+        return _sound(part["input_audio"])
+    held = {"file_data": part["document_url"]} if kind == "document_url" else part.get("file") or {}
+    if held.get("file_data"):
+        return block_of(held["file_data"], image=False, name=held.get("filename"))
+    raise ValueError(f"a part of type {kind!r} has no block of ours")
+
+
+def _sound(sound: Any) -> FileBlock:
+    """A recording: an object with its format, or, at Mistral, its bytes or its address as a text."""
+    if not isinstance(sound, str):
+        media = "audio/mpeg" if sound["format"] == "mp3" else f"audio/{sound['format']}"
+        return FileBlock(media, base64.b64decode(sound["data"]))
+    if sound.startswith(("http://", "https://")):
+        return FileBlock("audio/mpeg", url=sound)
+    return FileBlock("audio/mpeg", base64.b64decode(sound))

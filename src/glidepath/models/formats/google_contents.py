@@ -1,0 +1,231 @@
+"""Messages as Gemini writes them: contents of parts."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from glidepath import _wire
+from glidepath.messages import (
+    AssistantMessage,
+    FileBlock,
+    ImageBlock,
+    Message,
+    SystemMessage,
+    TextBlock,
+    ToolResultMessage,
+    UserMessage,
+)
+from glidepath.models.attached import Takes, base64_of, check_block, in_result
+from glidepath.models.content import pieces
+from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
+from glidepath.models.names import sent_name
+
+__all__ = ["VENDOR", "google_contents", "read_google"]
+
+VENDOR = "google"
+_TAKES = Takes(
+    vendor="Gemini",
+    document=(
+        "application/pdf",
+        "text/",
+        "application/json",
+        "application/x-javascript",
+        "application/javascript",
+        "application/x-python",
+    ),
+    audio=("audio/",),
+    video=("video/",),
+    schemes=("https", "http", "gs"),
+)
+_UNSIGNED = base64.b64encode(b"skip_thought_signature_validator").decode()
+"""Google's word for a call that another model made."""
+_OURS = re.compile(r"call_\d+(_\d+)?$")
+
+
+# --- written --------------------------------------------------------------------------------------------------
+
+
+def google_contents(transcript: Sequence[Message], *, leveled: bool = False) -> list[dict[str, Any]]:
+    """The turns: neighbors of one role are one, so that results stand together next to their calls.
+
+    `leveled` models want a signature on the first call of a turn.
+    """
+    turns: list[dict[str, Any]] = []
+    called: dict[str, str] = {}
+    for message in transcript:
+        if isinstance(message, AssistantMessage):
+            role, parts = "model", _written(message, leveled=leveled)
+            called.update({call.id: call.name for call in message.tool_calls})
+        elif isinstance(message, ToolResultMessage):
+            # The tool may have been run under a name that was repaired; the answer goes to the name that was called.
+            role, parts = "user", _result(message, called.get(message.call_id, message.tool_name))
+        elif isinstance(message, UserMessage):
+            role, parts = "user", _parts(message.content)
+        else:
+            continue
+        if not parts:
+            continue
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["parts"] += parts
+        else:
+            turns.append({"role": role, "parts": parts})
+    for turn in turns:  # pictures and files that a result brought along stand behind all results of the batch
+        if turn["role"] == "user":
+            turn["parts"].sort(key=lambda part: "functionResponse" not in part)
+    return turns
+
+
+def _written(message: AssistantMessage, *, leveled: bool) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    signature: Mapping[str, Any] | None = None
+    for kind, piece in pieces(message, VENDOR):
+        if kind == "item":
+            _lone(parts, signature)
+            signature = piece if piece.get("on") in ("text", "call") else None
+            if piece.get("on") == "part":
+                parts.append(piece["part"])
+            continue
+        part: dict[str, Any] = {"text": piece} if kind == "text" else {"functionCall": _call(piece)}
+        if signature is not None and signature["on"] == kind:
+            part["thoughtSignature"] = signature["signature"]
+            signature = None
+        parts.append(part)
+    _lone(parts, signature)
+    calls = [part for part in parts if "functionCall" in part]
+    if leveled and calls and "thoughtSignature" not in calls[0]:
+        calls[0]["thoughtSignature"] = _UNSIGNED
+    return parts
+
+
+def _lone(parts: list[dict[str, Any]], signature: Mapping[str, Any] | None) -> None:
+    """A signature that came with an empty text."""
+    if signature is not None and signature["on"] == "text":
+        parts.append({"text": "", "thoughtSignature": signature["signature"]})
+
+
+def _call(call: Any) -> dict[str, Any]:
+    made = {"name": sent_name(call.name), "args": call.arguments}
+    return made if _OURS.match(call.id) else {"id": call.id, **made}
+
+
+def _result(message: ToolResultMessage, name: str) -> list[dict[str, Any]]:
+    made: dict[str, Any] = {
+        "name": sent_name(name),
+        "response": {"error" if message.is_error else "output": message.text},
+    }
+    if not _OURS.match(message.call_id):
+        made["id"] = message.call_id
+    parts: list[dict[str, Any]] = [{"functionResponse": made}]
+    if not isinstance(message.content, str):
+        shown = [in_result(block, _part) for block in message.content if not isinstance(block, TextBlock)]
+        what = "Files" if any(isinstance(block, FileBlock) for block in message.content) else "Images"
+        if shown:
+            parts += [{"text": f"{what} from the result of {message.tool_name} ({message.call_id}):"}, *shown]
+    return parts
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"text": content}]
+    return [_part(block) for block in content]
+
+
+def _part(block: Any) -> dict[str, Any]:
+    if isinstance(block, TextBlock):
+        return {"text": block.text}
+    check_block(block, _TAKES)
+    if block.url:
+        return {"fileData": {"mimeType": block.media_type, "fileUri": block.url}}
+    return {"inlineData": {"mimeType": block.media_type, "data": base64_of(block)}}
+
+
+# --- read -----------------------------------------------------------------------------------------------------
+
+
+class _History:
+    """Reads contents. A call without an id gets one of ours, and so does its result, in the order of the calls."""
+
+    def __init__(self) -> None:
+        self.found: list[Message] = []
+        self._calls = 0
+        self._open: list[tuple[str, str]] = []
+
+    def read(self, content: Mapping[str, Any]) -> None:
+        role = content.get("role", "user")
+        if role == "model":
+            self._model(content["parts"])
+        elif role in ("user", "function"):
+            self._user(content["parts"])
+        else:
+            raise ValueError(f"role {role!r} is unknown")
+
+    def _model(self, parts: Any) -> None:
+        turn = VendorTurn(VENDOR)
+        for part in parts:
+            call, signature = part.get("functionCall"), part.get("thoughtSignature")
+            known = call is not None or "text" in part
+            if signature and known and signature != _UNSIGNED:
+                turn.kept({"on": "call" if call is not None else "text", "signature": signature})
+            if call is not None:
+                self._calls += 1
+                call_id = call.get("id") or f"call_{self._calls}"
+                self._open.append((call_id, call["name"]))
+                turn.called(call_of(call_id, call["name"], call.get("args") or {}))
+            elif part.get("thought") and "text" in part:
+                turn.thought(part["text"])
+            elif "text" in part:
+                turn.said(part["text"])
+                if signature:
+                    turn.kept({"on": "cut"})
+            else:
+                turn.kept({"on": "part", "part": dict(part)})
+        self.found.append(turn.message())
+
+    def _user(self, parts: Any) -> None:
+        said: list[Any] = []
+        for part in parts:
+            if "functionResponse" in part:
+                if said:
+                    self.found.append(UserMessage(content_of(said)))
+                    said = []
+                self.found.append(self._result(part["functionResponse"]))
+            else:
+                said.append(_block(part))
+        if said:
+            self.found.append(UserMessage(content_of(said)))
+
+    def _result(self, given: Mapping[str, Any]) -> ToolResultMessage:
+        name, response = given["name"], given.get("response") or {}
+        same = [place for place in self._open if place[0] == given.get("id")]
+        same = same or [place for place in self._open if place[1] == name]
+        call_id = same[0][0] if same else given.get("id") or name
+        if same:
+            self._open.remove(same[0])
+        field = next(iter(response)) if len(response) == 1 else ""
+        held = response.get(field) if field in ("output", "error", "result") else response
+        text = held if isinstance(held, str) else _wire.encode(held).decode()
+        return ToolResultMessage(call_id, name, text, is_error=field == "error")
+
+
+def read_google(history: Any, system: Any = None) -> list[Message]:
+    """The messages of Gemini contents, and their system instruction."""
+    reader = _History()
+    if system:
+        parts = system if isinstance(system, str) else "\n\n".join([part["text"] for part in system["parts"]])
+        reader.found.append(SystemMessage(parts))
+    each(history, "from_gemini", reader.read)
+    return reader.found
+
+
+def _block(part: Mapping[str, Any]) -> Any:
+    if "text" in part:
+        return TextBlock(part["text"])
+    held = part.get("inlineData") or part.get("fileData")
+    if held is None:
+        raise ValueError(f"a part with {', '.join(part)} has no block of ours")
+    media, url = held.get("mimeType", ""), held.get("fileUri")
+    data = base64.b64decode(held["data"]) if url is None else None
+    return ImageBlock(media, data, url) if media.startswith("image/") else FileBlock(media, data, url)

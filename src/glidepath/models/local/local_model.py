@@ -1,0 +1,215 @@
+"""The embedded model: a GGUF file, served by llama.cpp on this machine. No key, no network, no price."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import weakref
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from glidepath.errors import ConfigurationError, RejectedError, TransientError, install_line
+from glidepath.messages import Delta
+from glidepath.models.local.local_prompt import PromptBrief, brief, loosened
+from glidepath.models.local.local_reply import Reading, fault
+from glidepath.models.local.loopback import ask, post
+from glidepath.models.local.server import LlamaServer, ServerSettings
+from glidepath.models.local.weights import DEFAULT, KNOWN, locate
+from glidepath.models.sse import Events
+from glidepath.spi import ModelRequest
+
+__all__ = ["LocalModel"]
+
+_CHAT = "/v1/chat/completions"
+_MAGIC = b"GGUF"
+_MOST_THREADS = 8
+_OURS = frozenset({"messages", "stream", "stream_options", "max_tokens", "json_schema", "response_format", "grammar"})
+_BAD_REQUEST = 400
+_ATTEMPTS = 2
+
+
+class LocalModel:
+    """A model on this machine: `LocalModel()` is SmolLM2-135M, `LocalModel("/path/model.gguf")` any GGUF file.
+
+    Its server is a process of its own, started at the first call and shared by all runs of this object, in any
+    event loop. It ends with `await model.aclose()`, with `async with`, with this object, and with this process,
+    however that ends.
+
+    `threads`: how many compute; by default all processors but one, at most eight. `parallel`: how many calls are
+    answered at once, each with a `context_window` of its own; more wait. `max_output_tokens`: the longest reply, also
+    when a request asks for none. `cache_dir`: the folder that `glidepath.models.pull` was given.
+    """
+
+    price = (0, 0)
+    usage_is_billed = True  # counted by the tokenizer itself
+
+    def __init__(
+        self,
+        name_or_path: str | os.PathLike[str] = DEFAULT,
+        *,
+        threads: int | None = None,
+        context_window: int = 4096,
+        max_output_tokens: int = 1024,
+        parallel: int = 2,
+        start_timeout: float = 120,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        for field, value in (
+            ("context_window", context_window),
+            ("max_output_tokens", max_output_tokens),
+            ("parallel", parallel),
+            ("threads", 1 if threads is None else threads),
+        ):
+            if type(value) is not int or value < 1:
+                raise ConfigurationError(f"{field} must be a whole number of at least 1; got {value!r:.100}")
+        if isinstance(start_timeout, bool) or not isinstance(start_timeout, int | float) or not start_timeout > 0:
+            raise ConfigurationError(f"start_timeout must be a number of seconds above 0; got {start_timeout!r:.100}")
+        path, self.name, self._sampling = _chosen(name_or_path, context_window, cache_dir)
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise ConfigurationError(f"the embedded model needs xllamacpp: {install_line('local')}")
+        self.context_window = context_window
+        self.max_output_tokens = max_output_tokens
+        self._server = LlamaServer(
+            ServerSettings(
+                model=str(path),
+                context_window=context_window,
+                parallel=parallel,
+                threads=threads or _threads(),
+                start_timeout=float(start_timeout),
+            )
+        )
+        self._closer = weakref.finalize(self, self._server.close)
+
+    # --- the model port ---------------------------------------------------------------------------------------
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Answer one request; closing the iterator stops the generation."""
+        asked = brief(request)
+        body = self._body(request, asked)
+        address = await self._server.address()
+        try:
+            for attempt in range(_ATTEMPTS):
+                async with post(address, _CHAT, body) as response:
+                    if response.status < _BAD_REQUEST:
+                        reading, events = Reading(wrapped=asked.wrapped, request=request), Events()
+                        while piece := await response.read():
+                            for _, data in events.feed(piece):
+                                for delta in reading.read(data):
+                                    yield delta
+                        for delta in reading.finish():
+                            yield delta
+                        return
+                    error = fault(response.status, await response.body())
+                if attempt or not asked.wrapped or asked.schema is None or type(error) is not RejectedError:
+                    raise error
+                # Maybe a tool's schema cannot be made into a grammar: the arguments are validated later anyway.
+                body["json_schema"] = loosened(asked.schema)
+        except TransientError:
+            self._server.doubt(address)
+            raise
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """The tokens of the prompt, exactly: counted by the model's own tokenizer after its own template."""
+        asked = brief(request)
+        address = await self._server.address()
+        status, content = await ask(address, "/apply-template", {"messages": asked.messages})
+        if status < _BAD_REQUEST:
+            text = {"content": content["prompt"], "add_special": True, "parse_special": True}
+            status, content = await ask(address, "/tokenize", text)
+        if status >= _BAD_REQUEST:
+            raise fault(status, content)
+        return len(content["tokens"])
+
+    def _body(self, request: ModelRequest, asked: PromptBrief) -> dict[str, Any]:
+        body: dict[str, Any] = {**self._sampling}
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.seed is not None:
+            body["seed"] = request.seed
+        if request.logprobs is not None:
+            body["logprobs"] = True
+            body["top_logprobs"] = request.logprobs
+        if request.stop_sequences:
+            body["stop"] = list(request.stop_sequences)
+        for key, value in (request.extras or {}).items():
+            if key in _OURS:
+                raise RejectedError(f"extras may not set {key!r}: the adapter does")
+            body[key] = value
+        body["messages"] = asked.messages
+        body["max_tokens"] = min(request.max_output_tokens or self.max_output_tokens, self.max_output_tokens)
+        body["stream"] = True
+        body["stream_options"] = {"include_usage": True}
+        if asked.schema is not None:
+            body.pop("repeat_penalty", None)  # arguments repeat what was said
+            body["json_schema"] = asked.schema
+            body.setdefault("chat_template_kwargs", {"enable_thinking": False})
+        return body
+
+    # --- its life ---------------------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of its server; None before the first call and after the end."""
+        return self._server.pid
+
+    def close(self) -> None:
+        """End the server now. A later call would start another."""
+        self._server.close()
+
+    async def aclose(self) -> None:
+        """End the server now; the same as `close`, for `async` code."""
+        self._server.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+
+    def __repr__(self) -> str:
+        return f"<LocalModel {self.name}>"
+
+
+def _chosen(
+    name_or_path: str | os.PathLike[str], context_window: int, cache_dir: str | os.PathLike[str] | None
+) -> tuple[Path, str, Mapping[str, float]]:
+    """The file, the model's name and how to sample, checked."""
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise ConfigurationError(f"a local model is a name or a path, not {name_or_path!r:.100}")
+    given = os.fspath(name_or_path) or DEFAULT
+    if given in KNOWN:
+        known = KNOWN[given]
+        if context_window > known.context_window:
+            raise ConfigurationError(
+                f"context_window {context_window} is more than {given} can read: at most {known.context_window}"
+            )
+        return locate(given, cache_dir), f"local:{given}", known.sampling
+    path = Path(given).expanduser()
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(_MAGIC))
+    except OSError as error:
+        raise ConfigurationError(
+            f"local model {given!r:.200} is neither one of {', '.join(KNOWN)} nor a file that can be read: {error}"
+        ) from error
+    if magic != _MAGIC:
+        raise ConfigurationError(f"{given!r:.200} is no GGUF file: it does not begin with {_MAGIC.decode()}")
+    return path.resolve(), f"local:{path.stem}", {}
+
+
+def _threads() -> int:
+    try:
+        processors = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this platform
+        processors = os.cpu_count() or 1
+    return max(1, min(_MOST_THREADS, processors - 1))

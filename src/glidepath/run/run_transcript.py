@@ -1,0 +1,485 @@
+"""What was said: the transcript and the model's view of it, the turn that is open, and the answer so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from glidepath._wire import Record
+from glidepath.messages import (
+    AssistantMessage,
+    Message,
+    StopReason,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    visible,
+)
+from glidepath.outcome import TRANSITIONS, AgentState, PendingCall, Program
+from glidepath.run.unseen import NEVER_SENT, hidden, is_notice, sendable
+from glidepath.spi.models import ModelRequest
+from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
+
+__all__ = ["AFTER_MODEL", "AFTER_TOOLS", "IN_FLIGHT", "PRE_FLIGHT", "AnswerSoFar", "CurrentTurn", "Transcript"]
+
+PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
+IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock
+_NOTHING: Final[Any] = MappingProxyType({})  # for all, until there is something to be kept
+
+
+class Transcript(Record, eq=False, kw_only=True):
+    """Every message of the run, what the model sees of them, and what will join them at the next turn.
+
+    The transcript only grows: requests show it, or a view of it, without copying.
+    """
+
+    SURVIVES: ClassVar[tuple[str, ...]] = ("first_new", "pinned", "later", "waiting")
+
+    messages: list[Message]
+    sizes: list[int]
+    view: list[Message]
+    """What the model sees: the same list, until they must differ."""
+    apart: list[Message] | None = None
+    """The view, once it is another list than the transcript."""
+    view_tokens: int = 0
+    anchor: int = 0
+    """What the view's size is off the provider's own count."""
+    first_new: int = 0
+    pinned: tuple[int, ...] = ()
+    call_ids: dict[str, None]
+    """The ids of all calls in the transcript: a dict, which takes half the room of a set."""
+    stale: frozenset[int] = frozenset()
+    """Where the transcript has notices of earlier runs: they were for those runs, and the model does not see them."""
+    later: tuple[tuple[str, str, str], ...] = ()
+    """What to tell the model at the next turn: reason, source, text."""
+    waiting: tuple[Message, ...] = ()
+    """Steering that waits for the next turn."""
+    shown: Sequence[Message] | None = None
+    """The transcript as hooks are shown it; made for the first that asks."""
+    sent_view: Sequence[Message] = ()
+    """The last view that context transforms have made; empty when there was none, or the context was shaped since."""
+    prefix_breaks: tuple[str, ...] = ()
+    """What has changed messages that were sent before."""
+    weighed_view: Sequence[Message] = ()
+    weighed_messages: int = 0
+    weighed_characters: int = 0
+    """How many messages of `weighed_view` were counted, and their characters."""
+    picture_bytes: int = 0
+    """Bytes of the pictures in the view, an address counted as one; 0: there are none."""
+    most_pictures: int = 1 << 60
+    """How many a view may have, once some had to be left out."""
+    checkpoint: Any = None
+    """What a model has written to stand for the beginning of the transcript in the view."""
+    failed_checkpoints: int = 0
+    """How many in a row did not help."""
+    mixed: bool = False
+    """More than one vendor has answered: each sees only the reasoning items of its own."""
+
+    # --- beginning --------------------------------------------------------------------------------------------
+
+    def open(self, first_new: int, fixed_tokens: int) -> None:
+        """Work out what the messages that are there already mean for this run, whose own begin at `first_new`."""
+        messages = self.messages
+        asked = [place for place, message in enumerate(messages[:first_new]) if message.__class__ is UserMessage]
+        told = [place for place in asked if is_notice(messages[place])]
+        if told:
+            self.stale = frozenset(told)
+        if told or any(type(message) in NEVER_SENT for message in messages):
+            self.view = self.apart = sendable(self.shapeable()[0])
+        self.view_tokens = sum(self.shapeable()[1])
+        self.picture_bytes = sum(
+            [
+                picture_bytes(getattr(message, "content", ""))
+                for message, size in zip(messages, self.sizes, strict=True)
+                if size >= LEAST_PICTURE_TOKENS
+            ]
+        )
+        self.anchor = fixed_tokens
+        self.call_ids = {call.id: None for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
+        for index, message in enumerate(messages):
+            if type(message) is UserMessage and not message.internal:
+                self.pinned = (index,)
+                break
+
+    # --- growing ----------------------------------------------------------------------------------------------
+
+    def join(self, message: Message, size: int) -> None:
+        """A message without pictures joins the transcript, and the view of it."""
+        self.messages.append(message)
+        self.sizes.append(size)
+        if self.apart is not None:
+            self.apart.append(message)
+        self.view_tokens += size
+
+    def count_pictures(self, message: Message) -> None:
+        """A message that was added may have some."""
+        self.picture_bytes += picture_bytes(getattr(message, "content", ""))
+
+    def pin_next(self) -> None:
+        """The next message is the task of this run: it is never dropped from the view."""
+        self.pinned = (*self.pinned[:1], len(self.messages))
+
+    def part_views(self) -> None:
+        """Something joins the transcript only: from now on the view is another list."""
+        if self.view is self.messages:
+            self.view = self.apart = sendable(self.messages)
+
+    def hide_last(self) -> None:
+        """The last message is for the transcript only."""
+        del self.view[-1]
+
+    def insert(self, message: Message, size: int, behind: int) -> None:
+        """Put a message where it belongs: in front of the last `behind`."""
+        self.messages.insert(len(self.messages) - behind, message)
+        self.sizes.insert(len(self.sizes) - behind, size)
+        if self.apart is not None:
+            self.apart.insert(len(self.apart) - behind, message)
+        self.view_tokens += size
+
+    def remember_call(self, call_id: str) -> None:
+        """No other call may have this id."""
+        self.call_ids[call_id] = None
+
+    # --- what waits for the next turn -------------------------------------------------------------------------
+
+    def tell_later(self, reason: str, source: str, text: str) -> None:
+        """Tell the model this at the next turn."""
+        self.later += ((reason, source, text),)
+
+    def wait(self, messages: Sequence[Message]) -> None:
+        """Messages from outside wait for the next turn."""
+        self.waiting += tuple(messages)
+
+    def take_back(self, gone: frozenset[int]) -> None:
+        """These messages, by identity, do not wait any longer."""
+        self.waiting = tuple([one for one in self.waiting if id(one) not in gone])
+
+    def take_waiting(self) -> tuple[Message, ...]:
+        """What has waited; nothing waits afterwards."""
+        waiting, self.waiting = self.waiting, ()
+        return waiting
+
+    def take_later(self) -> tuple[tuple[str, str, str], ...]:
+        """What was to be told; nothing is afterwards."""
+        later, self.later = self.later, ()
+        return later
+
+    def untold(self) -> list[Message]:
+        """What waits when the run ends: nobody has seen it."""
+        notices = [UserMessage(text, internal=True, reason=reason) for reason, _, text in self.later]
+        return [*self.waiting, *notices]
+
+    # --- the view ---------------------------------------------------------------------------------------------
+
+    def input_tokens(self) -> int:
+        """The size of the next prompt: what the provider last counted, and our estimate of what came since."""
+        return self.anchor + self.view_tokens
+
+    def learn(self, anchor: int) -> None:
+        """A provider has counted: what its count is off our size of the view."""
+        self.anchor = anchor
+
+    def show(self, messages: list[Message], tokens: int, fixed_tokens: int) -> None:
+        """Show the model less than the whole transcript from now on."""
+        self.view = self.apart = sendable(messages)
+        self.view_tokens = tokens
+        self.anchor = fixed_tokens
+        self.sent_view = ()
+
+    def sent(self, view: Sequence[Message]) -> None:
+        """Context transforms have made this view."""
+        self.sent_view = view
+
+    def shapeable(self) -> tuple[Sequence[Message], Sequence[int]]:
+        """What a view is made from, with the size of each message: all but notices of earlier runs."""
+        return hidden(self.messages, self.sizes, self.stale)
+
+    def weighed(self, view: Sequence[Message], characters: int) -> None:
+        """The characters of this view were counted, and are not counted again."""
+        self.weighed_view, self.weighed_messages, self.weighed_characters = view, len(view), characters
+
+    def allow_pictures(self, most: int) -> None:
+        """A view may have so many bytes of them from now on."""
+        self.most_pictures = most
+
+    def recount_pictures(self, pictures: int) -> None:
+        """Some were left out of the view."""
+        self.picture_bytes = pictures
+
+    def break_prefix(self, what: str) -> None:
+        """Something changed messages that were sent before; each cause is told once."""
+        self.prefix_breaks = (*self.prefix_breaks, what)
+
+    def mix(self) -> None:
+        """Another vendor answers from now on."""
+        self.mixed = True
+
+    def show_hooks(self, shown: Sequence[Message]) -> Sequence[Message]:
+        """One object stands for the transcript as long as the run lasts."""
+        self.shown = shown
+        return shown
+
+    def stand_in(self, checkpoint: Any) -> None:
+        """A checkpoint stands for the beginning of the transcript; None: nothing does."""
+        self.checkpoint = checkpoint
+
+    def judge_checkpoint(self, *, helped: bool) -> None:
+        """Whether the last checkpoint made the view fit."""
+        self.failed_checkpoints = 0 if helped else self.failed_checkpoints + 1
+
+
+class CurrentTurn(Record, eq=False):
+    """Where the run stands: its state and checkpoint, the reply and the results of the turn, and counts of both."""
+
+    SURVIVES: ClassVar[tuple[str, ...]] = (
+        "iterations",
+        "tool_calls",
+        "last_error",
+        "stop_reason",
+        "allowed",
+        "pending",
+        "votes",
+        "programs",
+        "program_states",
+    )
+
+    state: AgentState = AgentState.IDLE
+    checkpoint: str = PRE_FLIGHT
+    is_open: bool = False
+    iterations: int = 0
+    tool_calls: int = 0
+    reply: AssistantMessage | None = None
+    results: tuple[ToolResultMessage, ...] = ()
+    stop_reason: StopReason | None = None
+    last_error: bool = False
+    """A call of the last batch has failed."""
+    request: ModelRequest | None = None
+    """The last one: reused while nothing about it changes but the transcript, which it does not copy."""
+    allowed: frozenset[str] | None = None
+    """The tools that the turn may use; None is all."""
+    denials: MutableMapping[str, str] = _NOTHING
+    pending: tuple[PendingCall, ...] = ()
+    votes: tuple[bool, bool, bool] | None = None
+    """How a batch has voted that waits for a person: see `Snapshot`."""
+    programs: Mapping[str, Program] = _NOTHING
+    """Calls of the turn that make calls themselves and have no result yet."""
+    program_states: Mapping[str, str] = _NOTHING
+    """What each of them needs to go on."""
+
+    # --- state and checkpoint ---------------------------------------------------------------------------------
+
+    def enter(self, state: AgentState) -> None:
+        """Go to another state; an illegal step is a defect of ours and is refused."""
+        if state is not self.state:
+            if state not in TRANSITIONS[self.state]:
+                raise RuntimeError(f"illegal transition {self.state.name} -> {state.name}")
+            self.state = state
+
+    def reach(self, checkpoint: str) -> None:
+        """Constraints are asked now."""
+        self.checkpoint = checkpoint
+
+    def start_tools(self) -> None:
+        """From RUNNING, and back by `end_tools`: no need to look the step up."""
+        self.state = AgentState.WAITING_FOR_TOOL
+
+    def end_tools(self, checkpoint: str) -> None:
+        """The batch is over."""
+        self.state = AgentState.RUNNING
+        self.checkpoint = checkpoint
+
+    def close(self, checkpoint: str) -> None:
+        """The batch is over, and with it the turn: nobody has a say in between."""
+        self.state = AgentState.RUNNING
+        self.checkpoint = checkpoint
+        self.is_open = False
+
+    def fail(self) -> None:
+        """The run ends in an error, whatever state it was in."""
+        self.state = AgentState.ERROR
+
+    # --- reply and results ------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self.checkpoint = PRE_FLIGHT
+        self.reply = None
+        self.results = ()
+        self.is_open = True
+
+    def end(self) -> None:
+        """The turn is over, or goes on in another process."""
+        self.is_open = False
+
+    def reopen(self, reply: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> None:
+        """The last reply of a run that stopped still has calls to answer."""
+        self.reply, self.results, self.is_open = reply, results, True
+
+    def take(self, message: AssistantMessage, checkpoint: str) -> None:
+        """The reply of this turn."""
+        self.iterations += 1
+        self.reply = message
+        self.stop_reason = message.stop_reason
+        self.checkpoint = checkpoint
+
+    def take_call(self, message: AssistantMessage) -> None:
+        """The reply of an ordinary turn, whose only call begins now."""
+        self.iterations += 1
+        self.reply = message
+        self.stop_reason = message.stop_reason
+        self.checkpoint = AFTER_MODEL
+        self.state = AgentState.WAITING_FOR_TOOL
+
+    def take_landing(self, message: AssistantMessage) -> None:
+        """The reply to the landing call, which is no turn."""
+        self.reply, self.results = message, ()
+        self.stop_reason = message.stop_reason
+
+    def change_reply(self, message: AssistantMessage) -> None:
+        """A call was added to the reply before it joined the transcript."""
+        self.reply = message
+
+    def drop_reply(self) -> None:
+        """It was not added to the transcript: its calls are nobody's."""
+        self.reply = None
+
+    def answer(self, results: tuple[ToolResultMessage, ...]) -> None:
+        """What the calls of the reply have returned so far."""
+        self.results = results
+
+    def answer_alone(self, results: tuple[ToolResultMessage, ...], failed: bool) -> None:
+        """What the only call of the reply has returned."""
+        self.results = results
+        self.last_error = failed
+
+    def stop(self, reason: StopReason) -> None:
+        """The model gave no reply; this is why."""
+        self.stop_reason = reason
+
+    def mark_error(self, failed: bool) -> None:
+        """Whether a call of the last batch has failed."""
+        self.last_error = failed
+
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the current reply that have no result yet."""
+        if self.reply is None:
+            return ()
+        answered = {result.call_id for result in self.results}
+        return tuple([call for call in self.reply.tool_calls if call.id not in answered])
+
+    def count_call(self) -> None:
+        """A tool call begins."""
+        self.tool_calls += 1
+
+    def uncount_call(self) -> None:
+        """It did not begin after all."""
+        self.tool_calls -= 1
+
+    # --- what it may do, and who must decide ------------------------------------------------------------------
+
+    def send(self, request: ModelRequest) -> ModelRequest:
+        """Keep the request that goes out."""
+        self.request = request
+        return request
+
+    def allow(self, allowed: frozenset[str] | None, denials: MutableMapping[str, str] | None = None) -> None:
+        """The tools that this turn may use, and why it may not use the others."""
+        self.allowed = allowed
+        if denials is not None:
+            self.denials = denials
+
+    def pend(self, pending: tuple[PendingCall, ...]) -> None:
+        """These calls wait for a person."""
+        self.pending = pending
+
+    def count_votes(self, votes: tuple[bool, bool, bool] | None) -> None:
+        """How the calls that are done have voted, until a person has decided about the others."""
+        self.votes = votes
+
+    def keep_program(self, program: Program, state: str | None = None) -> None:
+        """A call makes calls itself: how far it has come, and what it needs to go on, where that has changed."""
+        call_id = program.call.id
+        self.programs = {**self.programs, call_id: program}
+        if state is not None:
+            self.program_states = {**self.program_states, call_id: state}
+
+    def correct_states(self, states: Mapping[str, str]) -> None:
+        """What the programs need to go on, as a journal has it."""
+        self.program_states = {key: states.get(key, state) for key, state in self.program_states.items()}
+
+    def forget_program(self, call_id: str) -> None:
+        """It has its result: what was kept of it is not needed, and nothing in it waits any more."""
+        self.pending = tuple([waiting for waiting in self.pending if waiting.inside != call_id])
+        self.programs = {key: one for key, one in self.programs.items() if key != call_id}
+        self.program_states = {key: one for key, one in self.program_states.items() if key != call_id}
+
+    def forget_programs(self) -> None:
+        """All of them have their results."""
+        if self.programs:
+            self.programs, self.program_states = _NOTHING, _NOTHING
+
+
+class AnswerSoFar(Record, eq=False):
+    """What the run would deliver now, and how often it was asked for something better."""
+
+    SURVIVES: ClassVar[tuple[str, ...]] = ("text",)
+    UNTIL_IT_ENDS: ClassVar[tuple[str, ...]] = (
+        "empty_outcomes",
+        "cut_calls_refused",
+        "rescued",
+        "plain_text",
+        "output_repaired",
+        "parts",
+    )
+
+    text: str = ""
+    """The best so far."""
+    parts: tuple[str, ...] = ()
+    """The pieces of an answer that is being continued."""
+    empty_outcomes: int = 0
+    rescued: bool = False
+    cut_calls_refused: bool = False
+    output_repaired: bool = False
+    """It was asked once for an answer in the right format."""
+    plain_text: tuple[int, str] = (0, "")
+    """How often it was asked for a call instead of plain text, and the text that is kept meanwhile."""
+
+    def keep_text(self, text: str) -> None:
+        """The best text so far, if there is anything in it to see."""
+        if visible(text):
+            self.text = text
+
+    def replace_text(self, text: str) -> None:
+        """The best text so far."""
+        self.text = text
+
+    def continue_with(self, text: str) -> None:
+        """The answer goes on in the next reply."""
+        self.parts += (text,)
+
+    def start_over(self) -> None:
+        """What comes next is another text."""
+        self.parts = ()
+
+    def rescue(self) -> None:
+        """A bad end was turned into another turn."""
+        self.empty_outcomes += 1
+        self.rescued = True
+
+    def forget_rescues(self) -> None:
+        """Progress was made."""
+        self.rescued = False
+        self.empty_outcomes = 0
+
+    def refuse_cut_calls(self) -> None:
+        """The model may send them again once."""
+        self.cut_calls_refused = True
+
+    def ask_for_format(self, *, asked: bool) -> None:
+        """Whether the model was asked once for an answer in the right format."""
+        self.output_repaired = asked
+
+    def keep_plain_text(self, nudges: int, kept: str) -> None:
+        """How often the model was asked for a call instead, and what it wrote."""
+        self.plain_text = (nudges, kept)

@@ -1,0 +1,158 @@
+"""The task board: every step's state machine, what may start next, and the team's status derived from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from glidepath.teams.values import (
+    DependencyFailure,
+    StepOutcome,
+    StepState,
+    TeamExecutionPlan,
+    TeamStatus,
+    TeamStep,
+)
+
+__all__ = ["STEP_TRANSITIONS", "IllegalMove", "StepTable"]
+
+_S = StepState
+_ALWAYS = frozenset({_S.SKIPPED, _S.FAILED, _S.CANCELLED})
+
+STEP_TRANSITIONS: Mapping[StepState, frozenset[StepState]] = MappingProxyType(
+    {
+        _S.PENDING: frozenset({_S.IN_FLIGHT}) | _ALWAYS,
+        _S.IN_FLIGHT: frozenset({_S.PENDING, _S.EVALUATING, _S.ESCALATED, _S.WAITING, _S.COMPLETED, _S.DEGRADED})
+        | _ALWAYS,
+        _S.EVALUATING: frozenset({_S.IN_FLIGHT, _S.ESCALATED, _S.COMPLETED, _S.DEGRADED}) | _ALWAYS,
+        _S.ESCALATED: frozenset({_S.IN_FLIGHT, _S.EVALUATING, _S.COMPLETED, _S.DEGRADED}) | _ALWAYS,
+        _S.WAITING: frozenset({_S.PENDING, _S.IN_FLIGHT}) | _ALWAYS,
+        _S.COMPLETED: frozenset(),
+        _S.DEGRADED: frozenset(),
+        _S.SKIPPED: frozenset(),
+        _S.FAILED: frozenset(),
+        _S.CANCELLED: frozenset(),
+    }
+)
+"""Every state of a step with the states that may follow it. Skip, failure and cancel may follow any live one."""
+
+
+class IllegalMove(RuntimeError):  # noqa: N818 - what it is
+    """A coordinator tried a move that the transition table does not have."""
+
+
+class StepTable:
+    """The steps of one plan, and where each of them stands."""
+
+    def __init__(self, plan: TeamExecutionPlan, policy: DependencyFailure = DependencyFailure.BLOCK) -> None:
+        self.plan = plan
+        self.policy = policy
+        self.states: dict[str, StepState] = {step.id: _S.PENDING for step in plan.steps}
+        self.outcomes: dict[str, StepOutcome] = {}
+        needed = {name for step in plan.steps for name in step.depends_on}
+        self.sinks = tuple(step.id for step in plan.steps if step.id not in needed)
+        """The steps nothing depends on: what the team delivers."""
+
+    def move(self, step_id: str, state: StepState) -> None:
+        """Make a legal move; raises `IllegalMove` for any other."""
+        current = self.states[step_id]
+        if state not in STEP_TRANSITIONS[current]:
+            raise IllegalMove(f"step {step_id!r} cannot go from {current.name} to {state.name}")
+        self.states[step_id] = state
+
+    def close(self, outcome: StepOutcome) -> None:
+        """A step has ended: move it there and keep its outcome."""
+        self.move(outcome.step_id, outcome.state)
+        self.outcomes[outcome.step_id] = outcome
+
+    def restore(self, outcome: StepOutcome) -> None:
+        """Take over what an earlier execution finished."""
+        self.states[outcome.step_id] = outcome.state
+        self.outcomes[outcome.step_id] = outcome
+
+    def blocked(self) -> list[tuple[TeamStep, str]]:
+        """The pending steps that can never start, each with the dependency that is to blame."""
+        if self.policy is DependencyFailure.RUN_DEGRADED:
+            return []
+        found = []
+        for step in self.plan.steps:
+            if self.states[step.id] is _S.PENDING:
+                to_blame = next((name for name in step.depends_on if self._lost(name)), None)
+                if to_blame is not None:
+                    found.append((step, to_blame))
+        return found
+
+    def _lost(self, step_id: str) -> bool:
+        state = self.states[step_id]
+        return state.terminal and not state.delivered
+
+    def ready(self) -> list[TeamStep]:
+        """The pending steps whose dependencies have all ended in a way the policy accepts, in plan order."""
+        return [
+            step
+            for step in self.plan.steps
+            if self.states[step.id] is _S.PENDING and all(self._settled(name) for name in step.depends_on)
+        ]
+
+    def _settled(self, step_id: str) -> bool:
+        state = self.states[step_id]
+        return state.delivered or (self.policy is DependencyFailure.RUN_DEGRADED and state.terminal)
+
+    def in_state(self, *states: StepState) -> list[TeamStep]:
+        """The steps that stand there, in plan order."""
+        return [step for step in self.plan.steps if self.states[step.id] in states]
+
+    def outcomes_in_order(self) -> tuple[StepOutcome, ...]:
+        """One outcome for each step, in plan order; a step without one has its state only."""
+        return tuple(
+            self.outcomes.get(step.id) or StepOutcome(step_id=step.id, state=self.states[step.id])
+            for step in self.plan.steps
+        )
+
+    def status(self) -> TeamStatus:
+        """The team's status as the steps say it, when nothing stopped the team from outside.
+
+        PAUSED while a step waits. FAILED when a step that nothing depends on did not deliver (those that a person
+        stopped do not count, as long as another delivered). DEGRADED when all of those did, but some step is not
+        COMPLETED. Else COMPLETED.
+        """
+        if _S.WAITING in self.states.values():
+            return TeamStatus.PAUSED
+        wanted = [name for name in self.sinks if not self._stopped(name)]
+        if not wanted or not all(self.states[name].delivered for name in wanted):
+            return TeamStatus.FAILED
+        if all(state is _S.COMPLETED for state in self.states.values()):
+            return TeamStatus.COMPLETED
+        return TeamStatus.DEGRADED
+
+    def _stopped(self, step_id: str) -> bool:
+        outcome = self.outcomes.get(step_id)
+        return outcome is not None and outcome.stopped
+
+    def final_output(self) -> str:
+        """What the team has to show: the delivered outputs that no delivered step has built on, in plan order.
+
+        When nothing was delivered: the texts of the steps that were cut short.
+        """
+        used = self._ancestors(step for step in self.plan.steps if self.states[step.id].delivered)
+        texts = [
+            self.outcomes[step.id].output
+            for step in self.plan.steps
+            if self.states[step.id].delivered and step.id not in used
+        ]
+        if not texts:
+            cut = (_S.CANCELLED, _S.WAITING)
+            texts = [self.outcomes[step.id].output for step in self.in_state(*cut) if step.id in self.outcomes]
+        return "\n\n".join(text for text in texts if text.strip())
+
+    def _ancestors(self, steps: Iterable[TeamStep]) -> set[str]:
+        """All that these steps depend on, each looked at once."""
+        needs = {step.id: step.depends_on for step in self.plan.steps}
+        found: set[str] = set()
+        waiting = [name for step in steps for name in step.depends_on]
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting.extend(needs[name])
+        return found

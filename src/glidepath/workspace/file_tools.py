@@ -1,0 +1,217 @@
+"""What the file tools do, on a `Workspace`."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import BinaryIO
+
+from glidepath.errors import ToolError
+from glidepath.workspace.root import Workspace
+
+__all__ = ["edit_file", "list_folder", "read_file", "write_file"]
+
+MOST_READ = 256_000
+"""Bytes of one read."""
+MOST_EDIT = 2_000_000
+"""Bytes of a file that can be edited."""
+MOST_WRITE = 2_000_000
+MOST_LISTED = 500
+MOST_LINES = 2000
+MOST_PASSED = 1 << 30
+"""Bytes that are passed over to get to a line."""
+MOST_IN_FOLDER = 100_000
+"""Entries of one folder that are looked at."""
+_PROBE = 8192
+_PIECE = 1 << 18
+_SECONDS = 20.0
+_HIDDEN = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
+
+
+class SearchPatience:
+    """How long a file tool may work on its thread, which nobody can kill: until a time, or until its call is let go."""
+
+    def __init__(self, cancelled: Callable[[], bool] = lambda: False, seconds: float = _SECONDS) -> None:
+        self._cancelled = cancelled
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def check(self) -> None:
+        """Raise `ToolError` when it is enough."""
+        if self._cancelled():
+            raise ToolError("the call was stopped")
+        if time.monotonic() > self._end:
+            raise ToolError(f"this took longer than {self._seconds:g} seconds: ask for less at once")
+
+
+def read_file(
+    workspace: Workspace, path: str, first_line: int, lines: int, patience: SearchPatience | None = None
+) -> str:
+    """Lines of a text file, as they are; a last line in brackets says what was left out."""
+    patience = patience or SearchPatience()
+    if first_line < 1 or lines < 1:
+        raise ToolError("first_line and lines count from 1")
+    lines = min(lines, MOST_LINES)
+    with workspace.file(path) as found, os.fdopen(os.dup(found), "rb") as file:
+        size = os.fstat(found).st_size
+        _refuse_binary(path, file.read(_PROBE), size)
+        file.seek(0)
+        _pass_over(file, path, first_line, size, patience)
+        kept: list[bytes] = []
+        room = MOST_READ
+        while len(kept) < lines and room > 0 and (line := file.readline(room)):
+            kept.append(line)
+            room -= len(line)
+        more = bool(file.read(1))
+    text = b"".join(kept).decode(errors="replace")
+    if not more:
+        return text or "(the file is empty)"
+    last = first_line + len(kept) - 1
+    where = f"continue with first_line={last + 1}" if kept[-1].endswith(b"\n") else "line too long to show in full"
+    return text + f"\n[lines {first_line} to {last}, {size} bytes in all: {where}]"
+
+
+def _pass_over(file: BinaryIO, path: str, first_line: int, size: int, patience: SearchPatience) -> None:
+    """Go to the beginning of a line. A line may be as long as the file, and a file longer than any disk."""
+    missing = first_line - 1
+    passed = 0
+    while missing:
+        piece = file.read(_PIECE)
+        if not piece:
+            raise ToolError(f"{path} ends before line {first_line}")
+        if piece.count(0) == len(piece):  # a hole of a sparse file, which may be larger than any disk
+            raise ToolError(f"{path} is a binary file of {size} bytes: it has holes before line {first_line}")
+        found = piece.count(b"\n")
+        if found >= missing:
+            end = -1
+            for _ in range(missing):
+                end = piece.index(b"\n", end + 1)
+            file.seek(passed + end + 1)
+            return
+        missing -= found
+        passed += len(piece)
+        if passed >= MOST_PASSED:
+            raise ToolError(
+                f"line {first_line} of {path} is more than {MOST_PASSED} bytes away: use other means, such as the shell"
+            )
+        patience.check()
+
+
+def write_file(workspace: Workspace, path: str, content: str) -> str:
+    """Make a file, or replace it as a whole: readers see the old text or the new one, never half of it."""
+    data = _encoded(content)
+    with workspace.place(path, make=True) as (folder, name):
+        _replace(folder, name, data)
+    return f"wrote {len(data)} bytes to {path}"
+
+
+def edit_file(workspace: Workspace, path: str, old: str, new: str, every: bool) -> str:
+    """Replace a piece of text that is there exactly once, or every one of them."""
+    if not old:
+        raise ToolError("old is empty: give the text to be replaced, with enough around it to be found once")
+    if old == new:
+        raise ToolError("old and new are the same: nothing would change")
+    with workspace.file(path) as found, os.fdopen(os.dup(found), "rb") as file:
+        size = os.fstat(found).st_size
+        if size > MOST_EDIT:
+            raise ToolError(f"{path} has {size} bytes; at most {MOST_EDIT} can be edited")
+        data = file.read(MOST_EDIT + 1)
+    _refuse_binary(path, data, size)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ToolError(f"{path} is not UTF-8 text (byte {error.start})") from None
+    count = text.count(old)
+    if count == 0:
+        raise ToolError(f"{path} does not contain that text: read it again, and copy the text exactly")
+    if count > 1 and not every:
+        raise ToolError(f"{path} contains that text {count} times: give more around it, or set every=true")
+    changed = _encoded(text.replace(old, new))
+    with workspace.place(path) as (folder, name):
+        _replace(folder, name, changed)
+    places = "1 place" if count == 1 else f"{count} places"
+    return f"changed {places} in {path}"
+
+
+def list_folder(
+    workspace: Workspace, path: str, pattern: str | None, depth: int, patience: SearchPatience | None = None
+) -> str:
+    """Names in a folder, folders with a slash behind; build and version folders are named, not entered."""
+    rows: list[str] = []
+    patience = patience or SearchPatience()
+    with workspace.folder(path) as folder:
+        for name, is_folder in walk(folder, "", max(1, min(depth, 10))):
+            patience.check()
+            if pattern and not fnmatch.fnmatch(name.rpartition("/")[2], pattern):
+                continue
+            if len(rows) == MOST_LISTED:
+                rows.append(f"[more than {MOST_LISTED} entries: name a folder further down, or give a pattern]")
+                break
+            rows.append(name + "/" if is_folder else name)
+    return "\n".join(rows) or ("(nothing matches)" if pattern else "(the folder is empty)")
+
+
+def walk(folder: int, prefix: str, depth: int) -> Iterator[tuple[str, bool]]:
+    """Everything below an open folder, sorted, links neither followed nor entered."""
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(islice(found, MOST_IN_FOLDER), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        name = entry.name.encode(errors="replace").decode()
+        is_folder = entry.is_dir(follow_symlinks=False)
+        yield prefix + name, is_folder
+        if is_folder and depth > 1 and entry.name not in _HIDDEN:
+            try:
+                below = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            except OSError:
+                continue
+            try:
+                yield from walk(below, f"{prefix}{name}/", depth - 1)
+            finally:
+                os.close(below)
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        data = content.encode()
+    except UnicodeEncodeError:
+        raise ToolError("the text contains half of a surrogate pair: remove it") from None
+    if len(data) > MOST_WRITE:
+        raise ToolError(f"{len(data)} bytes are too many: at most {MOST_WRITE} are written at once")
+    return data
+
+
+def _replace(folder: int, name: str, data: bytes) -> None:
+    """Write beside it, then rename over it. The file keeps its mode; a link with another name keeps the old text."""
+    beside = f".{secrets.token_hex(8)}.part"
+    mode = 0o666
+    with contextlib.suppress(OSError):
+        mode = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        made = os.open(beside, flags, mode, dir_fd=folder)
+        try:
+            with os.fdopen(made, "wb") as file:
+                file.write(data)
+                if mode != 0o666:  # noqa: PLR2004 - a new file gets what the umask leaves
+                    os.fchmod(file.fileno(), mode)
+            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(beside, dir_fd=folder)
+            raise
+    except OSError as error:
+        raise ToolError(f"{name} cannot be written: {error.strerror}") from None
+
+
+def _refuse_binary(path: str, probe: bytes, size: int) -> None:
+    if b"\0" in probe:
+        raise ToolError(f"{path} is a binary file of {size} bytes and cannot be shown as text")

@@ -1,0 +1,209 @@
+"""The tools themselves: names, words for the model, and how each may be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+from glidepath._wire import Meta, replace
+from glidepath.errors import ConfigurationError
+from glidepath.sandbox.policy import Sandbox, SandboxError
+from glidepath.tools import Tool, ToolContext, closest, tool
+from glidepath.workspace import file_tools
+from glidepath.workspace.root import Workspace
+from glidepath.workspace.sandbox import Bubblewrap, look_for_sandbox
+from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED, ShellLimits, described, run_command
+
+__all__ = ["TOOL_NAMES", "runs_in_sandbox", "workspace_tools"]
+
+TOOL_NAMES = ("read", "list", "grep", "write", "edit", "shell")
+_GREP_SECONDS = 30.0
+_SHELL_SECONDS = 120.0
+_MOST_SHELL_SECONDS = 600.0
+_SANDBOXED = "_glidepath_sandboxed"  # on the function of a shell tool: whoever asks a person says so
+
+SandboxChoice = Literal["auto", "require", "off"]
+
+
+def workspace_tools(
+    workspace: Workspace,
+    names: Iterable[str] = ("read", "list", "grep"),
+    *,
+    sandbox: SandboxChoice | Bubblewrap | Sandbox = "auto",
+    shell_approval: bool = True,
+    shell_home: str | Path | None = None,
+    shell_limits: ShellLimits | None = None,
+) -> tuple[Tool, ...]:
+    """The tools of these names, bound to a workspace; by default those that change nothing.
+
+    A person decides about every shell command, unless `shell_approval` is false; that needs a sandbox that works, or
+    `sandbox="off"` to say that none is wanted. HOME of a command is an empty folder of its own, which is gone
+    afterwards; `shell_home` names another one, which in the sandbox can be read but not written. With a
+    `glidepath.sandbox.Sandbox` a command sees only what that names and the workspace, and reaches the hosts it lists.
+    """
+    wanted = list(names)
+    makers = {"read": _read, "list": _list, "grep": _grep, "write": _write, "edit": _edit}
+    made = []
+    for name in wanted:
+        if name == "shell":
+            made.append(_shell(workspace, sandbox, shell_approval, shell_home, shell_limits))
+        elif name in makers:
+            made.append(makers[name](workspace))
+        else:
+            meant = closest(str(name), TOOL_NAMES)
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(TOOL_NAMES)}"
+            raise ConfigurationError(f"there is no workspace tool {name!r:.80}; {hint}")
+    return tuple(made)
+
+
+def runs_in_sandbox(tool: Tool) -> bool:
+    """True for a shell whose commands run in a sandbox; any other tool runs as you."""
+    return getattr(tool.fn, _SANDBOXED, False) is True
+
+
+def _read(workspace: Workspace) -> Tool:
+    def read(
+        context: ToolContext,
+        path: Annotated[str, Meta(description="a file in the workspace, such as src/main.py")],
+        first_line: Annotated[int | None, Meta(description="where to begin; 1 unless given")] = None,
+        lines: Annotated[int | None, Meta(description="how many lines; 500 unless given")] = None,
+    ) -> str:
+        """Read lines of a text file."""
+        patience = file_tools.SearchPatience(lambda: context.cancelled)
+        return file_tools.read_file(
+            workspace, path, 1 if first_line is None else first_line, 500 if lines is None else lines, patience
+        )
+
+    return tool(read, read_only=True, untrusted=True, idempotent=True)
+
+
+def _list(workspace: Workspace) -> Tool:
+    def list_(
+        context: ToolContext,
+        path: str = ".",
+        pattern: Annotated[str | None, Meta(description="only names like this, such as *.py")] = None,
+        depth: Annotated[int | None, Meta(description="how many folders deep, 1 to 10; 1 unless given")] = None,
+    ) -> str:
+        """List the files and folders in a folder of the workspace."""
+        patience = file_tools.SearchPatience(lambda: context.cancelled)
+        return file_tools.list_folder(workspace, path, pattern, 1 if depth is None else depth, patience)
+
+    return tool(list_, name="list", read_only=True, untrusted=True, idempotent=True)
+
+
+def _grep(workspace: Workspace) -> Tool:
+    from glidepath.tools.processes import Reference, run_in_process
+    from glidepath.workspace.search import search
+
+    run = partial(run_in_process, Reference(search))
+
+    async def grep(
+        context: ToolContext,
+        pattern: Annotated[str, Meta(description="a regular expression")],
+        path: str = ".",
+        glob: Annotated[str | None, Meta(description="only files like this, such as *.py")] = None,
+        ignore_case: bool = False,
+    ) -> str:
+        """Find the lines that match a pattern in a file, or in all files below a folder."""
+        values = {
+            "root": str(workspace.root),
+            "pattern": pattern,
+            "path": path,
+            "glob": glob,
+            "ignore_case": ignore_case,
+        }
+        return str(await run(values, context))
+
+    return tool(grep, read_only=True, untrusted=True, idempotent=True, timeout=_GREP_SECONDS)
+
+
+def _write(workspace: Workspace) -> Tool:
+    def write(path: str, content: str) -> str:
+        """Write a whole file in the workspace: a new one, or in place of the old one. Folders are made as needed."""
+        return file_tools.write_file(workspace, path, content)
+
+    return tool(write, exclusive=True, consequential=True, idempotent=True)
+
+
+def _edit(workspace: Workspace) -> Tool:
+    def edit(
+        path: str,
+        old: Annotated[str, Meta(description="the text to replace, exactly as it stands, found only once")],
+        new: Annotated[str, Meta(description="the text to put there")],
+        every: Annotated[bool, Meta(description="replace it everywhere in the file")] = False,
+    ) -> str:
+        """Replace a piece of text in a file of the workspace."""
+        return file_tools.edit_file(workspace, path, old, new, every)
+
+    return tool(edit, exclusive=True, consequential=True)
+
+
+def _shell(
+    workspace: Workspace,
+    choice: SandboxChoice | Bubblewrap | Sandbox,
+    approval: bool,
+    home: str | Path | None,
+    limits: ShellLimits | None,
+) -> Tool:
+    if not isinstance(choice, Bubblewrap | Sandbox) and choice not in ("auto", "require", "off"):
+        raise ConfigurationError(f"sandbox must be 'auto', 'require', 'off' or a Sandbox, not {choice!r:.80}")
+    sandbox: Bubblewrap | Sandbox | None
+    sandbox, missing = (choice, "") if isinstance(choice, Bubblewrap | Sandbox) else (None, "it is switched off")
+    if isinstance(choice, Sandbox):
+        sandbox = _closed_shell(choice, workspace, home)
+    if choice in ("auto", "require"):
+        sandbox, missing = look_for_sandbox()
+    if sandbox is None and choice != "off" and (choice == "require" or not approval):
+        why = "sandbox='require'" if choice == "require" else "a shell without approval needs one"
+        raise ConfigurationError(
+            f"no sandbox works here and {why}: {missing}. Install bubblewrap 0.7 or newer and allow user namespaces, "
+            "or say sandbox='off' to run commands without one"
+        )
+    place = _home(home)
+
+    async def shell(
+        command: str,
+        seconds: Annotated[float | None, Meta(description="seconds it may take, at most 600; 120 unless given")] = None,
+    ) -> str:
+        limit = min(max(_SHELL_SECONDS if seconds is None else seconds, 0.1), _MOST_SHELL_SECONDS)
+        return await run_command(workspace, sandbox, command, limit, home=place, limits=limits)
+
+    shell.__dict__[_SANDBOXED] = sandbox is not None
+    reason = f"{NO_SANDBOX} ({missing})" if sandbox is None else SANDBOXED
+    if isinstance(sandbox, Sandbox):
+        reason = sandbox.told()
+    return tool(
+        shell,
+        description=described(sandbox),
+        exclusive=True,
+        consequential=True,
+        untrusted=True,
+        requires_approval=approval,
+        approval_reason=reason,
+    )
+
+
+def _closed_shell(policy: Sandbox, workspace: Workspace, home: str | Path | None) -> Sandbox:
+    """The policy for commands in this workspace: only bubblewrap can keep protected files of it from being written."""
+    if home is not None:
+        raise ConfigurationError("shell_home: with a Sandbox HOME is an empty folder; name the folder in read= instead")
+    try:
+        policy = replace(policy, by=("bubblewrap",), write=(*policy.writable, str(workspace.root)))
+        policy.mechanism()
+    except SandboxError as error:
+        raise ConfigurationError(f"the shell's sandbox: {error}") from None
+    return policy
+
+
+def _home(home: str | Path | None) -> Path | None:
+    if home is None:
+        return None
+    try:
+        place = Path(home).expanduser().resolve(strict=True)
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"shell_home: {home!r:.100} cannot be used: {error}") from None
+    if not place.is_dir() or place == Path("/"):
+        raise ConfigurationError(f"shell_home: {str(home)!r:.100} is not a folder that can be a home")
+    return place
