@@ -150,7 +150,7 @@ def test_listing_runs_does_not_care_about_settings_of_a_flight(tmp_path):
     folder = folder_of(tmp_path)
     (tmp_path / "runs.db").touch()
     ran = glidepath("runs", "list", "--store", str(tmp_path / "runs.db"), folder=folder)
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.err) == (0, "no run is kept here\n")
 
 
 def test_limits_of_an_untrusted_file_hold_but_are_nobody_s_word(tmp_path):
