@@ -110,7 +110,9 @@ def with_constraints_of_its_own(plan: Plan) -> Plan:
         return plan
     try:
         made = {id(one): one.for_run() for one in plan.constraints}
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ConfigurationError(f"for_run of a constraint failed: {told(error)}") from error
     for one in made.values():
         if not isinstance(one, ResourceConstraint):
