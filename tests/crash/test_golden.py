@@ -131,7 +131,7 @@ def test_every_golden_journal_can_be_gone_on_with(path, way):
             result = await agent.run("and now?", session="s")
         assert result.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP)
         assert transcript_errors(result.messages) == []
-        assert result.messages[0].text == before.messages[0].text
+        assert result.messages[0] == before.messages[0]
         answers = {message.call_id: message for message in result.messages if message.role == "tool_result"}
         for call_id in begun:
             unknown = call_id in {call.id for call in result.unknown_effects}

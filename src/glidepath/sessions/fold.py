@@ -386,7 +386,7 @@ class Folded:
         self.bases, self.based = [], 0  # a stranger's
         self.taken = 0  # its inbox is its own
         if self.result is not None:
-            self.result = self.session.last = _wire.replace(self.result, session_id=self.session.id)
+            self.result = self.session.last = self._told(_wire.replace(self.result, session_id=self.session.id))
         self.decisions = {}
         self.intents = {key: _wire.replace(intent, idempotent=False) for key, intent in self.intents.items()}
         mine = f"{old}/"
@@ -443,11 +443,13 @@ class Folded:
 
     def on_end(self, data: bytes) -> None:
         """The run is over."""
-        result = decoded(data, RunResult)
-        messages = tuple(self.messages)
-        first = self.fields.get("first_new", 0)
-        self.result = _wire.replace(result, messages=messages, new_messages=messages[first:])
+        self.result = self._told(decoded(data, RunResult))
         self.session.close_run(self.result)
+
+    def _told(self, result: RunResult) -> RunResult:
+        """A result with its transcript, which the journal has only once."""
+        messages = tuple(self.messages)
+        return _wire.replace(result, messages=messages, new_messages=messages[self.fields.get("first_new", 0) :])
 
 
 _READERS: dict[str, Callable[[Folded, bytes], None]] = {
