@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from glidepath.cli import main as command
-from glidepath.cli.deck_server import named_agents
+from glidepath.cli.deck_server import _chosen_store, named_agents
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 from glidepath.serve import app, demo, static_files
@@ -258,3 +258,19 @@ def test_a_server_that_comes_back_knows_the_runs_of_the_one_before(tmp_path):
             assert (await client.get("/api/runs?state=lost")).json()["runs"] == []
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("said", "own", "kind"),
+    [
+        (None, False, "SegmentStore"),
+        (None, True, "MemoryStore"),
+        ("none", False, "NoneType"),
+        ("segments:here", True, "SegmentStore"),
+    ],
+    ids=["default", "the agent's", "none", "named"],
+)
+def test_a_server_keeps_runs_in_the_default_store_unless_told_otherwise(tmp_path, said, own, kind):
+    world = World(environ={"HOME": str(tmp_path)}, folder=tmp_path)
+    agents = {"helper": agent(store=MemoryStore()) if own else agent()}
+    assert type(_chosen_store(agents, said, world)).__name__ == kind

@@ -48,8 +48,8 @@ def serve(
     from glidepath.serve.listener import listen
 
     token = checked_address(options, world)
-    if store is None and options.store and options.store != "none":
-        store = make_store(options.store, world)
+    if store is None:
+        store = _chosen_store(agents, options.store, world)
     application = app(
         agents,
         store=store,
@@ -140,10 +140,15 @@ def deck(options: argparse.Namespace, world: World) -> int:
         from glidepath.sessions import MemoryStore
 
         return serve({**demo_agents(), **named_agents(options.agent, world)}, options, world, MemoryStore(), demo=True)
-    agents = named_agents(options.agent, world)
-    if not options.store:
-        options.store = DEFAULT_STORE
-    return serve(agents, options, world)
+    return serve(named_agents(options.agent, world), options, world)
+
+
+def _chosen_store(agents: dict[str, Any], said: str | None, world: World) -> Any:
+    """The store that was named, else the agents' own, else the default one; `none` is none."""
+    if said == "none":
+        return None
+    own = next((agent.config.store for agent in agents.values() if agent.config.store is not None), None)
+    return own if own is not None and not said else make_store(said or DEFAULT_STORE, world)
 
 
 def export(options: argparse.Namespace, world: World) -> int:

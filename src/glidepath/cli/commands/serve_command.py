@@ -16,7 +16,7 @@ __all__ = ["add_arguments", "add_server_flags", "execute"]
 _EXAMPLES = """\
 examples:
   glidepath serve --agent my_package.agents:helper
-  glidepath serve --agent billing=my_package.agents:helper --store default
+  glidepath serve --agent billing=my_package.agents:helper --store ./sessions
   glidepath serve --agent app:agent --host 0.0.0.0 --token "$TOKEN" --allowed-host deck.example.com
 """
 
@@ -36,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_server_flags(parser: argparse.ArgumentParser) -> None:
     """What every server takes."""
-    parser.add_argument("--store", metavar="URL", help="where sessions are kept: a path, postgresql://..., or default")
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        help="where sessions are kept: a path, postgresql://..., none or default (by default the agents' own, else default)",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=7447, help="which port (default: 7447); 0 takes a free one")
     parser.add_argument(
