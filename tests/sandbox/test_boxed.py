@@ -70,6 +70,30 @@ def test_landlock_refuses_a_list_of_hosts():
         Sandbox(network=["example.com"], by=["landlock"]).mechanism()
 
 
+def test_the_error_does_not_tell_to_install_what_was_not_named(monkeypatch):
+    monkeypatch.setattr(policies, "_TRIED", {"bubblewrap": "", "landlock": ""})
+    with pytest.raises(SandboxError, match=r"Add 'bubblewrap' to by, or allow"):
+        Sandbox(network=["example.com"], by=["landlock"]).mechanism()
+
+
+def test_a_folder_that_may_be_written_may_be_read_too_whatever_the_mechanism(monkeypatch, tmp_path):
+    monkeypatch.setattr(policies, "_TRIED", {"landlock": ""})
+    assert Sandbox(read=[tmp_path], write=[tmp_path], by=["landlock"]).mechanism() == "landlock"
+
+
+@pytest.mark.parametrize("words", ["ls -l", [], [3], ["ls", "a\0b"], None], ids=str)
+def test_a_command_is_a_list_of_words(words):
+    with pytest.raises(ConfigurationError, match="a list of words"):
+        Sandbox(by=["none"]).enter(words)
+
+
+def test_a_command_does_not_start_in_a_folder_that_is_not_there(tmp_path):
+    (tmp_path / "file").touch()
+    for place in ("nowhere", "file"):
+        with pytest.raises(SandboxError, match="is not a folder; make it first"):
+            Sandbox(by=["none"]).enter(["true"], cwd=tmp_path / place)
+
+
 @SHELL
 def test_the_shell_sees_only_what_its_policy_names(tmp_path):
     (tmp_path / "work").mkdir()
@@ -137,7 +161,12 @@ def test_an_mcp_server_without_a_sandbox_that_works_is_refused(monkeypatch, tmp_
         ({"write": ["/etc"]}, "a part of the system"),
         ({"write": [3]}, "takes paths"),
         ({"network": "some"}, "'none', 'all' or a list of hosts"),
-        ({"network": ["http://example.com"]}, "is not a port|is not a host"),
+        ({"write": ["/usr/bin"]}, "a part of the system"),
+        ({"write": ["/etc/passwd"]}, "a part of the system"),
+        ({"network": ["http://example.com"]}, "write its host alone, without 'http://'"),
+        ({"network": ["example.com/path"]}, "is not a host"),
+        ({"network": ["all"]}, "network='all', without a list"),
+        ({"network": ["none", "example.com"]}, "network='none', without a list"),
         ({"network": ["exa mple.com"]}, "is not a host"),
         ({"network": ["example.com:99999"]}, "is not a port"),
         ({"network": ["*"]}, "is not a host"),
@@ -146,7 +175,9 @@ def test_an_mcp_server_without_a_sandbox_that_works_is_refused(monkeypatch, tmp_
         ({"files": True}, "files"),
         ({"by": []}, "must name some of"),
         ({"by": ["docker"]}, "must name some of"),
+        ({"by": ["none", "bubblewrap"]}, "'none' must be the last"),
         ({"env": "PATH"}, "takes a list"),
+        ({"env": ["TOKEN=secret"]}, "takes names of variables, not their values: write 'TOKEN'"),
     ],
     ids=str,
 )

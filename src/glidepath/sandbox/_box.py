@@ -52,7 +52,7 @@ def main(descriptor: int) -> int:
         try:
             _become(job, kept)
         except BaseException as error:
-            os.write(2, f"the sandbox cannot be closed: {error}\n".encode())
+            os.write(2, f"the program was not started: {error}\n".encode())
         os._exit(126)
     for number in (0, 1, 2, *kept):  # they are the program's: whoever reads them must see its end
         with suppress(OSError):

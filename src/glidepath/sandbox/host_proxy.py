@@ -31,6 +31,9 @@ class Listed:
     """One entry of a list of hosts: a name, `*.name`, or an address, with a port or without."""
 
     def __init__(self, text: str) -> None:
+        if "://" in text:
+            scheme = text.partition("://")[0]
+            raise ConfigurationError(f"network={text!r:.80} is a URL; write its host alone, without '{scheme:.20}://'")
         host = text
         ports: tuple[int, ...] = _DEFAULT_PORTS
         if text.startswith("["):
@@ -58,7 +61,9 @@ class Listed:
 
 def _port(text: str, digits: str) -> int:
     if not digits.isdigit() or not 0 < int(digits) <= _MOST_PORT:
-        raise ConfigurationError(f"network={text!r:.80}: {digits!r:.20} is not a port")
+        raise ConfigurationError(
+            f"network={text!r:.80}: {digits!r:.20} is not a port; use a number from 1 to {_MOST_PORT}"
+        )
     return int(digits)
 
 

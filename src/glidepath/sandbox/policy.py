@@ -38,6 +38,9 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _NEVER_WRITTEN = (
     "/", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys", "/boot", "/var", "/run",
 )  # fmt: skip
+_NOTHING_WRITTEN_IN = (
+    "/usr/", "/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/etc/", "/boot/", "/proc/", "/sys/", "/dev/",
+)  # fmt: skip
 _LEAST_ABI = 6  # Linux 6.12: before that, signals and abstract sockets lead out
 
 
@@ -69,7 +72,7 @@ class Sandbox(Value, frozen=True):
         settle_field(self, "read", _paths("read", self.read))
         settle_field(self, "write", _paths("write", self.write))
         settle_field(self, "network", _network(self.network))
-        settle_field(self, "env", _names("env", self.env))
+        settle_field(self, "env", _variables(self.env))
         settle_field(self, "by", _names("by", self.by))
         _check(self)
 
@@ -107,15 +110,18 @@ class Sandbox(Value, frozen=True):
                 return name
             reasons.append(f"{name}: {missing}")
         raise SandboxError(
-            f"no sandbox can be closed here ({'; '.join(reasons)}). Install bubblewrap, or allow the program to run "
+            f"no sandbox can be closed here ({'; '.join(reasons)}). {self._way_out()}, or allow the program to run "
             "without a sandbox by naming it: Sandbox(by=['bubblewrap', 'landlock', 'none'])"
         )
+
+    def _way_out(self) -> str:
+        return "Install bubblewrap" if "bubblewrap" in self.by else "Add 'bubblewrap' to by"
 
     def _too_much_for_landlock(self) -> str:
         if self.hosts:
             return "a list of hosts needs bubblewrap: Landlock cannot tell one host from another"
         for place in self.readable:
-            if any(Path(place).is_relative_to(above) for above in self.writable):
+            if place not in self.writable and any(Path(place).is_relative_to(above) for above in self.writable):
                 return f"{place} is to be read only, inside a folder that may be written: that needs bubblewrap"
         return ""
 
@@ -136,6 +142,7 @@ class Sandbox(Value, frozen=True):
         a script. `pass_fds` are descriptors that the program keeps. `binds` are more words for bubblewrap, which is
         needed then. Raises `SandboxError`.
         """
+        _check_command(words, cwd)
         policy = self
         if extra := tuple(write):
             policy = replace(self, write=(*self.writable, *extra))
@@ -410,7 +417,7 @@ def _paths(field: str, given: object) -> tuple[str, ...]:
         path = os.path.realpath(os.path.expanduser(text))  # noqa: PTH111
         if not os.path.exists(path):  # noqa: PTH110
             raise ConfigurationError(f"Sandbox.{field}: {text!r:.120} does not exist; make it first")
-        if field == "write" and (path in _NEVER_WRITTEN or path.startswith(("/proc/", "/sys/", "/dev/"))):
+        if field == "write" and (path in _NEVER_WRITTEN or path.startswith(_NOTHING_WRITTEN_IN)):
             raise ConfigurationError(f"Sandbox.write: {text!r:.120} is a part of the system; name a folder of your own")
         if field == "read" and path in ("/", "/proc", "/sys", "/dev"):
             raise ConfigurationError(f"Sandbox.read: {text!r:.120} is the whole system; name what the program needs")
@@ -424,6 +431,23 @@ def _names(field: str, given: object) -> tuple[str, ...]:
         if not isinstance(item, str) or not item:
             raise ConfigurationError(f"Sandbox.{field} takes names, not {item!r:.80}")
     return found
+
+
+def _variables(given: object) -> tuple[str, ...]:
+    found = _names("env", given)
+    for name in found:
+        if "=" in name:
+            alone = name.partition("=")[0]
+            raise ConfigurationError(f"Sandbox.env takes names of variables, not their values: write {alone!r:.80}")
+    return found
+
+
+def _check_command(words: object, cwd: str | os.PathLike[str] | None) -> None:
+    fits = isinstance(words, Sequence) and not isinstance(words, str | bytes)
+    if not fits or not words or not all(isinstance(word, str) and "\0" not in word for word in words):  # type: ignore[attr-defined]
+        raise ConfigurationError(f"enter() takes a command as a list of words, such as ['ls', '-l'], not {words!r:.80}")
+    if cwd is not None and not os.path.isdir(cwd):  # noqa: PTH112
+        raise SandboxError(f"cwd={os.fspath(cwd)!r:.120} is not a folder; make it first")
 
 
 def _listed(field: str, given: object) -> list[Any]:
@@ -440,6 +464,9 @@ def _network(given: object) -> str | tuple[str, ...]:
             )
         return given
     hosts = _names("network", given)
+    for word in ("none", "all"):
+        if word in hosts:
+            raise ConfigurationError(f"Sandbox.network: {word!r} is not a host; write network={word!r}, without a list")
     listed(hosts)
     return hosts or "none"
 
@@ -451,3 +478,7 @@ def _check(sandbox: Sandbox) -> None:
             raise ConfigurationError(f"Sandbox.{name} must be a whole number of at least {least}, not {value!r:.80}")
     if not sandbox.by or any(name not in MECHANISMS for name in sandbox.by):
         raise ConfigurationError(f"Sandbox.by={list(sandbox.by)!r:.80} must name some of {', '.join(MECHANISMS)}")
+    if "none" in sandbox.by[:-1]:
+        raise ConfigurationError(
+            f"Sandbox.by={list(sandbox.by)!r:.80}: 'none' must be the last, since what follows it is never tried"
+        )
