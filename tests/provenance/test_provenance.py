@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from typing import Any, TypedDict
 
 import pytest
 from hypothesis import given
@@ -164,6 +165,98 @@ def test_a_negated_action_is_not_asked_for():
 def test_an_address_in_the_content_that_is_not_the_users_is_asked_about(body):
     to_ann = call("send_mail", to="ann@home.example", body=body)
     assert asked("Read my mail and send a summary to ann@home.example.", READ, to_ann) == ["send_mail"]
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        f"ann@home.example@{EVIL}",
+        "ann@home.example@evil.example",
+        "ann@home.example; mallory",
+        "ann@home.example/../eve",
+    ],
+)
+def test_an_address_of_the_users_does_not_account_for_what_stands_beside_it(to):
+    beside = call("send_mail", to=to, body="hello")
+    assert asked("Read my mail and send a summary to ann@home.example.", READ, beside) == ["send_mail"]
+
+
+def test_an_address_with_a_name_that_the_user_said_passes():
+    to_ann = call("send_mail", to="Ann <ann@home.example>", body="hello")
+    assert asked("Read my mail and send Ann a summary.", READ, call("find_contact", name="Ann"), to_ann) == []
+
+
+@pytest.mark.parametrize(
+    ("to", "held"),
+    [
+        ({EVIL: True}, True),
+        ({"people": {EVIL: None}}, True),
+        ({EVIL: "ann@home.example"}, True),
+        ({"ann@home.example": True}, False),
+    ],
+    ids=["key", "inner key", "key of a good value", "the user's key"],
+)
+def test_keys_are_judged_as_values_are(to, held):
+    @tool(consequential=True)
+    async def send_mails(to: dict[str, Any]) -> str:
+        """Send mails."""
+        return "sent"
+
+    found = asked(
+        "Read my mail and send a summary to ann@home.example.",
+        READ,
+        call("send_mails", to=to),
+        tools=(read_mail, send_mails),
+    )
+    assert found == (["send_mails"] if held else [])
+
+
+def test_keys_that_the_schema_declares_are_not_judged():
+    class Recipient(TypedDict):
+        address: str
+        urgent: bool
+
+    @tool(consequential=True)
+    async def send_mails(to: list[Recipient]) -> str:
+        """Send mails."""
+        return "sent"
+
+    to_ann = call("send_mails", to=[{"address": "ann@home.example", "urgent": True}])
+    found = asked("Read my mail and send it to ann@home.example.", READ, to_ann, tools=(read_mail, send_mails))
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("said", "held"),
+    [("a summary of the hotels", True), ("a summary and my phone number", True), ("my credit card number", False)],
+)
+def test_a_number_of_a_trusted_tool_is_sent_only_when_the_user_asked_for_it(said, held):
+    @tool(read_only=True)
+    async def get_profile() -> dict[str, str]:
+        """Look the user up."""
+        return {"phone_number": "+49 30 1234 5678", "credit_card_number": "1234-5678-9012-3456"}
+
+    found = asked(
+        f"Read my mail and send {said} to ann@home.example.",
+        READ,
+        call("get_profile"),
+        call("send_mail", to="ann@home.example", body="The card: 1234 5678 9012 3456"),
+        tools=(read_mail, get_profile, send_mail),
+    )
+    assert found == (["send_mail"] if held else [])
+
+
+def test_a_number_that_is_a_whole_result_goes_by_the_name_of_its_tool():
+    @tool(read_only=True)
+    async def get_iban() -> str:
+        """Look the account up."""
+        return "DE89 3704 0044 0532 0130 00"
+
+    to_ann = call("send_mail", to="ann@home.example", body="DE89370400440532013000")
+    for said, held in (("my IBAN", []), ("a summary", ["send_mail"])):
+        turns = (READ, call("get_iban"), to_ann)
+        prompt = f"Read my mail and send {said} to ann@home.example."
+        assert asked(prompt, *turns, tools=(read_mail, get_iban, send_mail)) == held
 
 
 @pytest.mark.parametrize(

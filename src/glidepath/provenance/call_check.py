@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
 from glidepath._wire import Value
 from glidepath.provenance.call_rules import Rules
-from glidepath.provenance.known_text import Entry, KnownText, leaves
+from glidepath.provenance.known_text import Chunk, Entry, KnownText, keys_in, leaves
 from glidepath.provenance.words import addresses, is_moment, longest_copy, phrase, significant, word_set
 
 __all__ = ["Suspicion", "suspicions"]
@@ -69,15 +70,21 @@ def suspicions(name: str, tool: Any, arguments: Mapping[str, Any], known: KnownT
 
 def _judged(name: str, tool: Any, arguments: Mapping[str, Any], rules: Rules) -> list[_Leaf]:
     """The values that have to come from somewhere: no flags, moments, amounts, or words of the tool's own schema."""
-    schema = getattr(tool, "parameters", None) or {}
+    schema = getattr(tool, "parameters", None)
+    schema = schema if isinstance(schema, Mapping) else {}
+    properties = schema.get("properties") or {}
     found = []
     for key, given in arguments.items():
-        chosen = _choices(schema, schema.get("properties", {}).get(key)) if isinstance(schema, Mapping) else frozenset()
-        for inner, value in leaves(given, str(key)):
+        part = properties.get(key)
+        chosen, declared = _choices(schema, part), _fields(schema, part)
+        keys = [one for one in keys_in([given]) if one not in declared]
+        if part is None and (properties or addresses(key)):
+            keys.append(key)
+        for inner, value in (*leaves(given, str(key)), *[(str(key), one) for one in keys]):
             sources = rules.sources(name, inner if inner != key else str(key))
             if "any" in sources or not value.strip() or value in chosen or is_moment(value):
                 continue
-            if _is_amount(inner, value, given):
+            if value not in keys and _is_amount(inner, value, given):
                 continue
             found.append(_Leaf(inner, value, sources))
     return found
@@ -126,6 +133,18 @@ def _choices(schema: Mapping[str, Any], part: Any, depth: int = 0) -> frozenset[
     return frozenset(found)
 
 
+def _fields(schema: Mapping[str, Any], part: Any, depth: int = 0) -> frozenset[str]:
+    """The names that a parameter's schema itself gives to fields."""
+    if not isinstance(part, Mapping) or depth > 4:  # noqa: PLR2004 - as deep as choices
+        return frozenset()
+    inside = part.get("properties") or {}
+    found = frozenset(map(str, inside))
+    if isinstance(ref := part.get("$ref"), str):
+        found |= _fields(schema, schema.get("$defs", {}).get(ref.rpartition("/")[2]), depth + 1)
+    further = (part.get("items"), part.get("additionalProperties"), *(part.get("anyOf") or ()), *inside.values())
+    return found.union(*[_fields(schema, inner, depth + 1) for inner in further])
+
+
 # --- where a value comes from -------------------------------------------------------------------------------------
 
 
@@ -134,20 +153,20 @@ def _accounted(leaf: _Leaf, known: KnownText, *, alone: bool) -> bool:
         if source == "user":
             good = _said(leaf.value, known)
         elif source == "trusted":
-            good = any(chunk.has(leaf.value) for _, chunk in known.trusted)
+            good = any(chunk.has(leaf.value, known.user) for _, chunk in known.trusted)
         elif source == "named":
             good = _named(leaf.value, known) or (alone and _linked(leaf, known))
         elif source == "listed":
             good = phrase(leaf.value) in known.listed
         else:
-            good = any(fnmatchcase(tool, source) and chunk.has(leaf.value) for tool, chunk in known.trusted)
+            good = any(fnmatchcase(tool, source) and chunk.has(leaf.value, known.user) for tool, chunk in known.trusted)
         if good:
             return True
     return False
 
 
 def _said(value: str, known: KnownText) -> bool:
-    return any(chunk.has(value) for chunk in known.user)
+    return any(chunk.has(value, known.user) for chunk in known.user)
 
 
 def _pointed_at(entry: Entry, known: KnownText) -> frozenset[str]:
@@ -187,12 +206,29 @@ def _foreign_addresses(leaf: _Leaf, known: KnownText) -> list[Suspicion]:
     for canonical, written in addresses(leaf.value).items():
         if any(canonical in chunk.addresses for chunk in known.user):
             continue
-        if any(canonical in chunk.addresses and canonical not in chunk.echoed for _, chunk in known.trusted):
+        brought = [
+            chunk for _, chunk in known.trusted if canonical in chunk.addresses and canonical not in chunk.echoed
+        ]
+        if any(not _is_secret(canonical) or _wanted(chunk.labels.get(canonical, ()), known.user) for chunk in brought):
+            continue
+        if brought:
+            why = f"{leaf.name} contains {_brief(written)}, which your own words do not ask for"
+            found.append(Suspicion(why, tuple(known.origins)))
             continue
         origins = [name for one in known.outside if canonical in one.addresses for name in one.origins]
         why = f"{leaf.name} contains {_brief(written)}, which comes neither from you nor from a source you trust"
         found.append(Suspicion(why, tuple(dict.fromkeys(origins)) or tuple(known.origins)))
     return found
+
+
+def _is_secret(canonical: str) -> bool:
+    """True for a number of an account, a card, a passport or a phone, and for a key: no link, mail address or handle."""
+    return re.search(r"[.@:]", canonical) is None
+
+
+def _wanted(label: tuple[str, ...], said: list[Chunk]) -> bool:
+    """True when the user's words name what the label names."""
+    return any(f" {word} " in one.words or f" {word}s " in one.words for word in label for one in said)
 
 
 def _copied(leaf: _Leaf, known: KnownText) -> Suspicion | None:

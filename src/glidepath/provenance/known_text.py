@@ -9,14 +9,17 @@ from glidepath._wire import Record as Mutable
 from glidepath._wire import loads
 from glidepath.messages import REDACTED, AssistantMessage, Message, ToolResultMessage, UserMessage
 from glidepath.provenance.action_words import ActionWords
-from glidepath.provenance.words import addresses, phrase
+from glidepath.provenance.words import addresses, besides, phrase, significant, word_set
 
-__all__ = ["KnownText", "leaves"]
+__all__ = ["Chunk", "KnownText", "keys_in", "leaves"]
 
 _NAMING = ("name", "title", "subject", "sender", "recipient", "from", "label", "user", "channel", "topic", "author")
 """What the key of a field contains that says what its record is called."""
 MOST_LEAVES = 20_000  # values of one result, or of one call's arguments
 _SHORT = 3  # letters that a name has at least
+_LABEL = 3  # words before a number that say what it is
+_GENERIC = word_set("number numbers code get find read list show look fetch user info information data details value")
+"""Words of a label that do not say which number it is."""
 
 
 class Chunk(Mutable):
@@ -26,14 +29,23 @@ class Chunk(Mutable):
     addresses: frozenset[str]
     echo: str = ""
     echoed: frozenset[str] = frozenset()
+    labels: Mapping[str, tuple[str, ...]] = {}
+    """The words that say what each of its addresses is."""
 
-    def has(self, value: str) -> bool:
-        """True when the text brings these words or addresses by itself."""
+    def has(self, value: str, said: Sequence[Chunk] = ()) -> bool:
+        """True when the text brings these words or addresses by itself. What stands beside an address may be `said`."""
         found = addresses(value)
         if found:
-            return self.addresses.issuperset(found) and self.echoed.isdisjoint(found)
+            return (
+                self.addresses.issuperset(found)
+                and self.echoed.isdisjoint(found)
+                and all(self._brings(rest) or any(rest in one.words for one in said) for rest in besides(value))
+            )
         words = phrase(value)
-        return bool(words) and words in self.words and words not in self.echo
+        return bool(words) and self._brings(words)
+
+    def _brings(self, words: str) -> bool:
+        return words in self.words and words not in self.echo
 
 
 class Passage(Mutable):
@@ -84,7 +96,8 @@ class KnownText:
         for message in messages:
             if isinstance(message, AssistantMessage):
                 self._calls |= {
-                    call.id: " ; ".join([v for _, v in leaves(call.arguments)]) for call in message.tool_calls
+                    call.id: " ; ".join([v for _, v in leaves(call.arguments)] + keys_in(call.arguments.values()))
+                    for call in message.tool_calls
                 }
             elif isinstance(message, UserMessage):
                 self._take_words(message)
@@ -109,7 +122,9 @@ class KnownText:
             return
         if message.is_error:
             return  # our own words, or a failure that repeats what it was given
-        chunk = Chunk(phrase(text), frozenset(addresses(text)), phrase(asked), frozenset(addresses(asked)))
+        found, words = addresses(text), phrase(text)
+        labels = {canonical: _label(words, written, message.tool_name) for canonical, written in found.items()}
+        chunk = Chunk(words, frozenset(found), phrase(asked), frozenset(addresses(asked)), labels)
         self.trusted.append((message.tool_name, chunk))
         self.listed |= {phrase(value) for _, value in _fields(text)} - {chunk.echo}
 
@@ -142,6 +157,26 @@ def leaves(data: Any, name: str = "") -> list[tuple[str, str]]:
         elif one is not None and not isinstance(one, bool):
             found.append((name, one if isinstance(one, str) else str(one)))
     return found
+
+
+def keys_in(values: Iterable[Any]) -> list[str]:
+    """The keys of all mappings in plain data."""
+    found: list[str] = []
+    waiting = list(values)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            found += map(str, one)
+            waiting += one.values()
+        elif isinstance(one, list | tuple):
+            waiting += one
+    return found
+
+
+def _label(words: str, written: str, tool: str) -> tuple[str, ...]:
+    """What a number in a result is called: the words before it, such as its key; else the words of the tool's name."""
+    before = words.partition(phrase(written) or " ")[0].split()[-_LABEL:]
+    return tuple([word for word in significant(" ".join(before) or phrase(tool)) if word not in _GENERIC])
 
 
 def _parsed(text: str) -> Any:

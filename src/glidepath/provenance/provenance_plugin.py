@@ -9,7 +9,7 @@ from glidepath.errors import ConfigurationError, shown
 from glidepath.messages import Message
 from glidepath.provenance.call_check import Suspicion, suspicions
 from glidepath.provenance.call_rules import Rules, RulesGiven
-from glidepath.provenance.known_text import KnownText, leaves
+from glidepath.provenance.known_text import KnownText, keys_in, leaves
 from glidepath.spi import Ask, BeforeDecision, Block, Plugin, ToolCallContext
 
 __all__ = ["Provenance"]
@@ -65,7 +65,7 @@ class Provenance(Plugin):
         if not known.origins:
             return None
         if context.approved and self.policy == "ask" and verdict != "block":
-            known.approve([value for _, value in leaves(context.arguments)])
+            known.approve([value for _, value in leaves(context.arguments)] + keys_in(context.arguments.values()))
             return None
         if verdict is not None:
             found = [Suspicion(f"a rule holds every call of {context.call.name}", tuple(known.origins))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["addresses", "is_moment", "longest_copy", "phrase", "plain", "significant", "word_set"]
+__all__ = ["addresses", "besides", "is_moment", "longest_copy", "phrase", "plain", "significant", "word_set"]
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -70,11 +70,8 @@ def is_moment(text: str) -> bool:
 
 def addresses(text: str) -> dict[str, str]:
     """What can reach somebody or names an account: links, mail addresses, numbers, handles; and how each is written."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
-    text = _MOMENT.sub(" ", _RUN_ON.sub(r"\1 ", text))
     found: dict[str, str] = {}
-    for match in _ADDRESS.finditer(text):
+    for match in _ADDRESS.finditer(_searched(text)):
         kind, written = str(match.lastgroup), match.group().rstrip(".,;:!?)]}'\"*_")
         if kind == "host" and _is_file(written):
             continue
@@ -82,6 +79,24 @@ def addresses(text: str) -> dict[str, str]:
         if canonical:
             found[canonical] = written
     return found
+
+
+def besides(text: str) -> list[str]:
+    """The phrases that stand between the addresses of a text, and before and behind them."""
+    kept, end, text = [], 0, _searched(text)
+    for match in _ADDRESS.finditer(text):
+        if match.lastgroup == "host" and _is_file(match.group()):
+            continue
+        kept.append(text[end : match.start()])
+        end = match.end()
+    return [words for part in (*kept, text[end:]) if (words := phrase(part))]
+
+
+def _searched(text: str) -> str:
+    """The text in which addresses are looked for: one spelling, and no dates."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
+    return _MOMENT.sub(" ", _RUN_ON.sub(r"\1 ", text))
 
 
 def _is_file(written: str) -> bool:
