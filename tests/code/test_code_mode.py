@@ -262,6 +262,16 @@ async def test_a_program_may_make_only_so_many_calls():
     assert len(desk.done) == 5
 
 
+@pytest.mark.parametrize("count", [6, 5000])
+@virtual
+async def test_a_program_may_begin_only_so_many_calls_at_once(count):
+    code = f"import asyncio\nprint('go')\nawait asyncio.gather(*[look(n) for n in range({count})])"
+    desk = Desk(code, mode=CodeMode(max_calls=5))
+    kind, text = outputs(await desk.run())[0]
+    assert (kind, text) == ("program_calls", "go\nthe program asked for more than 5 calls, the most it may make")
+    assert desk.done == []
+
+
 @virtual
 async def test_clock_and_chance_come_from_the_run():
     code = "import random, time, datetime\n[random.random(), time.time(), str(datetime.datetime.now())]"

@@ -174,6 +174,7 @@ def test_an_address_in_the_content_that_is_not_the_users_is_asked_about(body):
         "ann@home.example@evil.example",
         "ann@home.example; mallory",
         "ann@home.example/../eve",
+        "ann@home.example eve.txt",
     ],
 )
 def test_an_address_of_the_users_does_not_account_for_what_stands_beside_it(to):

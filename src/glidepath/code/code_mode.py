@@ -123,6 +123,7 @@ class CodeMode(Tool):
             progress,
             [_answer(one, made.tools.get(one.tool_name)) for one in made.results],
             {name: _parameters(one) for name, one in names.items()},
+            calls=max_calls - progress.calls,
             seconds=max(LEAST_SECONDS, seconds if left is None else min(seconds, left)),
             memory=memory,
             clock=made.clock,
@@ -131,13 +132,12 @@ class CodeMode(Tool):
         whole = progress.printed + session.printed
         printed, lost = whole[:max_output], progress.lost + max(0, len(whole) - max_output)
         if isinstance(outcome, Ended):
+            if outcome.kind == "program_calls":
+                outcome.text = f"the program asked for more than {max_calls} calls, the most it may make"
             return _concluded(outcome, printed, lost, progress.calls)
         count = progress.calls + len(outcome.calls)
         snapshot = packed(outcome.snapshot)
         kept = progress.kept + len(snapshot)
-        if count > max_calls:
-            why = f"the program made {max_calls} calls, which is the most it may"
-            return _concluded(Ended(kind="program_calls", text=why), printed, lost, progress.calls)
         if len(snapshot) > MOST_STATE or kept > MOST_STATES:
             why = f"the program holds too much data across its calls ({len(snapshot)} bytes packed): keep less of it"
             return _concluded(Ended(kind="program_memory", text=why), printed, lost, progress.calls)

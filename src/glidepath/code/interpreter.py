@@ -136,12 +136,16 @@ class Interpreter:
         answers: Sequence[Answer],
         tools: Mapping[str, Sequence[str]],
         *,
+        calls: int,
         seconds: float,
         memory: int,
         clock: float,
         seed: str,
     ) -> Suspended | Ended:
-        """Go on until it asks for calls or ends. `tools` are the names it may call, with their parameters."""
+        """Go on until it asks for calls or ends.
+
+        `tools` are the names it may call, with their parameters, and `calls` is how many calls it may begin.
+        """
         monty = self._monty
         self.open()
         printed = monty.CollectString(max_bytes=MOST_PRINTED)
@@ -153,7 +157,7 @@ class Interpreter:
                     "max_feed_duration_secs": seconds,
                     "max_memory": memory,
                     "max_recursion_depth": 400,
-                    "max_suspensions": MOST_ROUND_TRIPS,
+                    "max_suspensions": MOST_ROUND_TRIPS + calls,
                 },
                 os_policy={"datetime": instant, "sleep": "call_host", "random_start": {"seed": seed}},
             ) as session:
@@ -163,7 +167,7 @@ class Interpreter:
                 else:
                     paused = session.load_snapshot(unpacked(progress.snapshot), print_callback=printed)
                     paused = self._answered(paused, progress.asked, answers)
-                return self._drive(paused, _AWAITS.search(source) is not None, dict(progress.later), tools)
+                return self._drive(paused, _AWAITS.search(source) is not None, dict(progress.later), tools, calls)
         except monty.MontySyntaxError as error:
             return Ended(kind="program_syntax", text=error.display())
         except monty.MontyRuntimeError as error:
@@ -188,6 +192,7 @@ class Interpreter:
         awaits: bool,
         later: dict[str, tuple[str, dict[str, Any]]],
         tools: Mapping[str, Sequence[str]],
+        most: int,
     ) -> Suspended | Ended:
         monty = self._monty
         while True:
@@ -213,6 +218,8 @@ class Interpreter:
                 except TypeError as error:
                     paused = paused.resume({"exc_type": "TypeError", "message": str(error)})
                     continue
+                if len(later) >= most:
+                    return Ended(kind="program_calls")
                 if paused.allow_eager_await or awaits:
                     later[str(paused.call_id)] = (name, arguments)
                     paused = paused.resume({"future": ...})

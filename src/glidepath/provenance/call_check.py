@@ -222,7 +222,7 @@ def _foreign_addresses(leaf: _Leaf, known: KnownText) -> list[Suspicion]:
 
 
 def _is_secret(canonical: str) -> bool:
-    """True for a number of an account, a card, a passport or a phone, and for a key: no link, mail address or handle."""
+    """True for a number of an account, a card, a passport or a phone, and for a key; not for what leads somewhere."""
     return re.search(r"[.@:]", canonical) is None
 
 
