@@ -157,6 +157,13 @@ def test_a_fork_has_the_turns_before_it_and_runs_on_its_own(tmp_path):
             ]
             assert texts[:4] == ["hi", "", "found a", "otherwise"]
             assert [one["action"] for one in await controls(client, answer["run_id"])] == ["fork"]
+            origin = {"session": (await client.get(f"/api/runs/{run_id}")).json()["session_id"], "turn": 1}
+            cards = {one["run_id"]: one for one in (await client.get("/api/runs")).json()["runs"]}
+            assert cards[answer["run_id"]]["forked_from"] == origin
+            assert cards[run_id]["forked_from"] is None
+            assert (await client.get(f"/api/runs/{answer['run_id']}")).json()["forked_from"] == origin
+            bare = (await client.post(f"/api/runs/{run_id}/fork", json={"at": 1})).json()
+            assert (await client.get(f"/api/runs/{bare['run_id']}")).json()["forked_from"] == origin
             missing = await client.post(f"/api/runs/{run_id}/fork", json={"at": 99})
             assert missing.status_code == 400
 

@@ -137,11 +137,15 @@ class Gatekeeper:
             if sum([len(name) + len(value) for name, value in scope["headers"]]) > MAX_HEAD:
                 raise Refused(431, "large_headers", f"the headers may have {MAX_HEAD} bytes at most")
             path = scope["path"].removeprefix(scope.get("root_path", ""))
-            if self._prefix and (path == self._prefix or path.startswith(f"{self._prefix}/")):
+            bare = bool(self._prefix) and path == self._prefix
+            if self._prefix and (bare or path.startswith(f"{self._prefix}/")):
                 path = path.removeprefix(self._prefix) or "/"  # the proxy has left it on
                 scope = {**scope, "path": path, "root_path": ""}
             if path not in OPEN:
                 self._check(scope, path)
+                if bare:
+                    await redirect(f"{self._prefix}/", scope, sent)
+                    return
                 if scope["method"] not in _READ:
                     receive = await self._body(scope, receive)
             await self.app(scope, receive, sent)
@@ -245,6 +249,15 @@ def _protected(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     if b"cache-control" not in given:
         headers.append((b"cache-control", b"no-store"))
     return [*headers, *[one for one in _HEADERS if one[0] not in given]]
+
+
+async def redirect(path: str, scope: Scope, send: Send) -> None:
+    """Send the browser to a path: the page's addresses are relative, and need the slash at its end."""
+    query = scope.get("query_string", b"")
+    location = path.encode() + (b"?" + query if query else b"")
+    headers = [(b"location", location), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 308, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def refuse(refused: Refused, send: Send) -> None:
