@@ -11,7 +11,7 @@ from glidepath.serve.postgres_log import PostgresLog
 from glidepath.sessions import MemoryStore, SegmentStore
 from glidepath.testing import call, say
 
-from .deck import Doors, agent, events, messages, pay, search, serving, start
+from .deck import Doors, agent, code, events, messages, pay, search, serving, start
 
 
 def logs(tmp_path):
@@ -226,6 +226,12 @@ def test_children_have_feeds_of_their_own_below_their_parents(tmp_path):
             assert (seen[0][1], seen[-1][1]) == ("RunStarted", "RunEnded")
             cards = (await client.get("/api/runs")).json()["runs"]
             assert [card["run_id"] for card in cards] == [run_id]
+            assert "/" in below["session_id"]
+            for name in (below["session_id"], below["session_id"].replace("/", "%2F"), below["run_id"]):
+                assert (await client.get(f"/api/runs/{name}")).json()["run_id"] == below["run_id"]
+                assert (await client.get(f"/api/runs/{name}/messages")).json()["total"] > 1
+                assert code(await client.post(f"/api/runs/{name}/stop", json={})) == (409, "run_ended")
+            assert code(await client.get(f"/api/runs/{below['session_id']}/no")) == (404, "unknown_run")
 
     asyncio.run(main())
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from glidepath.sessions import SegmentStore
-from glidepath.testing import call, say
+from glidepath.sessions import MemoryStore, SegmentStore
+from glidepath.testing import call, calls, say
 
 from .deck import Doors, agent, code, controls, events, pay, serving, start
 
@@ -140,6 +140,62 @@ def test_more_runs_than_allowed_are_refused_with_retry_after():
             doors.open.set()
             await events(client, run_id)
             await start(client)
+
+    asyncio.run(main())
+
+
+def test_a_refused_reason_leaves_nothing_behind(tmp_path):
+    async def main():
+        turns = [calls(call("pay", amount=1), call("pay", amount=2)), say("both")]
+        async with serving(agent(*turns, tools=[pay]), store=SegmentStore(tmp_path / "store")) as client:
+            run_id = await start(client)
+            await events(client, run_id)
+            before = (await client.get(f"/api/runs/{run_id}")).json()
+            call_id = before["pending"][0]["id"]
+            for reason in ("x" * 501, "a\0b"):
+                for verb, body in [("steer", {"message": "hi"}), ("decide", {"id": call_id, "decision": "approve"})]:
+                    answer = await client.post(f"/api/runs/{run_id}/{verb}", json={**body, "reason": reason})
+                    assert answer.status_code == 400
+            assert (await client.get(f"/api/runs/{run_id}")).json() == before
+            assert list(await client.hub.store.notes(before["session_id"], 0)) == []
+
+    asyncio.run(main())
+
+
+class FarStore(MemoryStore):
+    """A store whose inbox is a network away."""
+
+    async def notes(self, session_id, after=0):
+        found = await super().notes(session_id, after)
+        await asyncio.sleep(0.01)
+        return found
+
+
+def test_of_clients_that_decide_at_once_one_decides_each_call_and_the_run_continues():
+    async def main():
+        turns = [calls(call("pay", amount=1), call("pay", amount=2)), say("both")]
+        async with serving(agent(*turns, tools=[pay]), store=FarStore()) as client:
+            run_id = await start(client)
+            await events(client, run_id)
+            ids = [one["id"] for one in (await client.get(f"/api/runs/{run_id}")).json()["pending"]]
+            bodies = [{"id": one, "decision": word} for word in ("approve", "deny") for one in ids]
+            answers = await asyncio.gather(*[client.post(f"/api/runs/{run_id}/decide", json=body) for body in bodies])
+            assert sorted(answer.status_code for answer in answers) == [200, 200, 409, 409]
+            assert (await events(client, run_id))[-1][2]["result"]["text"] == "both"
+            assert len(await controls(client, run_id)) == 2
+
+    asyncio.run(main())
+
+
+def test_a_fork_that_cannot_start_its_run_is_not_made(tmp_path):
+    async def main():
+        async with serving(agent(), store=SegmentStore(tmp_path / "store")) as client:
+            run_id = await start(client)
+            await events(client, run_id)
+            await client.post("/api/kill", json={"scope": "fleet", "active": True})
+            answer = await client.post(f"/api/runs/{run_id}/fork", json={"at": 1, "prompt": "go"})
+            assert code(answer) == (409, "killed")
+            assert len((await client.get("/api/runs")).json()["runs"]) == 1
 
     asyncio.run(main())
 

@@ -373,6 +373,8 @@ def _part(part: Any) -> TextBlock | ImageBlock:
     if part.type == "image" and source is not None and source.type in ("data", "url"):
         kind = getattr(source, "mime_type", None) or "image/*"
         if source.type == "url":
+            if not source.value.startswith(("https://", "http://")):
+                raise Refused(400, "bad_messages", "an image's address must begin with https: or http:")
             return ImageBlock(media_type=kind, url=source.value)
         try:
             return ImageBlock(media_type=kind, data=base64.b64decode(source.value, validate=True))

@@ -402,8 +402,8 @@ def _json(value: object) -> Response:
 async def _parsed(request: Request, kind: type[Any]) -> Any:
     try:
         return _wire.decode(await request.body(), kind)
-    except WireError as error:
-        raise Refused(400, "bad_body", f"the body is not what this path takes: {error}") from None
+    except (WireError, ValueError, RecursionError) as error:
+        raise Refused(400, "bad_body", f"the body is not what this path takes: {error}"[:300]) from None
 
 
 def _no_tools(tools: Sequence[Any] | None) -> None:
