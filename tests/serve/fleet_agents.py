@@ -50,3 +50,18 @@ payer = Agent(
     limits=Limits(max_iterations=9, max_tokens=100_000),
     agent_name="payer",
 )
+
+
+@tool
+async def doze() -> str:
+    """Wait longer than anybody."""
+    await asyncio.sleep(600)
+    return "awake"
+
+
+sleeper = Agent(
+    model=ScriptedModel(name="sleeper", record=False).forever(lambda _: call("doze")),
+    tools=[doze],
+    limits=Limits(max_iterations=9, max_tokens=100_000),
+    agent_name="sleeper",
+)

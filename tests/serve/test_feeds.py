@@ -207,6 +207,52 @@ def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
     asyncio.run(main())
 
 
+def test_events_that_cannot_be_written_are_a_503_with_a_sentence(tmp_path, caplog):
+    async def main():
+        async with serving(agent(), store=SegmentStore(tmp_path / "s")) as client:
+            (tmp_path / "s-events").write_text("not a folder")
+            answer = await client.post("/api/runs", json={"agent": "helper", "prompt": "hi"})
+            assert code(answer) == (503, "store_unavailable")
+            assert "cannot be written" in answer.json()["error"]["message"]
+            chat = {"model": "helper", "messages": [{"role": "user", "content": "hi"}]}
+            assert (await client.post("/v1/chat/completions", json=chat)).status_code == 503
+            (tmp_path / "s-events").unlink()
+            assert (await events(client, await start(client)))[-1][1] == "RunEnded"
+
+    asyncio.run(main())
+    assert "Traceback" not in caplog.text
+
+
+def test_a_run_that_loses_its_event_log_ends_for_those_who_wait_for_it(tmp_path):
+    async def main():
+        doors = Doors()
+        flying = agent(call("wait"), say("ok"), tools=doors.tools())
+        async with serving(flying, store=SegmentStore(tmp_path / "s")) as client:
+            chat = {"model": "helper", "messages": [{"role": "user", "content": "hi"}]}
+            asked = asyncio.ensure_future(client.post("/v1/chat/completions", json=chat))
+            await doors.entered.wait()
+            (flight,) = client.hub.flights.values()
+            client.hub.log.release(flight.feed.run_id)
+            (tmp_path / "s-events").rename(tmp_path / "moved")
+            (tmp_path / "s-events").write_text("not a folder")
+            doors.open.set()
+            assert code(await asyncio.wait_for(asked, 30)) == (503, "lost")
+
+    asyncio.run(main())
+
+
+def test_a_reader_of_a_run_whose_events_were_removed_gets_a_snapshot(tmp_path):
+    async def main():
+        async with serving(agent(), store=SegmentStore(tmp_path / "s")) as client:
+            run_id = await start(client)
+            last = (await events(client, run_id))[-1][0]
+            (tmp_path / "s-events").rename(tmp_path / "moved")
+            ((number, kind, data),) = await events(client, run_id)
+            assert (number, kind, data["outcome"]) == (last, "snapshot", "done")
+
+    asyncio.run(main())
+
+
 def test_children_have_feeds_of_their_own_below_their_parents(tmp_path):
     async def main():
         child = agent(call("search", query="x"), say("found it"), name="scout")

@@ -102,6 +102,9 @@ async def _run_parts(
         frames = feed.frames(after, PAGE) or [
             frame(number, line) for number, line in enumerate(await feed.lines(after, PAGE), after + 1)
         ]
+        if not frames and feed.last > after:  # the log was removed: what is known is all there is to tell
+            after = feed.last
+            yield told("snapshot", await snapshot(), after)
         if frames:
             yield b"".join(frames)
             after += len(frames)
@@ -110,7 +113,7 @@ async def _run_parts(
                 await asyncio.sleep(_pause(hub, feed))
             continue
         current = True
-        if feed.finished:
+        if feed.finished or (hub.closing and not feed.live):
             return
         if not await _news(feed, after):
             yield BEAT
@@ -165,8 +168,10 @@ def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
                 counted = waiting
                 yield told("approvals", {"count": waiting})
             seen = hub.changes
-            while hub.changes == seen and loop.time() - looked < LOOK_AROUND:  # noqa: ASYNC110 - at most so often
+            while hub.changes == seen and not hub.closing and loop.time() - looked < LOOK_AROUND:  # noqa: ASYNC110 - at most so often
                 await asyncio.sleep(TICK)
+            if hub.closing:
+                return
             if loop.time() - beat > HEARTBEAT:
                 beat = loop.time()
                 yield BEAT
