@@ -187,6 +187,36 @@ def test_of_clients_that_decide_at_once_one_decides_each_call_and_the_run_contin
     asyncio.run(main())
 
 
+def test_the_fleets_kill_switch_stops_what_flies_here_and_elsewhere_until_it_is_taken_back(tmp_path):
+    async def main():
+        here, there = Doors(), Doors()
+        turns = (call("wait"), say("ok"))
+        store = tmp_path / "store"
+        async with (
+            serving(agent(*turns, tools=here.tools()), store=SegmentStore(store)) as client,
+            serving(agent(*turns, tools=there.tools()), store=SegmentStore(store)) as other,
+        ):
+            mine, others = await start(client), await start(other)
+            await asyncio.gather(here.entered.wait(), there.entered.wait())
+            answer = (await client.post("/api/kill", json={"scope": "fleet", "active": True, "reason": "fire"})).json()
+            assert (answer["state"], answer["message"]) == ("killed", "2 runs are stopped, and none can start here")
+            for asked, run_id in ((client, mine), (other, others)):
+                ended = (await events(asked, run_id))[-1][2]["result"]
+                assert (ended["outcome"], "fire (by ada)" in ended["cause"]["reason"]) == ("cancelled", True)
+            assert code(await client.post("/api/runs", json={"agent": "helper", "prompt": "x"})) == (409, "killed")
+            assert code(await client.post(f"/api/runs/{mine}/resume", json={})) == (409, "killed")
+            assert (await client.get("/api/fleet")).json()["kill"]["active"] is True
+            answer = (await client.post("/api/kill", json={"scope": "fleet", "active": False})).json()
+            assert (answer["state"], answer["message"]) == ("open", "runs can start again")
+            here.open.set()
+            there.open.set()
+            for asked, run_id in ((client, mine), (other, others)):
+                assert (await asked.post(f"/api/runs/{run_id}/resume", json={})).status_code == 200
+                assert (await events(asked, run_id))[-1][2]["result"]["outcome"] == "done"
+
+    asyncio.run(main())
+
+
 def test_a_fork_that_cannot_start_its_run_is_not_made(tmp_path):
     async def main():
         async with serving(agent(), store=SegmentStore(tmp_path / "store")) as client:

@@ -53,6 +53,7 @@ class RunActions:
         self.view = view
         self.store = hub.store
         self._decided: dict[str, dict[str, Decision]] = {}  # of runs that no store keeps
+        self._killed: dict[str | None, set[str]] = {}  # sessions that a kill switch has stopped, by tenant
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # --- land, stop -------------------------------------------------------------------------------------------
@@ -312,11 +313,31 @@ class RunActions:
         return DoneAnswer(run_id="", state=state, sequence=0, took_ms=_ms(began), message=what)
 
     async def _stop_fleet(self, tenant: str | None, reason: str, *, active: bool) -> int:
-        """Stop what waits or flies in a fleet, or take the stops back; how many."""
-        sessions = await self.view.unfinished(tenant)
-        for session in sessions:
+        """Stop what waits or flies in other processes, or take the stops back; how many.
+
+        A tenant's runs are those of the fleet's ledger; without a tenant it is every run that flies on this store.
+        """
+        sessions = set(await self.view.unfinished(tenant))
+        if tenant is None:
+            sessions |= await self._elsewhere()
+        if not active:
+            sessions |= self._killed.pop(tenant, set())
+        for session in sorted(sessions):
             await self._stored(self.store.flag(session, reason if active else None))
+        if active:
+            self._killed.setdefault(tenant, set()).update(sessions)
         return len(sessions)
+
+    async def _elsewhere(self) -> set[str]:
+        """The sessions whose run flies on this store in another process."""
+        found: set[str] = set()
+        cursor: str | None = None
+        while self.store is not None:
+            cards, cursor = await self.reader.cards(state="running", cursor=cursor, limit=500)
+            found |= {card.session_id for card in cards if card.run_id not in self.hub.flights}
+            if cursor is None:
+                break
+        return found
 
     # --- what they share --------------------------------------------------------------------------------------
 
