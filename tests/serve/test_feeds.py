@@ -207,6 +207,44 @@ def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
     asyncio.run(main())
 
 
+def test_a_tenants_kill_switch_stops_its_runs_in_other_processes_and_nobody_elses():
+    import asyncpg
+    from tests.engines.kit import fresh_database
+
+    from glidepath.engines.dbos.fleet_ledger import FleetLedger, Quota
+    from glidepath.sessions import PostgresStore
+
+    async def main():
+        address, doors = fresh_database(), Doors()
+        ledger = FleetLedger(address)
+        await ledger.set_tenant("acme", day=Quota(runs=5), month=Quota())
+        await ledger.close()
+        flown = agent(lambda said: call("wait") if len(said.messages) < 2 else say("ok"), tools=doors.tools())
+        async with (
+            serving(flown, store=PostgresStore(address)) as worker,
+            serving(agent(), store=PostgresStore(address)) as client,
+        ):
+            runs = [await start(worker, session=name) for name in ("of-acme", "of-other")]
+            connection = await asyncpg.connect(address)
+            for session, tenant in (("of-acme", "acme"), ("of-other", "other")):
+                await connection.execute(
+                    "INSERT INTO glidepath_fleet_runs(session, agent, tenant, digest, submitted)"
+                    " VALUES($1, 'helper', $2, '', 0)",
+                    session,
+                    tenant,
+                )
+            await connection.close()
+            body = {"scope": "tenant", "id": "acme", "active": True, "reason": "unpaid"}
+            assert (await client.post("/api/kill", json=body)).json()["message"] == "1 runs are stopped"
+            ended = (await events(worker, runs[0]))[-1][2]["result"]
+            assert (ended["outcome"], ended["cause"]["reason"]) == ("cancelled", "unpaid (by ada)")
+            assert (await worker.get(f"/api/runs/{runs[1]}")).json()["state"] == "running"
+            doors.open.set()
+            assert (await events(worker, runs[1]))[-1][2]["result"]["outcome"] == "done"
+
+    asyncio.run(main())
+
+
 def test_events_that_cannot_be_written_are_a_503_with_a_sentence(tmp_path, caplog):
     async def main():
         async with serving(agent(), store=SegmentStore(tmp_path / "s")) as client:
