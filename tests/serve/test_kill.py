@@ -48,6 +48,9 @@ def test_a_server_that_is_asked_to_stop_ends_soon_and_tells_every_reader_how_its
     async def main(server):
         async with httpx.AsyncClient(base_url=server.url, headers=HEADERS, timeout=60) as client:
             body = {"agent": "sleeper", "prompt": "doze"}
+            for size in (1_000_001, 5_000_000):
+                large = await client.post("/api/runs", json={"agent": "sleeper", "prompt": "x" * size})
+                assert large.status_code == 413
             run_ids = [(await client.post("/api/runs", json=body)).json()["run_id"] for _ in range(3)]
             readers = [Reader(client, run_id) for run_id in run_ids]
             reading = [asyncio.ensure_future(reader.read()) for reader in readers]
