@@ -13,7 +13,7 @@ from glidepath.serve.run_feed import RunFeed, frame
 from glidepath.serve.shapes import RunCard
 from glidepath.serve.store_reader import StoreReader
 
-__all__ = ["EventStream", "card_stream", "run_stream"]
+__all__ = ["EventStream", "card_stream", "gone", "run_stream"]
 
 HEARTBEAT = 15.0  # seconds
 PAGE = 512  # events in one write
@@ -48,7 +48,7 @@ class EventStream:
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         writing = asyncio.ensure_future(self._write(send))
-        leaving = asyncio.ensure_future(_gone(receive))
+        leaving = asyncio.ensure_future(gone(receive))
         try:
             await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -68,7 +68,8 @@ class EventStream:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
+    """Wait until the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
