@@ -31,6 +31,7 @@ PARTS = {
     "guards and judging": ("guards/", "judge.py"),
     "waiting and time limits": ("run/watch.py", "run/whose.py"),
     "handing out events": ("run/stream.py",),
+    "the state of the run": ("run/run_transcript.py", "run/descent.py", "run/voice.py", "run/terms.py", "run/state.py"),
     "the rest of the run": ("run/",),
 }
 

@@ -74,7 +74,7 @@ def svg_burndown(burns: Sequence[Burn]) -> str:
     turns = max(len(burn.used) for burn in limited)
     axis = f'<text x="{_LEFT + wide}" y="{bottom + 14}" text-anchor="end">turn {turns}</text>'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {tall}" style="max-width:{_WIDE}px;width:100%" '
+        f'<svg viewBox="0 0 {_WIDE} {tall}" style="max-width:{_WIDE}px;width:100%" '
         f'role="img" aria-label="what was left of each limit" font-family="sans-serif" font-size="12" '
         f'fill="currentColor">{rules}{axis}{"".join(drawn)}</svg>'
     )

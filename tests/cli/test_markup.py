@@ -97,8 +97,8 @@ def cost(tmp_path, text):
 
             beating = asyncio.create_task(beat())
             before = time.process_time()
-            await send(app, pilot, "go", lambda app: app.query("Reply") and not app.talk.busy)
-            reply = app.query("Reply").last()
+            await send(app, pilot, "go", lambda app: app.query("ChatReply") and not app.talk.busy)
+            reply = app.query("ChatReply").last()
             while not reply.complete:
                 await pilot.pause(0.02)
             beating.cancel()

@@ -130,9 +130,9 @@ class Stuck:
     def stop(self, *, now):
         pass
 
-worker.LAST = 0.2
+worker_command.LAST = 0.2
 here = World(environ={}, stdin=io.StringIO(), stdout=io.StringIO(), stderr=io.StringIO())
-asyncio.run(worker._serve(Stuck(), here, 0.1))
+asyncio.run(worker_command._serve(Stuck(), here, 0.1))
 """
 
 

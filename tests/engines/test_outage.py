@@ -163,5 +163,5 @@ def test_the_extra_is_named_when_it_is_missing(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "dbos", None)
-    with pytest.raises(ConfigurationError, match=r"glidepath\[dbos\]"):
+    with pytest.raises(ConfigurationError, match=r"\[dbos\]"):
         asyncio.run(Worker("postgresql://host/db", agents={"small": agents.small}).serve())

@@ -131,7 +131,7 @@ def test_a_reader_that_falls_behind_gets_a_snapshot_and_then_what_follows(monkey
                 got += part
         seen = messages(got.decode())
         kinds = [kind for _, kind, _ in seen]
-        (place,) = [number for number, kind in enumerate(kinds) if kind == "snapshot"]
+        place = kinds.index("snapshot")  # a slow machine may fall behind again
         assert seen[place][2]["run_id"] == run_id
         assert seen[place][0] > seen[place - 1][0] + 1
         assert [number for number, _, _ in seen[:place]] == list(range(1, place + 1))

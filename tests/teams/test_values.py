@@ -82,7 +82,7 @@ BAD = [
     (TeamResourceConstraint, "max_total_tokens", COUNTS),
     (TeamResourceConstraint, "max_parallel_steps", COUNTS),
     (TeamResourceConstraint, "max_duration", SECONDS),
-    (TeamResourceConstraint, "max_cost", [0.5, "x", -1, 0, "NaN", True]),
+    (TeamResourceConstraint, "max_cost", ["x", -1, 0, "NaN", True]),
     (EvaluationVerdict, "outcome", ["pass", None]),
     (EvaluationVerdict, "score", [-0.01, 1.01, math.nan, math.inf, "1", None, True]),
     (EvaluationVerdict, "feedback", [7, None]),

@@ -25,8 +25,9 @@ def drawn():
 
 
 def existing():
-    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
-    return {kind.__name__: kind.__base__.__name__ if kind is not errors.GlidepathError else None for kind in kinds}
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, BaseException)]
+    roots = (errors.GlidepathError, errors.RunInterrupted)
+    return {kind.__name__: None if kind in roots else kind.__base__.__name__ for kind in kinds}
 
 
 def test_the_drawn_tree_is_the_tree_of_the_classes():

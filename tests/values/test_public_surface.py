@@ -59,6 +59,9 @@ SINCE = {
     "logprobs",
     "kill_switch_grace",
     "tool_sources",
+    "deps_type",
+    "deps_factory",
+    "guards",
 }
 """Settings that came after the specification of the first version."""
 FIELDS = [
@@ -164,12 +167,12 @@ def test_an_agent_has_the_methods_of_the_specification(method):
 
 def test_run_and_stream_take_the_same_keywords():
     wanted = ["self", "prompt", "session", "cancel", "parent"]
-    alone = ["extras", "tool_choice", "metadata", "user"]
-    assert list(inspect.signature(Agent.run).parameters) == [*wanted, *alone]
+    alone = ["system_prompt", "model", "extras", "tool_choice", "metadata", "user"]
+    assert list(inspect.signature(Agent.run).parameters) == [*wanted, "deps", "limits", *alone]
     again = ["decisions", "limits"]
     last = ["accept_repair"]
-    assert list(inspect.signature(Agent.stream).parameters) == [*wanted, "resume", *again, *alone, *last]
-    resuming = ["self", "target", *again, "cancel", "parent", *alone, *last]
+    assert list(inspect.signature(Agent.stream).parameters) == [*wanted, "resume", *again, "deps", *alone, *last]
+    resuming = ["self", "target", *again, "cancel", "parent", "deps", *alone, *last]
     assert list(inspect.signature(Agent.resume).parameters) == resuming
 
 

@@ -174,6 +174,7 @@ FIELDS = {  # a telling value for every field that events have beside their enve
     "provider": "vendor",
     "limits": {"tokens": 9.0},
     "notes": {"open_telemetry": "00-1-2-01"},
+    "origins": ("mail",),
     "form": {"properties": {"name": {"type": "string"}}},
     "server": "docs",
     "changed": ("a",),

@@ -12,40 +12,13 @@ Every clause is one test and has a number; its docstring is the clause. Nothing 
 """
 
 from collections.abc import Mapping
+from pkgutil import iter_modules
 from types import MappingProxyType
 
 import pytest
 
 # Failed clauses explain themselves only if pytest rewrites them, and it has to know before they are imported.
-pytest.register_assert_rewrite(
-    *[
-        f"{__name__}.{module}"
-        for module in (
-            "catalogs",
-            "constraints",
-            "contexts",
-            "coordinator_ends",
-            "coordinator_steps",
-            "coordinators",
-            "estimators",
-            "evaluators",
-            "excerpts",
-            "guards",
-            "hooks",
-            "inboxes",
-            "models",
-            "plugin",
-            "policies",
-            "sandbox_escapes",
-            "sandboxes",
-            "sim",
-            "sources",
-            "stores",
-            "voices",
-            "wallet_stores",
-        )
-    ]
-)
+pytest.register_assert_rewrite(*[f"{__name__}.{module.name}" for module in iter_modules(__path__)])
 
 from glidepath.conformance.catalogs import CatalogContract  # noqa: E402
 from glidepath.conformance.constraint_contract import ResourceConstraintContract  # noqa: E402

@@ -25,10 +25,10 @@ class ChatReply(Vertical):
     """
 
     DEFAULT_CSS = """
-    Reply { height: auto; margin: 0 0 1 0; }
-    Reply > Static { height: auto; margin: 0; }
-    Reply > .apart { margin: 1 0 0 0; }
-    Reply > .code { border-left: thick $panel; padding: 0 1; }
+    ChatReply { height: auto; margin: 0 0 1 0; }
+    ChatReply > Static { height: auto; margin: 0; }
+    ChatReply > .apart { margin: 1 0 0 0; }
+    ChatReply > .code { border-left: thick $panel; padding: 0 1; }
     """
 
     def __init__(self) -> None:
