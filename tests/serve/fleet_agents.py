@@ -37,3 +37,31 @@ worker = Agent(
     limits=Limits(max_iterations=50, max_tokens=1_000_000),
     agent_name="worker",
 )
+
+
+def pays_once(request):
+    last = request.messages[-1]
+    return call("pay", amount=5).with_id("call_pay").with_text("Paying.") if last.role == "user" else say(last.text)
+
+
+payer = Agent(
+    model=ScriptedModel(name="payer", record=False).forever(pays_once),
+    tools=[pay],
+    limits=Limits(max_iterations=9, max_tokens=100_000),
+    agent_name="payer",
+)
+
+
+@tool
+async def doze() -> str:
+    """Wait longer than anybody."""
+    await asyncio.sleep(600)
+    return "awake"
+
+
+sleeper = Agent(
+    model=ScriptedModel(name="sleeper", record=False).forever(lambda _: call("doze")),
+    tools=[doze],
+    limits=Limits(max_iterations=9, max_tokens=100_000),
+    agent_name="sleeper",
+)

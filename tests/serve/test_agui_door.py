@@ -106,6 +106,23 @@ def test_a_paused_run_is_an_interrupt_and_resumes(tmp_path, stored, payload, tex
     asyncio.run(main())
 
 
+def test_every_stream_finishes_the_steps_that_it_started_and_no_others():
+    async def main():
+        async with serving(agent(call("pay", amount=5), say("ok"), tools=[pay])) as client:
+            first = await ask(client, given())
+            entry = {"interruptId": first[-1].outcome.interrupts[0].id, "status": "resolved"}
+            second = await ask(
+                client, {**given(), "messages": [], "resume": [{**entry, "payload": {"approved": True}}]}
+            )
+        for events in (first, second):
+            steps = [(event.type.value, event.step_name) for event in events if hasattr(event, "step_name")]
+            assert steps[::2] == [("STEP_STARTED", name) for _, name in steps[1::2]]
+            assert steps[1::2] == [("STEP_FINISHED", name) for _, name in steps[::2]]
+        assert "STEP_STARTED" in kinds(first)
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_interrupt_is_a_denial():
     def told(request):
         return say(request.messages[-1].text)

@@ -11,7 +11,7 @@ from glidepath.serve.postgres_log import PostgresLog
 from glidepath.sessions import MemoryStore, SegmentStore
 from glidepath.testing import call, say
 
-from .deck import Doors, agent, events, messages, pay, search, serving, start
+from .deck import Doors, agent, code, events, messages, pay, search, serving, start
 
 
 def logs(tmp_path):
@@ -207,6 +207,90 @@ def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
     asyncio.run(main())
 
 
+def test_a_tenants_kill_switch_stops_its_runs_in_other_processes_and_nobody_elses():
+    import asyncpg
+    from tests.engines.kit import fresh_database
+
+    from glidepath.engines.dbos.fleet_ledger import FleetLedger, Quota
+    from glidepath.sessions import PostgresStore
+
+    async def main():
+        address, doors = fresh_database(), Doors()
+        ledger = FleetLedger(address)
+        await ledger.set_tenant("acme", day=Quota(runs=5), month=Quota())
+        await ledger.close()
+        flown = agent(lambda said: call("wait") if len(said.messages) < 2 else say("ok"), tools=doors.tools())
+        async with (
+            serving(flown, store=PostgresStore(address)) as worker,
+            serving(agent(), store=PostgresStore(address)) as client,
+        ):
+            runs = [await start(worker, session=name) for name in ("of-acme", "of-other")]
+            connection = await asyncpg.connect(address)
+            for session, tenant in (("of-acme", "acme"), ("of-other", "other")):
+                await connection.execute(
+                    "INSERT INTO glidepath_fleet_runs(session, agent, tenant, digest, submitted)"
+                    " VALUES($1, 'helper', $2, '', 0)",
+                    session,
+                    tenant,
+                )
+            await connection.close()
+            body = {"scope": "tenant", "id": "acme", "active": True, "reason": "unpaid"}
+            assert (await client.post("/api/kill", json=body)).json()["message"] == "1 runs are stopped"
+            ended = (await events(worker, runs[0]))[-1][2]["result"]
+            assert (ended["outcome"], ended["cause"]["reason"]) == ("cancelled", "unpaid (by ada)")
+            assert (await worker.get(f"/api/runs/{runs[1]}")).json()["state"] == "running"
+            doors.open.set()
+            assert (await events(worker, runs[1]))[-1][2]["result"]["outcome"] == "done"
+
+    asyncio.run(main())
+
+
+def test_events_that_cannot_be_written_are_a_503_with_a_sentence(tmp_path, caplog):
+    async def main():
+        async with serving(agent(), store=SegmentStore(tmp_path / "s")) as client:
+            (tmp_path / "s-events").write_text("not a folder")
+            answer = await client.post("/api/runs", json={"agent": "helper", "prompt": "hi"})
+            assert code(answer) == (503, "store_unavailable")
+            assert "cannot be written" in answer.json()["error"]["message"]
+            chat = {"model": "helper", "messages": [{"role": "user", "content": "hi"}]}
+            assert (await client.post("/v1/chat/completions", json=chat)).status_code == 503
+            (tmp_path / "s-events").unlink()
+            assert (await events(client, await start(client)))[-1][1] == "RunEnded"
+
+    asyncio.run(main())
+    assert "Traceback" not in caplog.text
+
+
+def test_a_run_that_loses_its_event_log_ends_for_those_who_wait_for_it(tmp_path):
+    async def main():
+        doors = Doors()
+        flying = agent(call("wait"), say("ok"), tools=doors.tools())
+        async with serving(flying, store=SegmentStore(tmp_path / "s")) as client:
+            chat = {"model": "helper", "messages": [{"role": "user", "content": "hi"}]}
+            asked = asyncio.ensure_future(client.post("/v1/chat/completions", json=chat))
+            await doors.entered.wait()
+            (flight,) = client.hub.flights.values()
+            client.hub.log.release(flight.feed.run_id)
+            (tmp_path / "s-events").rename(tmp_path / "moved")
+            (tmp_path / "s-events").write_text("not a folder")
+            doors.open.set()
+            assert code(await asyncio.wait_for(asked, 30)) == (503, "lost")
+
+    asyncio.run(main())
+
+
+def test_a_reader_of_a_run_whose_events_were_removed_gets_a_snapshot(tmp_path):
+    async def main():
+        async with serving(agent(), store=SegmentStore(tmp_path / "s")) as client:
+            run_id = await start(client)
+            last = (await events(client, run_id))[-1][0]
+            (tmp_path / "s-events").rename(tmp_path / "moved")
+            ((number, kind, data),) = await events(client, run_id)
+            assert (number, kind, data["outcome"]) == (last, "snapshot", "done")
+
+    asyncio.run(main())
+
+
 def test_children_have_feeds_of_their_own_below_their_parents(tmp_path):
     async def main():
         child = agent(call("search", query="x"), say("found it"), name="scout")
@@ -226,6 +310,12 @@ def test_children_have_feeds_of_their_own_below_their_parents(tmp_path):
             assert (seen[0][1], seen[-1][1]) == ("RunStarted", "RunEnded")
             cards = (await client.get("/api/runs")).json()["runs"]
             assert [card["run_id"] for card in cards] == [run_id]
+            assert "/" in below["session_id"]
+            for name in (below["session_id"], below["session_id"].replace("/", "%2F"), below["run_id"]):
+                assert (await client.get(f"/api/runs/{name}")).json()["run_id"] == below["run_id"]
+                assert (await client.get(f"/api/runs/{name}/messages")).json()["total"] > 1
+                assert code(await client.post(f"/api/runs/{name}/stop", json={})) == (409, "run_ended")
+            assert code(await client.get(f"/api/runs/{below['session_id']}/no")) == (404, "unknown_run")
 
     asyncio.run(main())
 

@@ -44,6 +44,36 @@ def test_kill_dash_nine_under_twenty_runs_loses_no_run_and_no_event(tmp_path):
 
 
 @pytest.mark.process
+def test_a_server_that_is_asked_to_stop_ends_soon_and_tells_every_reader_how_its_run_ended(tmp_path):
+    async def main(server):
+        async with httpx.AsyncClient(base_url=server.url, headers=HEADERS, timeout=60) as client:
+            body = {"agent": "sleeper", "prompt": "doze"}
+            for size in (1_000_001, 5_000_000):
+                large = await client.post("/api/runs", json={"agent": "sleeper", "prompt": "x" * size})
+                assert large.status_code == 413
+            run_ids = [(await client.post("/api/runs", json=body)).json()["run_id"] for _ in range(3)]
+            readers = [Reader(client, run_id) for run_id in run_ids]
+            reading = [asyncio.ensure_future(reader.read()) for reader in readers]
+            listing = asyncio.ensure_future(client.get("/api/feed"))
+            while not all("ToolStarted" in [kind for _, kind, _ in reader.got] for reader in readers):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            server.process.terminate()
+            await asyncio.to_thread(server.process.wait, 10)
+            whole = await asyncio.gather(*reading)
+            assert "event: cards" in (await listing).text
+            assert [got[-1][2]["result"]["outcome"] for got in whole] == ["cancelled"] * 3
+            assert "Traceback" not in (tmp_path / "server.log").read_text()
+            await asyncio.to_thread(server.start)
+            cards = (await client.get("/api/runs")).json()["runs"]
+            assert [card["resumable"] for card in cards] == [True] * 3
+            answer = await client.post(f"/api/runs/{run_ids[0]}/resume", json={"reason": "again"})
+            assert answer.json()["state"] == "running"
+
+    with LiveServer(tmp_path, "--store", "segments:store", agent="fleet_agents:sleeper") as server:
+        asyncio.run(main(server))
+
+
+@pytest.mark.process
 def test_runs_of_a_killed_server_show_as_lost_and_can_be_resumed(tmp_path):
     async def main(server):
         async with httpx.AsyncClient(base_url=server.url, headers=HEADERS, timeout=60) as client:

@@ -8,10 +8,11 @@ import pytest
 
 from glidepath import Limits
 from glidepath.errors import RejectedError
+from glidepath.serve import app
 from glidepath.sessions import SegmentStore
 from glidepath.testing import call, fail, say
 
-from .deck import TOKEN, VIEW, agent, pay, serving
+from .deck import TOKEN, VIEW, Doors, agent, pay, serving
 
 
 def client_of(http, token=TOKEN):
@@ -186,5 +187,37 @@ def test_a_token_that_may_only_look_starts_nothing():
                 await client_of(http, VIEW).responses.create(model="helper", input="hi")
             with pytest.raises(openai.AuthenticationError):
                 await client_of(http, "wrong-token-000000000").models.list()
+
+    asyncio.run(main())
+
+
+def test_a_run_without_a_store_lands_when_the_client_that_waits_for_it_goes_away():
+    async def main():
+        doors = Doors()
+        one = agent(call("wait"), say("ok"), tools=doors.tools())
+        application = app(agents=[one], token=TOKEN, disconnect_grace=0.0)
+        body = json.dumps({"model": "helper", "messages": [{"role": "user", "content": "hi"}]}).encode()
+        told = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
+        headers = {"host": "localhost", "authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+        scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b""}
+        scope["headers"] = [(name.encode(), value.encode()) for name, value in headers.items()]
+
+        async def receive():
+            if len(told) == 1:
+                await doors.entered.wait()
+            return told.pop(0)
+
+        async def send(_):
+            return None
+
+        async with application.router.lifespan_context(application):
+            await asyncio.wait_for(application(scope, receive, send), 30)
+            (flight,) = application.state.hub.flights.values()
+            assert flight.feed.readers == 0
+            while not flight.token.winding_down:  # noqa: ASYNC110 - as soon as the loop comes to it
+                await asyncio.sleep(0)
+            doors.open.set()
+            await flight.task
+            assert "its reader has gone" in flight.result.cause.reason
 
     asyncio.run(main())

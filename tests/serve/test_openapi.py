@@ -16,6 +16,9 @@ from glidepath.testing import ScriptedModel, say
 
 from .deck import HEADERS, TOKEN, agent, code, events, serving, start
 
+LONG = b'{%s, "reason": "' + b"x" * 501 + b'"}'
+PARTS = b'{"model": "helper", "input": [{"role": "user", "content": [%s]}]}'
+
 
 def test_every_route_of_the_api_is_on_the_page():
     async def main():
@@ -23,11 +26,10 @@ def test_every_route_of_the_api_is_on_the_page():
             page = (await client.get("/openapi.json")).json()
             said = {(path, method.upper()) for path, methods in page["paths"].items() for method in methods}
             routes = {
-                (route.path, method)
+                (route.path.replace("{id:path}", "{id}"), method)
                 for route in client.server.routes()
                 for method in route.methods - {"HEAD"}
-                if (route.path.startswith("/api/") and ":path" not in route.path)
-                or route.path in ("/healthz", "/readyz")
+                if route.path != "/" and "{path:path}" not in route.path
             }
             assert said == routes
 
@@ -41,9 +43,10 @@ def test_answers_have_the_fields_that_the_page_promises():
             await events(client, run_id)
             page = (await client.get("/openapi.json")).json()
             for path, methods in page["paths"].items():
-                if "get" in methods and path != "/api/feed":
+                if "get" in methods and path not in ("/api/feed", "/metrics"):
                     json_please = {"accept": "application/json"}
-                    answer = await client.get(path.replace("{id}", run_id), headers=json_please)
+                    name = "helper" if path.startswith("/v1/models") else run_id
+                    answer = await client.get(path.replace("{id}", name), headers=json_please)
                     if path.endswith("/at"):
                         continue  # there is no journal here
                     content = methods["get"]["responses"]["200"]["content"]["application/json"]["schema"]
@@ -171,6 +174,12 @@ def test_bad_input_is_answered_with_a_sentence_and_changes_nothing():
                 (f"/api/runs/{run_id}/settle", b'{"call_id": "x", "outcome": "done"}', (404, "unknown_call")),
                 (f"/api/runs/{run_id}/limits", b'{"limits": {"max_tokens": 5}}', (409, "already_done")),
                 (f"/api/runs/{run_id}/nothing", b"{}", (404, "not_found")),
+                (f"/api/runs/{run_id}/fork", LONG % b'"at": 1', (400, "long_reason")),
+                (f"/api/runs/{run_id}/fork", b'{"at": 1, "reason": "\\u0000"}', (400, "bad_reason")),
+                ("/v1/responses", b'{"a":' * 100_000, (400, "bad_body")),
+                ("/v1/chat/completions", b'{"a":' * 100_000, (400, "bad_body")),
+                ("/v1/responses", PARTS % b'{"type": "input_text", "text": " "}', (400, "bad_input")),
+                ("/v1/responses", PARTS % b'{"type": "input_image", "image_url": "file:///x"}', (400, "bad_input")),
                 ("/api/kill", b'{"scope": "tenant", "active": true}', (409, "no_tenant")),
                 ("/api/kill", b'{"scope": "run", "active": true}', (400, "no_id")),
             ]:
@@ -183,6 +192,8 @@ def test_bad_input_is_answered_with_a_sentence_and_changes_nothing():
                 ("/api/runs?cursor=odd", (400, "bad_query")),
                 ("/api/runs?tag=%00", (400, "bad_query")),
                 (f"/api/runs/{run_id}/events?after=x", (400, "bad_after")),
+                (f"/api/runs/{run_id}/events?after=--5", (400, "bad_after")),
+                (f"/api/runs/{run_id}/at?turn=-", (400, "bad_turn")),
                 (f"/api/runs/{run_id}/at?turn=99", (404, "unknown_turn")),
                 ("/api/runs/" + "x" * 400, (404, "unknown_run")),
             ]:

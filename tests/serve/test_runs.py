@@ -2,8 +2,8 @@
 
 import asyncio
 
-from glidepath.sessions import SegmentStore
-from glidepath.testing import call, say
+from glidepath.sessions import MemoryStore, SegmentStore
+from glidepath.testing import call, calls, say
 
 from .deck import Doors, agent, code, controls, events, pay, serving, start
 
@@ -144,6 +144,92 @@ def test_more_runs_than_allowed_are_refused_with_retry_after():
     asyncio.run(main())
 
 
+def test_a_refused_reason_leaves_nothing_behind(tmp_path):
+    async def main():
+        turns = [calls(call("pay", amount=1), call("pay", amount=2)), say("both")]
+        async with serving(agent(*turns, tools=[pay]), store=SegmentStore(tmp_path / "store")) as client:
+            run_id = await start(client)
+            await events(client, run_id)
+            before = (await client.get(f"/api/runs/{run_id}")).json()
+            call_id = before["pending"][0]["id"]
+            for reason in ("x" * 501, "a\0b"):
+                for verb, body in [("steer", {"message": "hi"}), ("decide", {"id": call_id, "decision": "approve"})]:
+                    answer = await client.post(f"/api/runs/{run_id}/{verb}", json={**body, "reason": reason})
+                    assert answer.status_code == 400
+            assert (await client.get(f"/api/runs/{run_id}")).json() == before
+            assert list(await client.hub.store.notes(before["session_id"], 0)) == []
+
+    asyncio.run(main())
+
+
+class FarStore(MemoryStore):
+    """A store whose inbox is a network away."""
+
+    async def notes(self, session_id, after=0):
+        found = await super().notes(session_id, after)
+        await asyncio.sleep(0.01)
+        return found
+
+
+def test_of_clients_that_decide_at_once_one_decides_each_call_and_the_run_continues():
+    async def main():
+        turns = [calls(call("pay", amount=1), call("pay", amount=2)), say("both")]
+        async with serving(agent(*turns, tools=[pay]), store=FarStore()) as client:
+            run_id = await start(client)
+            await events(client, run_id)
+            ids = [one["id"] for one in (await client.get(f"/api/runs/{run_id}")).json()["pending"]]
+            bodies = [{"id": one, "decision": word} for word in ("approve", "deny") for one in ids]
+            answers = await asyncio.gather(*[client.post(f"/api/runs/{run_id}/decide", json=body) for body in bodies])
+            assert sorted(answer.status_code for answer in answers) == [200, 200, 409, 409]
+            assert (await events(client, run_id))[-1][2]["result"]["text"] == "both"
+            assert len(await controls(client, run_id)) == 2
+
+    asyncio.run(main())
+
+
+def test_the_fleets_kill_switch_stops_what_flies_here_and_elsewhere_until_it_is_taken_back(tmp_path):
+    async def main():
+        here, there = Doors(), Doors()
+        turns = (call("wait"), say("ok"))
+        store = tmp_path / "store"
+        async with (
+            serving(agent(*turns, tools=here.tools()), store=SegmentStore(store)) as client,
+            serving(agent(*turns, tools=there.tools()), store=SegmentStore(store)) as other,
+        ):
+            mine, others = await start(client), await start(other)
+            await asyncio.gather(here.entered.wait(), there.entered.wait())
+            answer = (await client.post("/api/kill", json={"scope": "fleet", "active": True, "reason": "fire"})).json()
+            assert (answer["state"], answer["message"]) == ("killed", "2 runs are stopped, and none can start here")
+            for asked, run_id in ((client, mine), (other, others)):
+                ended = (await events(asked, run_id))[-1][2]["result"]
+                assert (ended["outcome"], "fire (by ada)" in ended["cause"]["reason"]) == ("cancelled", True)
+            assert code(await client.post("/api/runs", json={"agent": "helper", "prompt": "x"})) == (409, "killed")
+            assert code(await client.post(f"/api/runs/{mine}/resume", json={})) == (409, "killed")
+            assert (await client.get("/api/fleet")).json()["kill"]["active"] is True
+            answer = (await client.post("/api/kill", json={"scope": "fleet", "active": False})).json()
+            assert (answer["state"], answer["message"]) == ("open", "runs can start again")
+            here.open.set()
+            there.open.set()
+            for asked, run_id in ((client, mine), (other, others)):
+                assert (await asked.post(f"/api/runs/{run_id}/resume", json={})).status_code == 200
+                assert (await events(asked, run_id))[-1][2]["result"]["outcome"] == "done"
+
+    asyncio.run(main())
+
+
+def test_a_fork_that_cannot_start_its_run_is_not_made(tmp_path):
+    async def main():
+        async with serving(agent(), store=SegmentStore(tmp_path / "store")) as client:
+            run_id = await start(client)
+            await events(client, run_id)
+            await client.post("/api/kill", json={"scope": "fleet", "active": True})
+            answer = await client.post(f"/api/runs/{run_id}/fork", json={"at": 1, "prompt": "go"})
+            assert code(answer) == (409, "killed")
+            assert len((await client.get("/api/runs")).json()["runs"]) == 1
+
+    asyncio.run(main())
+
+
 def test_a_fork_has_the_turns_before_it_and_runs_on_its_own(tmp_path):
     async def main():
         async with serving(agent(), store=SegmentStore(tmp_path / "store")) as client:
@@ -157,6 +243,13 @@ def test_a_fork_has_the_turns_before_it_and_runs_on_its_own(tmp_path):
             ]
             assert texts[:4] == ["hi", "", "found a", "otherwise"]
             assert [one["action"] for one in await controls(client, answer["run_id"])] == ["fork"]
+            origin = {"session": (await client.get(f"/api/runs/{run_id}")).json()["session_id"], "turn": 1}
+            cards = {one["run_id"]: one for one in (await client.get("/api/runs")).json()["runs"]}
+            assert cards[answer["run_id"]]["forked_from"] == origin
+            assert cards[run_id]["forked_from"] is None
+            assert (await client.get(f"/api/runs/{answer['run_id']}")).json()["forked_from"] == origin
+            bare = (await client.post(f"/api/runs/{run_id}/fork", json={"at": 1})).json()
+            assert (await client.get(f"/api/runs/{bare['run_id']}")).json()["forked_from"] == origin
             missing = await client.post(f"/api/runs/{run_id}/fork", json={"at": 99})
             assert missing.status_code == 400
 

@@ -189,6 +189,11 @@ def test_a_prefix_is_taken_off_whether_the_proxy_does_it_or_not():
             assert (await client.get("/deck/api/info")).status_code == 200
             assert (await client.get("/api/info")).status_code == 200
             client.headers.pop("authorization")
+            bare = await client.get("/deck?x=1")
+            assert (bare.status_code, bare.headers["location"]) == (308, "/deck/?x=1")
+            assert bare.headers["x-content-type-options"] == "nosniff"
+            assert (await client.get("/deck/")).status_code in (200, 503)
+            assert (await client.get("/deck", headers={"host": "evil.example"})).status_code == 421
             assert (await client.get("/deck/api/info")).status_code == 401
             assert (await client.get("/deckx/api/info")).status_code == 404
 

@@ -185,10 +185,12 @@ async def _open_inbox(store: Any, lease: Lease, scribe: Scribe, opening: Opening
 
 
 def _recall(scribe: Scribe, folded: Folded) -> None:
-    """Who wrote the last leg: which release, and what its agent was like."""
+    """Who wrote the last leg: which release, what its agent was like, and which session it is a fork of."""
     scribe.config = folded.config
     scribe.base = folded.bases[-1][0] if folded.bases else 0
     scribe.writer = "" if folded.began is None else folded.began.version
+    if folded.forked is not None:
+        scribe.forked = {"origin": folded.forked.origin, "at": folded.forked.at}
 
 
 def _crashed(folded: Folded) -> bool:

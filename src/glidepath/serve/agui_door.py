@@ -144,6 +144,7 @@ class _Told:
         self.thought: str | None = None
         self.count = 0
         self.asked: set[str] = set()
+        self.step: str | None = None
 
     async def stream(self, after: int) -> AsyncIterator[bytes]:
         """The encoded events."""
@@ -185,12 +186,12 @@ class _Told:
                 message_id=f"result_{event.call_id}", tool_call_id=event.call_id, content=text, role="tool"
             )
         elif isinstance(event, TurnStarted):
-            yield agui.StepStartedEvent(step_name=f"turn {event.iteration}")
-        elif isinstance(event, TurnEnded):
+            yield from self._step_over()
+            self.step = f"turn {event.iteration}"
+            yield agui.StepStartedEvent(step_name=self.step)
+        elif isinstance(event, TurnEnded | RunEnded):  # a run that pauses or is stopped ends in the middle of a turn
             yield from self._closed()
-            yield agui.StepFinishedEvent(step_name=f"turn {event.iteration}")
-        elif isinstance(event, RunEnded):
-            yield from self._closed()
+            yield from self._step_over()
         elif isinstance(event, (*_TOLD, ChildEnded)):
             yield _custom(event)
 
@@ -222,6 +223,14 @@ class _Told:
         if self.message is not None:
             yield agui.TextMessageEndEvent(message_id=self.message)
         self.thought = self.message = None
+
+    def _step_over(self) -> Iterator[BaseEvent]:
+        """Finish the step that was started in this stream; clients refuse any other."""
+        import ag_ui.core as agui
+
+        if self.step is not None:
+            yield agui.StepFinishedEvent(step_name=self.step)
+        self.step = None
 
     def _next(self, kind: str) -> str:
         self.count += 1
@@ -364,6 +373,8 @@ def _part(part: Any) -> TextBlock | ImageBlock:
     if part.type == "image" and source is not None and source.type in ("data", "url"):
         kind = getattr(source, "mime_type", None) or "image/*"
         if source.type == "url":
+            if not source.value.startswith(("https://", "http://")):
+                raise Refused(400, "bad_messages", "an image's address must begin with https: or http:")
             return ImageBlock(media_type=kind, url=source.value)
         try:
             return ImageBlock(media_type=kind, data=base64.b64decode(source.value, validate=True))

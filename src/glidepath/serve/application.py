@@ -31,7 +31,7 @@ from glidepath.serve.openai_door import OpenAIDoor
 from glidepath.serve.openapi import openapi_page
 from glidepath.serve.prometheus import exposition
 from glidepath.serve.refusals import Refused
-from glidepath.serve.run_actions import RunActions
+from glidepath.serve.run_actions import RunActions, check_reason
 from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.shapes import (
     AgentInfo,
@@ -199,10 +199,9 @@ class DeckServer:
         reads: dict[str, Handler] = {
             "/api/info": self.info,
             "/api/runs": self.runs,
-            "/api/runs/{id}": self.run,
-            "/api/runs/{id}/messages": self.messages,
-            "/api/runs/{id}/journal": self.journal,
-            "/api/runs/{id}/at": self.at,
+            "/api/runs/{id:path}/messages": self.messages,
+            "/api/runs/{id:path}/journal": self.journal,
+            "/api/runs/{id:path}/at": self.at,
             "/api/approvals": self.approvals,
             "/api/budgets": self.budgets,
             "/api/fleet": self.fleet,
@@ -225,12 +224,13 @@ class DeckServer:
             Route("/api/kill", _posted(KillBody, self.kill), methods=["POST"]),
         ]
         routes += [
-            Route(f"/api/runs/{{id}}/{verb}", _posted(kind, _on_run(act)), methods=["POST"])
+            Route(f"/api/runs/{{id:path}}/{verb}", _posted(kind, _on_run(act)), methods=["POST"])
             for verb, (kind, act) in acts.items()
         ]
         routes += [Route(path, _answered(handler), methods=["GET"]) for path, handler in reads.items()]
         routes += [
-            Route("/api/runs/{id}/events", self.events, methods=["GET"]),
+            Route("/api/runs/{id:path}/events", self.events, methods=["GET"]),
+            Route("/api/runs/{id:path}", _answered(self.run), methods=["GET"]),  # last: a child's id has slashes
             Route("/api/feed", self.feed, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
             *OpenAIDoor(self.hub, self.reader).routes(),
@@ -408,7 +408,7 @@ def _number(request: Request, name: str, default: int, least: int, most: int) ->
     text = request.query_params.get(name)
     if text is None or text == "":
         return default
-    if not text.isascii() or not text.lstrip("-").isdigit() or not least <= int(text[:20]) <= most:
+    if not text.isascii() or not text.removeprefix("-").isdigit() or not least <= int(text[:20]) <= most:
         raise Refused(400, f"bad_{name}", f"{name} must be a whole number from {least} to {most}, not {text!r:.40}")
     return int(text)
 
@@ -454,6 +454,7 @@ def _posted(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable[Any]
             body = read(await request.body() or b"{}")
         except (WireError, ValueError, RecursionError) as error:
             raise Refused(400, "bad_body", f"the body is not what this path takes: {error}"[:300]) from None
+        check_reason(getattr(body, "reason", ""))
 
         async def act(request: Request) -> Any:
             return await handler(request, body, _visitor(request))

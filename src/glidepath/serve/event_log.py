@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from glidepath import _wire
 from glidepath._wire import Value, WireError
+from glidepath.errors import StoreError
 
 __all__ = ["EventLog", "FolderLog", "LogHead", "MemoryLog", "kind_of", "log_for"]
 
@@ -138,14 +139,21 @@ class FolderLog:
         return self.folder / f"{name}.jsonl"
 
     def append(self, head: LogHead, lines: Sequence[bytes]) -> None:
-        """Write them, all with one system call where the system takes them whole."""
-        file = self._files.get(head.run_id)
-        if file is None:
-            file = self._opened(head)
+        """Write them, all with one system call where the system takes them whole; raises `StoreError`."""
         data = b"\n".join(lines) + b"\n"
-        written = os.write(file, data)
-        while written < len(data):
-            written += os.write(file, data[written:])
+        try:
+            file = self._files.get(head.run_id)
+            if file is None:
+                file = self._opened(head)
+            written = os.write(file, data)
+            while written < len(data):
+                written += os.write(file, data[written:])
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise StoreError(
+                f"events cannot be written to {self.folder} ({why}); make room, or make it a folder to write to",
+                kind="unavailable",
+            ) from None
 
     def _opened(self, head: LogHead) -> int:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from glidepath.serve.run_feed import RunFeed, frame
 from glidepath.serve.shapes import RunCard
 from glidepath.serve.store_reader import StoreReader
 
-__all__ = ["EventStream", "card_stream", "run_stream"]
+__all__ = ["EventStream", "card_stream", "gone", "run_stream"]
 
 HEARTBEAT = 15.0  # seconds
 PAGE = 512  # events in one write
@@ -48,7 +48,7 @@ class EventStream:
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         writing = asyncio.ensure_future(self._write(send))
-        leaving = asyncio.ensure_future(_gone(receive))
+        leaving = asyncio.ensure_future(gone(receive))
         try:
             await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -68,7 +68,8 @@ class EventStream:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
+    """Wait until the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -102,6 +103,9 @@ async def _run_parts(
         frames = feed.frames(after, PAGE) or [
             frame(number, line) for number, line in enumerate(await feed.lines(after, PAGE), after + 1)
         ]
+        if not frames and feed.last > after:  # the log was removed: what is known is all there is to tell
+            after = feed.last
+            yield told("snapshot", await snapshot(), after)
         if frames:
             yield b"".join(frames)
             after += len(frames)
@@ -110,7 +114,7 @@ async def _run_parts(
                 await asyncio.sleep(_pause(hub, feed))
             continue
         current = True
-        if feed.finished:
+        if feed.finished or (hub.closing and not feed.live):
             return
         if not await _news(feed, after):
             yield BEAT
@@ -165,8 +169,10 @@ def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
                 counted = waiting
                 yield told("approvals", {"count": waiting})
             seen = hub.changes
-            while hub.changes == seen and loop.time() - looked < LOOK_AROUND:  # noqa: ASYNC110 - at most so often
+            while hub.changes == seen and not hub.closing and loop.time() - looked < LOOK_AROUND:  # noqa: ASYNC110 - at most so often
                 await asyncio.sleep(TICK)
+            if hub.closing:
+                return
             if loop.time() - beat > HEARTBEAT:
                 beat = loop.time()
                 yield BEAT

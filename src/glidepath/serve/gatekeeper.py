@@ -25,6 +25,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_BODY = 1_000_000
 MAX_HEAD = 32_768  # bytes of headers
+DRAINED = 20  # times as many bytes are read, and dropped, to answer a client that sends too many
 BODY_SECONDS = 10.0  # in which a body must have arrived
 LEAST_TOKEN = 16  # characters
 ROLES = ("view", "control")
@@ -137,11 +138,15 @@ class Gatekeeper:
             if sum([len(name) + len(value) for name, value in scope["headers"]]) > MAX_HEAD:
                 raise Refused(431, "large_headers", f"the headers may have {MAX_HEAD} bytes at most")
             path = scope["path"].removeprefix(scope.get("root_path", ""))
-            if self._prefix and (path == self._prefix or path.startswith(f"{self._prefix}/")):
+            bare = bool(self._prefix) and path == self._prefix
+            if self._prefix and (bare or path.startswith(f"{self._prefix}/")):
                 path = path.removeprefix(self._prefix) or "/"  # the proxy has left it on
                 scope = {**scope, "path": path, "root_path": ""}
             if path not in OPEN:
                 self._check(scope, path)
+                if bare:
+                    await redirect(f"{self._prefix}/", scope, sent)
+                    return
                 if scope["method"] not in _READ:
                     receive = await self._body(scope, receive)
             await self.app(scope, receive, sent)
@@ -196,7 +201,7 @@ class Gatekeeper:
         if kind != "application/json":
             raise Refused(415, "not_json", "send JSON: Content-Type: application/json")
         length = headers.get("content-length", ["0"])[-1]
-        if not length.isdigit() or int(length[:20]) > self._max_body:
+        if not length.isdigit() or int(length[:20]) > DRAINED * self._max_body:
             raise Refused(413, "too_large", f"the body may have {self._max_body} bytes at most")
         try:
             body = await asyncio.wait_for(self._read(receive), self._body_seconds)
@@ -214,17 +219,22 @@ class Gatekeeper:
         return handed
 
     async def _read(self, receive: Receive) -> bytes:
-        parts, size = [], 0
+        parts: list[bytes] = []
+        size = 0
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise Refused(400, "incomplete", "the body ended before it was whole")
             part = message.get("body", b"")
             size += len(part)
-            if size > self._max_body:
+            if size <= self._max_body:
+                parts.append(part)
+            else:  # dropped, but read: who still writes when we hang up sees a broken pipe and not what was wrong
+                parts.clear()
+            more = message.get("more_body", False)
+            if size > self._max_body and (not more or size > DRAINED * self._max_body):
                 raise Refused(413, "too_large", f"the body may have {self._max_body} bytes at most")
-            parts.append(part)
-            if not message.get("more_body", False):
+            if not more:
                 return b"".join(parts)
 
 
@@ -245,6 +255,15 @@ def _protected(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     if b"cache-control" not in given:
         headers.append((b"cache-control", b"no-store"))
     return [*headers, *[one for one in _HEADERS if one[0] not in given]]
+
+
+async def redirect(path: str, scope: Scope, send: Send) -> None:
+    """Send the browser to a path: the page's addresses are relative, and need the slash at its end."""
+    query = scope.get("query_string", b"")
+    location = path.encode() + (b"?" + query if query else b"")
+    headers = [(b"location", location), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 308, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def refuse(refused: Refused, send: Send) -> None:

@@ -33,7 +33,7 @@ __all__ = ["ChildEvents", "Flight", "Hub"]
 
 _log = logging.getLogger("glidepath.serve")
 KEPT = 500  # feeds of ended runs that are kept at hand
-FAREWELL = 5.0  # seconds that runs have when the server ends
+FAREWELL = 4.0  # seconds that runs have when the server ends
 RETRY_AFTER = 2  # seconds
 
 
@@ -109,6 +109,8 @@ class Hub:
         self.feeds: OrderedDict[str, RunFeed] = OrderedDict()
         self.tags: dict[str, tuple[str, ...]] = {}
         """Of sessions that no store keeps."""
+        self.closing = False
+        """The server is shutting down: nothing starts any more, and streams end."""
         self.kill: str | None = None
         """Why nothing may start here."""
         self.recorded = 0
@@ -139,21 +141,30 @@ class Hub:
             for agent in {id(one): one for one in self.agents.values()}.values():
                 await agent.__aenter__()
 
-    async def close(self) -> None:
-        """Stop what flies, for a resume with a store, and wait for it a few seconds."""
+    async def ground(self) -> None:
+        """Stop what flies, for a resume with a store, wait for it a few seconds, and let readers end; start nothing."""
+        if self.closing:
+            return
+        self.closing = True
         flights = [*self.flights.values(), *self._starting]
         for flight in flights:
             flight.token.cancel("the server is shutting down")
         tasks = [flight.task for flight in flights if flight.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=FAREWELL)
+        for feed in self.feeds.values():
+            feed.wake()
+
+    async def close(self) -> None:
+        """Ground everything, and let go of files and connections."""
+        await self.ground()
         if self._loop is not None:
             for agent in {id(one): one for one in self.agents.values()}.values():
                 await agent.__aexit__(None, None, None)
         for task in [self._pumping, *self._chores]:
             if task is not None:
                 task.cancel()
-        self._loop = None
+        self._loop, self.closing = None, False
         await self.log.close()
 
     def look_after(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -232,6 +243,8 @@ class Hub:
     def admit(self, name: str, session: str | None) -> Agent[Any]:
         """The agent of this name, when a run of it may start now; raises `Refused`."""
         agent = self.agent(name)
+        if self.closing:
+            raise Refused(503, "closing", "the server is shutting down; try again in a moment", RETRY_AFTER)
         if self.kill is not None:
             raise Refused(409, "killed", f"the kill switch is thrown ({self.kill}); take it back first")
         if self.room < 1:

@@ -9,7 +9,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["PatientProtocol", "listen"]
+__all__ = ["DeckListener", "PatientProtocol", "listen"]
 
 HEADER_SECONDS = 10.0  # in which a request's head must have arrived
 KEEP_ALIVE = 15  # seconds a connection may be idle between two requests
@@ -51,6 +51,16 @@ class PatientProtocol(H11Protocol):
             self.transport.close()
 
 
+class DeckListener(uvicorn.Server):
+    """Grounds the runs before it waits for connections to end, so that readers see how their runs ended."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop what flies, then the server."""
+        application: Any = self.config.app
+        await application.state.hub.ground()
+        await super().shutdown(sockets)
+
+
 def config_for(application: Any, **options: Any) -> uvicorn.Config:
     """How uvicorn serves it."""
     return uvicorn.Config(
@@ -62,7 +72,7 @@ def config_for(application: Any, **options: Any) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=MAX_HEAD,
         limit_concurrency=MAX_CONNECTIONS,
         proxy_headers=False,
@@ -72,5 +82,5 @@ def config_for(application: Any, **options: Any) -> uvicorn.Config:
 
 def listen(application: Any, bound: socket.socket) -> None:
     """Serve on a bound socket until the process is asked to stop."""
-    server = uvicorn.Server(config_for(application))
+    server = DeckListener(config_for(application))
     server.run(sockets=[bound])

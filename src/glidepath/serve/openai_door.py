@@ -6,6 +6,7 @@ and settings: `tools` of a request are refused, sampling parameters have no effe
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from glidepath.events import AttemptDiscarded, RunEnded, StreamChunk, StreamStar
 from glidepath.messages import Message
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.run import CancelToken
-from glidepath.serve.event_streams import EventStream
+from glidepath.serve.event_streams import EventStream, gone
 from glidepath.serve.hub import Hub
 from glidepath.serve.openai_input import read_messages
 from glidepath.serve.refusals import Refused
@@ -107,7 +108,7 @@ class OpenAIDoor:
         told = _Response(body, feed)
         if body.stream:
             return self._streamed(feed, told.events(feed))
-        return _json(told.response(await self._ended(feed)))
+        return _json(told.response(await self._ended(feed, request)))
 
     async def _session(self, body: ResponsesBody) -> tuple[str | None, Sequence[Message]]:
         """The session to continue, and, without a store, what was said in it."""
@@ -146,7 +147,7 @@ class OpenAIDoor:
         token: CancelToken = flight.token
         token.cancel("cancelled by an OpenAI client")
         told = _Response(ResponsesBody(model=found.feed.head.agent, input=""), found.feed)
-        return _json(told.response(await self._ended(found.feed)))
+        return _json(told.response(await self._ended(found.feed, request)))
 
     # --- chat completions -------------------------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ class OpenAIDoor:
         if body.stream:
             wants_usage = bool((body.stream_options or {}).get("include_usage"))
             return self._streamed(feed, _chat_chunks(body.model, feed, wants_usage=wants_usage))
-        result = await self._ended(feed)
+        result = await self._ended(feed, request)
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": result.text, "refusal": None},
@@ -173,15 +174,20 @@ class OpenAIDoor:
 
     # --- what both do -----------------------------------------------------------------------------------------
 
-    async def _ended(self, feed: RunFeed) -> RunResult[Any]:
-        """Wait for the end of a run, as a reader of it."""
-        result = None
+    async def _ended(self, feed: RunFeed, request: Request) -> RunResult[Any]:
+        """Wait for the end of a run, as a reader of it, for as long as the client does."""
         feed.readers += 1
+        reading = asyncio.ensure_future(_read_to_end(feed))
+        leaving = asyncio.ensure_future(gone(request.receive))
         try:
-            async for event in feed.follow():  # to the end, when its session is free for the next request
-                if isinstance(event, RunEnded):
-                    result = event.result
+            await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                raise Refused(408, "gone", "the client has gone; GET /api/runs/{id} shows what becomes of the run")
+            result = reading.result()
         finally:
+            for task in (reading, leaving):
+                task.cancel()
+            await asyncio.gather(reading, leaving, return_exceptions=True)
             feed.readers -= 1
             self.hub.reader_left(feed)
         if result is not None:
@@ -198,6 +204,14 @@ class OpenAIDoor:
                 feed.readers -= 1
 
         return EventStream(counted, lambda: self.hub.reader_left(feed))
+
+
+async def _read_to_end(feed: RunFeed) -> RunResult[Any] | None:
+    result = None
+    async for event in feed.follow():  # to the end, when its session is free for the next request
+        if isinstance(event, RunEnded):
+            result = event.result
+    return result
 
 
 class _Response:
@@ -402,8 +416,8 @@ def _json(value: object) -> Response:
 async def _parsed(request: Request, kind: type[Any]) -> Any:
     try:
         return _wire.decode(await request.body(), kind)
-    except WireError as error:
-        raise Refused(400, "bad_body", f"the body is not what this path takes: {error}") from None
+    except (WireError, ValueError, RecursionError) as error:
+        raise Refused(400, "bad_body", f"the body is not what this path takes: {error}"[:300]) from None
 
 
 def _no_tools(tools: Sequence[Any] | None) -> None:

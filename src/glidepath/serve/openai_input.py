@@ -60,7 +60,11 @@ def _user(place: int, content: Any) -> UserMessage:
         return UserMessage(content)
     if not isinstance(content, Sequence) or not content:
         raise Refused(400, "bad_input", f"message {place}: content must be a text or a list of parts")
-    return UserMessage(tuple(_part(place, one) for one in content))
+    parts = tuple(_part(place, one) for one in content)
+    message = UserMessage(parts)
+    if "\0" in message.text or not (message.text.strip() or any(type(part) is ImageBlock for part in parts)):
+        raise Refused(400, "bad_input", f"message {place}: content must not be empty or have NUL characters")
+    return message
 
 
 def _part(place: int, part: Any) -> TextBlock | ImageBlock:
@@ -76,8 +80,10 @@ def _part(place: int, part: Any) -> TextBlock | ImageBlock:
 
 
 def _image(place: int, address: str) -> ImageBlock:
-    if not address.startswith("data:"):
+    if address.startswith(("https://", "http://")):
         return ImageBlock(media_type="image/*", url=address)
+    if not address.startswith("data:"):
+        raise Refused(400, "bad_input", f"message {place}: image_url must begin with https:, http: or data:")
     head, _, data = address.removeprefix("data:").partition(",")
     try:
         return ImageBlock(media_type=head.partition(";")[0], data=base64.b64decode(data, validate=True))

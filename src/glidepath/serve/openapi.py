@@ -6,6 +6,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._version import VERSION
+from glidepath.serve.openai_door import ChatBody, ResponsesBody
 from glidepath.serve.shapes import (
     AgentInfo,
     BudgetNode,
@@ -29,6 +30,7 @@ __all__ = ["openapi_page"]
 _KINDS = (
     AgentInfo,
     BudgetNode,
+    ChatBody,
     DecideBody,
     DoneAnswer,
     ForkBody,
@@ -36,6 +38,7 @@ _KINDS = (
     LimitsBody,
     PendingItem,
     ReasonBody,
+    ResponsesBody,
     RunCard,
     RunDetail,
     SettleBody,
@@ -61,6 +64,35 @@ _ERROR = {
             "required": ["code", "message"],
             "properties": {"code": _TEXT, "message": _TEXT},
         }
+    },
+}
+_AGUI = {
+    "type": "object",
+    "required": ["threadId", "runId", "messages"],
+    "properties": {
+        "threadId": _TEXT,
+        "runId": _TEXT,
+        "messages": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["id", "role"],
+                "properties": {
+                    "id": _TEXT,
+                    "role": {"enum": ["user", "assistant", "system", "developer"]},
+                    "content": _TEXT,
+                },
+            },
+        },
+        "resume": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["interruptId", "status"],
+                "properties": {"interruptId": _TEXT, "status": {"enum": ["resolved", "cancelled"]}, "payload": _ANY},
+            },
+        },
+        "forwardedProps": {"type": "object", "properties": {"agent": _TEXT}},
     },
 }
 _READS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -98,7 +130,7 @@ _ACTS = {
 
 
 def openapi_page(prefix: str = "") -> dict[str, Any]:
-    """OpenAPI 3.1 of every path under /api."""
+    """OpenAPI 3.1 of every path, those of the doors included."""
     paths: dict[str, Any] = {}
     for path, (summary, query, fields) in _READS.items():
         paths[path] = {"get": _read(summary, path, query, _object(fields))}
@@ -115,6 +147,9 @@ def openapi_page(prefix: str = "") -> dict[str, Any]:
         paths[path] = {
             "get": {**_read(f"{path[1:]}: for whoever looks after the process", "", {}, _ANY), "security": []}
         }
+    paths["/metrics"] = {"get": _read("Figures for Prometheus", "", {}, _TEXT, "text/plain")}
+    paths["/openapi.json"] = {"get": _read("This page", "", {}, _ANY)}
+    paths |= _doors()
     return {
         "openapi": "3.1.0",
         "info": {"title": "glidepath server", "version": VERSION},
@@ -123,9 +158,34 @@ def openapi_page(prefix: str = "") -> dict[str, Any]:
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {**_wire.schemas_of(_KINDS, "#/components/schemas/{name}"), "Error": _ERROR},
+            "schemas": {
+                **_wire.schemas_of(_KINDS, "#/components/schemas/{name}"),
+                "Error": _ERROR,
+                "RunAgentInput": _AGUI,
+            },
         },
     }
+
+
+def _doors() -> dict[str, Any]:
+    """The paths for front ends that speak another protocol, which says what is in their answers."""
+    named = [{**_ID, "name": "agent", "description": "an agent's name"}]
+    response = [{**_ID, "description": "a response's id"}]
+    paths: dict[str, Any] = {
+        "/v1/models": {"get": _read("The agents, as models", "", {}, _object({"object": _TEXT, "data": _ANY}))},
+        "/v1/models/{id}": {"get": _read("One agent, as a model", "/{id}", {}, _object({"id": _TEXT}))},
+        "/v1/responses": {"post": _act("Start a run, as OpenAI's Responses API", "ResponsesBody", _ANY)},
+        "/v1/responses/{id}": {"get": _read("How a response stands", "/{id}", {}, _object({"id": _TEXT}))},
+        "/v1/responses/{id}/cancel": {"post": _act("Stop the run of a response", None, _ANY, parameters=response)},
+        "/v1/chat/completions": {"post": _act("Start a run, as OpenAI's chat completions", "ChatBody", _ANY)},
+        "/agui": {"post": _act("Start or resume a run, as AG-UI", "RunAgentInput", _TEXT)},
+        "/agui/{agent}": {"post": _act("The same with an agent's name", "RunAgentInput", _TEXT, parameters=named)},
+    }
+    for path in ("/v1/responses", "/v1/chat/completions"):
+        paths[path]["post"]["responses"]["200"]["content"]["text/event-stream"] = {"schema": _TEXT}
+    for path in ("/agui", "/agui/{agent}"):
+        paths[path]["post"]["responses"]["200"]["content"] = {"text/event-stream": {"schema": _TEXT}}
+    return paths
 
 
 def _ref(name: str) -> dict[str, Any]:
@@ -154,19 +214,22 @@ def _responses(schema: dict[str, Any], status: str = "200", kind: str = "applica
     }
 
 
-def _read(summary: str, path: str, query: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+def _read(
+    summary: str, path: str, query: dict[str, Any], schema: dict[str, Any], kind: str = "application/json"
+) -> dict[str, Any]:
     parameters: list[dict[str, Any]] = [_ID] if "{id}" in path else []
     parameters += [{"name": name, "in": "query", "schema": kind} for name, kind in query.items()]
-    return {"summary": summary, "parameters": parameters, "responses": _responses(schema)}
+    return {"summary": summary, "parameters": parameters, "responses": _responses(schema, kind=kind)}
 
 
 def _act(
-    summary: str, body: str, schema: dict[str, Any], *, status: str = "200", parameters: list[Any] | None = None
+    summary: str, body: str | None, schema: dict[str, Any], *, status: str = "200", parameters: list[Any] | None = None
 ) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"type": "object"} if body is None else _ref(body)}}
     return {
         "summary": summary,
         "parameters": parameters or [],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(body)}}},
+        "requestBody": {"required": body is not None, "content": content},
         "responses": _responses(schema, status),
     }
 

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 from glidepath.agent.resuming import check_decisions
 from glidepath.errors import ConfigurationError, StoreError
@@ -37,7 +38,7 @@ from glidepath.serve.store_reader import FoundRun, StoreReader
 from glidepath.sessions.forking import fork
 from glidepath.sessions.inbox import decide, note_control, posted_decisions, send
 
-__all__ = ["RunActions"]
+__all__ = ["RunActions", "check_reason"]
 
 PATIENCE = 2.0  # seconds that an answer waits for what the run makes of it
 _MAX_TEXT = 100_000
@@ -52,6 +53,8 @@ class RunActions:
         self.view = view
         self.store = hub.store
         self._decided: dict[str, dict[str, Decision]] = {}  # of runs that no store keeps
+        self._killed: dict[str | None, set[str]] = {}  # sessions that a kill switch has stopped, by tenant
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # --- land, stop -------------------------------------------------------------------------------------------
 
@@ -130,7 +133,11 @@ class RunActions:
 
     async def decide(self, name: str, body: DecideBody, who: Visitor) -> DoneAnswer:
         """Decide about a call that waits; the run continues when all its calls are decided."""
-        began, found = time.perf_counter(), await self.reader.find(name)
+        began, session_id = time.perf_counter(), (await self.reader.find(name)).session_id
+        async with self._turns.setdefault(session_id, asyncio.Lock()):  # of two that decide at once, one is the second
+            return await self._decide(began, await self.reader.find(name), body, who)
+
+    async def _decide(self, began: float, found: FoundRun, body: DecideBody, who: Visitor) -> DoneAnswer:
         card, result = await self._paused(found)
         waiting = {one.call.id: one for one in result.pending}
         if body.id not in waiting:
@@ -240,7 +247,7 @@ class RunActions:
         card = self.reader.card(found.feed, found.entry)
         if body.prompt is not None:
             _text("prompt", body.prompt)
-            self.hub.agent(card.agent)
+            self.hub.admit(card.agent, None)
         agent = self.hub.agents.get(card.agent)
         forked = await self._stored(
             fork(self.store, found.session_id, at=body.at)
@@ -306,11 +313,31 @@ class RunActions:
         return DoneAnswer(run_id="", state=state, sequence=0, took_ms=_ms(began), message=what)
 
     async def _stop_fleet(self, tenant: str | None, reason: str, *, active: bool) -> int:
-        """Stop what waits or flies in a fleet, or take the stops back; how many."""
-        sessions = await self.view.unfinished(tenant)
-        for session in sessions:
+        """Stop what waits or flies in other processes, or take the stops back; how many.
+
+        A tenant's runs are those of the fleet's ledger; without a tenant it is every run that flies on this store.
+        """
+        sessions = set(await self.view.unfinished(tenant))
+        if tenant is None:
+            sessions |= await self._elsewhere()
+        if not active:
+            sessions |= self._killed.pop(tenant, set())
+        for session in sorted(sessions):
             await self._stored(self.store.flag(session, reason if active else None))
+        if active:
+            self._killed.setdefault(tenant, set()).update(sessions)
         return len(sessions)
+
+    async def _elsewhere(self) -> set[str]:
+        """The sessions whose run flies on this store in another process."""
+        found: set[str] = set()
+        cursor: str | None = None
+        while self.store is not None:
+            cards, cursor = await self.reader.cards(state="running", cursor=cursor, limit=500)
+            found |= {card.session_id for card in cards if card.run_id not in self.hub.flights}
+            if cursor is None:
+                break
+        return found
 
     # --- what they share --------------------------------------------------------------------------------------
 
@@ -356,15 +383,19 @@ _LANDING = {
 _PAST = {"approve": "approved", "deny": "denied", "edit": "approved with other arguments", "answer": "answered"}
 
 
-def _control(action: str, reason: str, who: Visitor, **more: Any) -> dict[str, Any]:
+def check_reason(reason: str) -> None:
+    """Raises `Refused` for a reason that cannot be journalled: before anything is done."""
     if len(reason) > MAX_REASON:
         raise Refused(400, "long_reason", f"a reason has at most {MAX_REASON} characters, not {len(reason)}")
+    if "\0" in reason:
+        raise Refused(400, "bad_reason", "reason has a NUL character; remove it")
+
+
+def _control(action: str, reason: str, who: Visitor, **more: Any) -> dict[str, Any]:
     return {"action": action, "reason": reason, "who": who.name, "time": round(time.time(), 3), **more}
 
 
 def _said(reason: str, who: Visitor, default: str) -> str:
-    if len(reason) > MAX_REASON:
-        raise Refused(400, "long_reason", f"a reason has at most {MAX_REASON} characters, not {len(reason)}")
     return f"{reason.strip() or default} (by {who.name})"
 
 

@@ -189,7 +189,7 @@ class RunFeed:
                 if isinstance(event, Event):
                     yield event
             if not lines:
-                if self.finished:
+                if not self.live:  # it has ended, or was lost
                     return
                 await self.news()
 

@@ -24,6 +24,7 @@ from glidepath.serve.stored_card import (
     bare_card,
     budget_node,
     entry_state,
+    forked_from,
     newer_fields,
     shown_limits,
     spent_until,
@@ -170,7 +171,7 @@ class StoreReader:
             return bare_card(entry, now)  # type: ignore[arg-type] # one of the two is known
         known: dict[str, Any] = {"tags": self.hub.tags.get(feed.head.session_id, ())}
         if entry is not None:
-            known = {"title": entry.title, "tags": entry.tags, "owner": entry.owner}
+            known = {"title": entry.title, "tags": entry.tags, "owner": entry.owner, "forked_from": forked_from(entry)}
         if feed.live:
             known["state"] = "running"
         elif entry is not None and entry.summary.get("run_id") == feed.run_id:
@@ -228,6 +229,7 @@ class StoreReader:
                 card, before = self.card(feed, None), shown.get(run_id)
                 if before is not None:
                     card = replace(card, title=before.title, tags=before.tags or card.tags, owner=before.owner)
+                    card = replace(card, forked_from=before.forked_from)
                 found.append(card)
         return found
 

@@ -18,6 +18,7 @@ __all__ = [
     "bare_card",
     "budget_node",
     "entry_state",
+    "forked_from",
     "newer_fields",
     "shown_limits",
     "spent_until",
@@ -64,6 +65,12 @@ def newer_fields(card: RunCard, entry: Entry) -> dict[str, Any]:
     }
 
 
+def forked_from(entry: Entry) -> dict[str, Any] | None:
+    """Where a session was forked from: the other session, and after which of its turns."""
+    forked = entry.summary.get("forked")
+    return {"session": forked.get("origin"), "turn": forked.get("at")} if isinstance(forked, Mapping) else None
+
+
 def bare_card(entry: Entry, now: float) -> RunCard:
     """A card without events: another program ran it."""
     summary = entry.summary
@@ -92,6 +99,7 @@ def bare_card(entry: Entry, now: float) -> RunCard:
         pending=waiting,
         pending_count=waiting,
         parent=above if isinstance(above, str) else None,
+        forked_from=forked_from(entry),
         owner=entry.owner,
         resumable=state == "lost" or outcome in _RESUMABLE,
         last=_last_line(state, outcome),

@@ -65,6 +65,8 @@ class Scribe:
         self.parent = parent
         self.base = 0
         """The commit with the newest base."""
+        self.forked: dict[str, Any] | None = None
+        """Which session, and which of its turns, this one was forked from."""
         self.time = 0.0
         """When the last commit was written, in seconds since the epoch."""
         self.mailbox = SessionMailbox()
@@ -421,6 +423,7 @@ class Scribe:
             "cost": None if cost is None else str(cost),
             "parent": self.parent,
             **({"base": self.base} if self.base else {}),
+            **({"forked": self.forked} if self.forked else {}),
         }
 
     # --- the heartbeat ----------------------------------------------------------------------------------------
