@@ -56,6 +56,7 @@ def test_where_the_weights_cannot_be_had_the_demo_says_so_and_runs_scripted(tmp_
     check_scenes(ran.out)
 
 
+@pytest.mark.slow
 def test_the_demo_on_the_embedded_model(tmp_path):
     """No key, no script: a real model hits a limit, shares a budget and gets stuck."""
     ran = glidepath("demo", folder=tmp_path)

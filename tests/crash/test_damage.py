@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
+from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.messages import IMPORTED
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.archive import (
     export_journal,
@@ -475,7 +477,10 @@ def test_an_export_is_readable_and_comes_back_whole(path):
         assert data.count(b"\n") == 1 + (await store.load("well"))[0].head
         assert b"all done" in data
         assert await import_journal(other, data) == "well"
-        assert (await read_journal(other, "well")).folded.result == (await show(store, "well")).folded.result
+        kept, came = (await show(store, "well")).folded.result, (await read_journal(other, "well")).folded.result
+        assert all(message.origins == (IMPORTED,) for message in came.messages if message.role != "assistant")
+        assert replace(came, messages=(), new_messages=()) == replace(kept, messages=(), new_messages=())
+        assert [message.text for message in came.messages] == [message.text for message in kept.messages]
         again = await export_journal(other, "well")
         assert again.splitlines()[1:-1] == data.splitlines()[1:]  # all of it, and then that it was imported
         with pytest.raises(StoreError) as caught:
