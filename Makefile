@@ -4,6 +4,7 @@ PEERS ?= build/peers
 JOBS ?= 3 # tests wait about a third of their time: one more than the cores of the smallest machine
 VENV ?= .venv
 BIN := $(VENV)/bin
+KERNEL := tests/test_guarantees.py $(addprefix tests/, constraints guards landing ledger loop outcome run tools)
 DECK := deck/index.html deck/package-lock.json deck/vite.config.ts $(shell find deck/src deck/public -type f)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \

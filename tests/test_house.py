@@ -242,3 +242,10 @@ def test_what_is_written_from_the_declarations_of_settings_is_up_to_date():
     made = runpy.run_path(str(ROOT / "scripts" / "make_keywords.py"))["texts"]()
     stale = [path.name for path, text in made.items() if path.read_text(encoding="utf-8") != text]
     assert stale == [], "run scripts/make_keywords.py"
+
+
+def test_the_quick_target_names_the_kernels_tests():
+    shown = subprocess.run(["make", "-n", "quick"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    named = [word for word in shown.split() if word.startswith("tests/")]
+    assert {"tests/loop", "tests/run", "tests/ledger"} <= set(named)
+    assert all((ROOT / word).exists() for word in named)

@@ -147,7 +147,10 @@ def test_all_interrupts_are_decided_together():
             entries = [{"interruptId": one, "status": "resolved", "payload": {"approved": True}} for one in ids]
             answer = await client.post("/agui", json={**given(), "messages": [], "resume": entries[:1]})
             assert (answer.status_code, answer.json()["error"]["code"]) == (409, "still_waiting")
-            events = await ask(client, {**given(), "messages": [], "resume": entries[1:]})
+            unknown = [*entries, {**entries[0], "interruptId": "nobody"}]
+            answer = await client.post("/agui", json={**given(), "messages": [], "resume": unknown})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_call")
+            events = await ask(client, {**given(), "messages": [], "resume": entries})  # nothing was decided before
             assert events[-1].result == "both"
 
     asyncio.run(main())

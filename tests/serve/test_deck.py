@@ -261,16 +261,17 @@ def test_a_server_that_comes_back_knows_the_runs_of_the_one_before(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "own", "kind"),
+    ("said", "variable", "own", "kind"),
     [
-        (None, False, "SegmentStore"),
-        (None, True, "MemoryStore"),
-        ("none", False, "NoneType"),
-        ("segments:here", True, "SegmentStore"),
+        (None, "", False, "SegmentStore"),
+        (None, "", True, "MemoryStore"),
+        ("none", "sqlite:there", False, "NoneType"),
+        (None, "sqlite:there", True, "SqliteStore"),
+        ("segments:here", "sqlite:there", True, "SegmentStore"),
     ],
-    ids=["default", "the agent's", "none", "named"],
+    ids=["default", "the agent's", "none", "the variable's", "the flag's"],
 )
-def test_a_server_keeps_runs_in_the_default_store_unless_told_otherwise(tmp_path, said, own, kind):
-    world = World(environ={"HOME": str(tmp_path)}, folder=tmp_path)
+def test_a_server_keeps_runs_in_the_default_store_unless_told_otherwise(tmp_path, said, variable, own, kind):
+    world = World(environ={"HOME": str(tmp_path), "GLIDEPATH_STORE": variable}, folder=tmp_path)
     agents = {"helper": agent(store=MemoryStore()) if own else agent()}
     assert type(_chosen_store(agents, said, world)).__name__ == kind

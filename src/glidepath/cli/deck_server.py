@@ -144,7 +144,8 @@ def deck(options: argparse.Namespace, world: World) -> int:
 
 
 def _chosen_store(agents: dict[str, Any], said: str | None, world: World) -> Any:
-    """The store that was named, else the agents' own, else the default one; `none` is none."""
+    """The store that a flag or GLIDEPATH_STORE names, else the agents' own, else the default one; `none` is none."""
+    said = said or world.environ.get("GLIDEPATH_STORE")
     if said == "none":
         return None
     own = next((agent.config.store for agent in agents.values() if agent.config.store is not None), None)

@@ -6,8 +6,6 @@ money are told after every prompt. How a run ended is in the answer's `_meta.gli
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +20,7 @@ from glidepath.events import Event, StreamChunk, ToolEnded, ToolStarted
 from glidepath.messages import AssistantMessage, ImageBlock, Message, TextBlock, ToolResultMessage, UserMessage
 from glidepath.outcome import PROTOCOL_STOPS, LoopOutcome, PendingCall, RunResult
 from glidepath.run import CancelToken, Decision, approve, deny
+from glidepath.serve.inline_image import inline_image
 from glidepath.serve.told_result import ending_of
 from glidepath.sessions.finding import find_sessions
 from glidepath.sessions.session import Session, checked_id
@@ -257,9 +256,9 @@ def _blocks(prompt: Sequence[Any]) -> tuple[TextBlock | ImageBlock, ...]:
             blocks.append(TextBlock(part.text))
         elif part.type == "image":
             try:
-                blocks.append(ImageBlock(media_type=part.mime_type, data=base64.b64decode(part.data, validate=True)))
-            except (binascii.Error, ValueError):
-                raise acp.RequestError.invalid_params({"prompt": "an image's data is not base64"}) from None
+                blocks.append(inline_image(part.mime_type, part.data))
+            except ValueError as error:
+                raise acp.RequestError.invalid_params({"prompt": str(error)}) from None
         elif part.type == "resource_link":
             blocks.append(TextBlock(f"[{part.name}]({part.uri})"))
         elif part.type == "resource" and isinstance(getattr(part.resource, "text", None), str):

@@ -39,6 +39,7 @@ from glidepath.outcome import PROTOCOL_STOPS, RunResult
 from glidepath.serve.event_streams import EventStream
 from glidepath.serve.gatekeeper import Visitor
 from glidepath.serve.hub import Hub
+from glidepath.serve.inline_image import inline_image
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_actions import RunActions
 from glidepath.serve.run_feed import RunFeed
@@ -104,10 +105,8 @@ class AguiDoor:
 
     async def _started(self, name: str, given: RunAgentInput) -> RunFeed:
         instructions, messages = _messages(given)
-        if self.hub.store is not None:
-            if await self._known(given.thread_id):  # what was said before is in the journal, in full
-                messages = messages[-1:]
-            return await self.hub.start(name, messages, session=given.thread_id, instructions=instructions)
+        if self.hub.store is not None and await self._known(given.thread_id):
+            messages = messages[-1:]  # what was said before is in the journal, in full
         return await self.hub.start(name, messages, session=given.thread_id, instructions=instructions)
 
     async def _known(self, session_id: str) -> bool:
@@ -124,12 +123,12 @@ class AguiDoor:
         if found.feed is None:
             raise Refused(409, "not_here", "the events of this run were not kept: decide by POST /api/runs/{id}/decide")
         feed, after = found.feed, found.feed.last
-        for entry in given.resume or ():
-            await self.actions.decide(found.run_id, _decision(entry), who)
-        if not feed.live and feed.last == after:
-            raise Refused(
-                409, "still_waiting", "other calls of this run wait for a decision, too: resume with all of them"
-            )
+        decisions = {entry.interrupt_id: _decision(entry) for entry in given.resume or ()}
+        waiting = await self.actions.undecided(found.run_id)
+        if missing := waiting - set(decisions):
+            raise Refused(409, "still_waiting", f"decide about {', '.join(sorted(missing))} in the same request, too")
+        for call_id in sorted(decisions, key=waiting.__contains__):  # one that does not wait is refused before the rest
+            await self.actions.decide(found.run_id, decisions[call_id], who)
         return feed, after
 
 
@@ -364,9 +363,6 @@ def _messages(given: RunAgentInput) -> tuple[str, list[Message]]:
 
 
 def _part(part: Any) -> TextBlock | ImageBlock:
-    import base64
-    import binascii
-
     if part.type == "text":
         return TextBlock(part.text)
     source = getattr(part, "source", None)
@@ -377,7 +373,7 @@ def _part(part: Any) -> TextBlock | ImageBlock:
                 raise Refused(400, "bad_messages", "an image's address must begin with https: or http:")
             return ImageBlock(media_type=kind, url=source.value)
         try:
-            return ImageBlock(media_type=kind, data=base64.b64decode(source.value, validate=True))
-        except (binascii.Error, ValueError):
-            raise Refused(400, "bad_messages", "an image's data is not base64") from None
+            return inline_image(kind, source.value)
+        except ValueError as error:
+            raise Refused(400, "bad_messages", str(error)) from None
     raise Refused(400, "bad_messages", f"a part of type {part.type!r:.40} is not taken: send text or images")

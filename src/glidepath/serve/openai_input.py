@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glidepath.messages import AssistantMessage, ImageBlock, Message, TextBlock, UserMessage
+from glidepath.serve.inline_image import inline_image
 from glidepath.serve.refusals import Refused
 
 __all__ = ["read_messages"]
@@ -86,6 +85,6 @@ def _image(place: int, address: str) -> ImageBlock:
         raise Refused(400, "bad_input", f"message {place}: image_url must begin with https:, http: or data:")
     head, _, data = address.removeprefix("data:").partition(",")
     try:
-        return ImageBlock(media_type=head.partition(";")[0], data=base64.b64decode(data, validate=True))
-    except (binascii.Error, ValueError):
-        raise Refused(400, "bad_input", f"message {place}: the image's data is not base64") from None
+        return inline_image(head.partition(";")[0], data)
+    except ValueError as error:
+        raise Refused(400, "bad_input", f"message {place}: {error}") from None

@@ -163,6 +163,12 @@ class RunActions:
         self._decided.pop(found.run_id, None)
         return self._done(found, began, f"{_PAST[body.decision]}: the run continues")
 
+    async def undecided(self, name: str) -> frozenset[str]:
+        """The calls of a paused run that nobody has decided about yet; raises `Refused`."""
+        found = await self.reader.find(name)
+        _, result = await self._paused(found)
+        return frozenset(one.call.id for one in result.pending) - set(await self._decisions(found))
+
     async def _paused(self, found: FoundRun) -> tuple[RunCard, RunResult[Any]]:
         card = self.reader.card(found.feed, found.entry)
         if card.state != "paused":

@@ -39,7 +39,7 @@ def add_server_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store",
         metavar="URL",
-        help="where sessions are kept: a path, postgresql://..., none, default (unset: the agents' own, else default)",
+        help="where sessions are kept: a path, postgresql://..., none, default (default: GLIDEPATH_STORE)",
     )
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=7447, help="which port (default: 7447); 0 takes a free one")
