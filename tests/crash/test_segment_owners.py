@@ -190,7 +190,7 @@ def test_g13_an_owner_that_was_stopped_and_wakes_up_cannot_write(tmp_path):
         asyncio.run(scene())
 
     child = in_a_child(sleeper)
-    wait_for(lambda: ready.exists() and ready.read_text() and int(ready.read_text()) > 20)
+    wait_for(lambda: written(ready) > 20)
     os.kill(child, signal.SIGSTOP)
 
     async def take():
@@ -212,6 +212,11 @@ def test_g13_an_owner_that_was_stopped_and_wakes_up_cannot_write(tmp_path):
         await store.close()
 
     asyncio.run(take())
+
+
+def written(ready):
+    """The number in the file, read once: the writer empties the file before it writes the next number."""
+    return int((ready.read_text() if ready.exists() else "") or 0)
 
 
 def wait_for(what, seconds=30.0):
