@@ -61,7 +61,11 @@ async def test_this_release_writes_the_records_that_the_golden_journal_has(path)
 
 
 def shape(data):
-    """The kinds of a team's records, each with the names of what it says."""
+    """The records of each step, and of the team, in order: their kinds, and the names of what they say."""
     [*_, commits] = next(item for item in parse_export(data) if item[0].session_id.startswith("team:"))
-    records = [record for commit in commits for record in read(commit)]
-    return [(record.sequence, record.kind, sorted(_wire.loads(bytes(record.payload)))) for record in records]
+    found = {}
+    for number, record in enumerate((record for commit in commits for record in read(commit)), 1):
+        said = _wire.loads(bytes(record.payload))
+        assert record.sequence == said["sequence"] == number
+        found.setdefault(said["step_id"], []).append((record.kind, sorted(said)))
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,11 +14,12 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.run import Decision
+from glidepath.sessions.answer import heard
 from glidepath.sessions.archive import refuse_unfinished
-from glidepath.sessions.chain import link, read, verified
-from glidepath.sessions.owner import LEASE, this_owner
-from glidepath.sessions.redaction import redactor_of
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
+from glidepath.sessions.chain import read, verified
+from glidepath.sessions.journal_writer import Items, JournalWriter, claim_session
+from glidepath.sessions.redaction import Redactor
+from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
 from glidepath.teams.events import (
     TERMINAL,
     EvaluationResult,
@@ -43,50 +43,49 @@ from glidepath.teams.values import (
     VerdictOutcome,
 )
 
-__all__ = ["Past", "Pen", "StepAccount", "StepPast", "past_of", "story"]
+__all__ = ["Past", "StepAccount", "StepPast", "TeamJournal", "past_of", "story"]
 
-_BEAT = LEASE / 3
 _SHOWN = 200  # characters of a goal in a list of sessions
 
 
-class Pen:
-    """One execution's hand on its journal: the lease, kept alive, and the place of the next commit.
+class TeamJournal(JournalWriter):
+    """Writes what one execution of a team does.
 
     A team's journal is a session of the store, `team:` and the id of the request; every commit is one event.
     """
 
     def __init__(self, store: SessionStore, lease: Lease) -> None:
-        self._store = store
-        self._lease = lease
-        self._number, self._hash = lease.head, lease.hash
+        super().__init__(store, lease)
         self._unwritten: list[Awaitable[None]] = []
-        self._heart: asyncio.Task[None] | None = None
+        self.on_stop: Callable[[str], None] = _nothing
+        """Somebody asks the team to stop, through the store."""
+        self.on_lost: Callable[[str], None] = _nothing
+        """Another process has taken the request over."""
 
     @property
     def fresh(self) -> bool:
         """True when nothing has been written yet."""
-        return self._number == 0
+        return self.number == 0
 
     @property
     def leg(self) -> int:
         """Larger with every execution of the request."""
-        return self._lease.token
+        return self.lease.token
 
     @classmethod
-    async def open(cls, store: SessionStore, request_id: str, *, create: bool) -> Pen:
+    async def open(cls, store: SessionStore, request_id: str, *, create: bool) -> TeamJournal:
         """Become the one who writes; raises `StoreError`: `busy` while another process does, `missing`."""
-        return cls(store, await store.claim(f"team:{request_id}", this_owner(), create=create))
+        return cls(store, await claim_session(store, f"team:{request_id}", create=create))
 
     async def read(self) -> Past | None:
         """What was written before."""
-        entry, commits = await self._store.load(self._lease.session_id)
+        entry, commits = await self.store.load(self.lease.session_id)
         return past_of(_payloads(commits, entry))
 
     def write(self, event: TeamEvent, goal: str) -> None:
         """Add an event; raises `StoreError`. What is not written at once is written by `flush`."""
         ended = event.result.status.value if isinstance(event, TERMINAL) else None  # type: ignore[attr-defined]
-        items: list[tuple[str, Any]] = [(type(event).__name__, event)]
-        summary: Mapping[str, Any] | None = {
+        summary = {
             "kind": "team",
             "team": event.team,
             "status": ended or "running",
@@ -94,47 +93,35 @@ class Pen:
             "task": goal[:_SHOWN],
             "events": event.sequence,
         }
-        redactor = redactor_of(self._store)
-        if redactor is not None:
-            items, summary = redactor.items(items)[:1], redactor.summary(summary)
-        commit = link(self._hash, self._number + 1, event.sequence, event.time, items)
-        written = self._store.append(self._lease, commit, summary=summary)
-        self._number, self._hash = commit.number, commit.hash
+        self.sequence = event.sequence - 1  # a record has the number of its event
+        written = self.add([(type(event).__name__, event)], event.time, summary)
         if written is not None:
             self._unwritten.append(written)
+
+    def _redacted(self, redactor: Redactor, items: Items) -> Items:
+        return redactor.items(items)[:1]  # no call runs from a team's journal: the note about calls would be for nobody
 
     async def flush(self) -> None:
         """Everything is on record when this returns; raises `StoreError`."""
         while self._unwritten:
-            await self._unwritten.pop(0)
+            await heard(self._unwritten.pop(0))
 
-    def keep_alive(self, stop: Callable[[str], None], lost: Callable[[str], None]) -> None:
-        """Renew the lease until `close`; hear of those who ask the team to stop, or have taken it over."""
-        self._heart = asyncio.get_running_loop().create_task(self._beat(stop, lost), name="team journal")
-
-    async def _beat(self, stop: Callable[[str], None], lost: Callable[[str], None]) -> None:
-        while True:
-            await asyncio.sleep(_BEAT)
-            try:
-                signs = await self._store.beat([self._lease], renew=True)
-            except StoreError:
-                continue  # the next write will say so
-            for sign in signs:
-                if sign.lost:
-                    lost("another process has taken it over")
-                    return
-                if sign.stop is not None:
-                    stop(sign.stop)
+    async def hear(self, sign: Sign) -> None:
+        """What the store says about the session."""
+        if sign.lost:
+            self.on_lost("another process has taken it over")
+        elif sign.stop is not None:
+            self.on_stop(sign.stop)
 
     async def close(self) -> None:
         """Let go of the journal."""
-        if self._heart is not None:
-            self._heart.cancel()
-            await asyncio.wait({self._heart})
         with suppress(StoreError):
             await self.flush()
-        with suppress(StoreError):
-            await self._store.release(self._lease)
+        await self.release()
+
+
+def _nothing(_: str) -> None:
+    """Nobody listens yet."""
 
 
 async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:

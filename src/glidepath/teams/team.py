@@ -21,7 +21,7 @@ from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
 from glidepath.teams.events import TeamEvent
-from glidepath.teams.journal import Past, Pen, add_cost
+from glidepath.teams.journal import Past, TeamJournal, add_cost
 from glidepath.teams.team_prompts import told_to
 from glidepath.teams.team_run import Channel, TeamRun, check_decisions, decided_key, newly_spent
 from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
@@ -111,7 +111,7 @@ class Team:
         *,
         cancel: CancelToken | None = None,
         past: Past | None = None,
-        pen: Pen | None = None,
+        pen: TeamJournal | None = None,
         place: Place | None = None,
         above: Budget | None = None,
     ) -> Team:
@@ -147,12 +147,13 @@ class Team:
             del self._in_flight[request.id]
             raise
         if pen is not None:
-            pen.keep_alive(bond.cancel.cancel, bond.channel.fail)
+            pen.on_stop, pen.on_lost = bond.cancel.cancel, bond.channel.fail
+            pen.keep_alive()
         return team
 
-    async def _new_journal(self, request_id: str) -> Pen:
+    async def _new_journal(self, request_id: str) -> TeamJournal:
         assert self.store is not None  # noqa: S101 - asked for only then
-        pen = await Pen.open(self.store, request_id, create=True)
+        pen = await TeamJournal.open(self.store, request_id, create=True)
         if pen.fresh:
             return pen
         await pen.close()
@@ -379,14 +380,14 @@ class Team:
             if pen is not None:
                 await pen.close()
 
-    async def _recall(self, what: str | TeamResult, request_id: str) -> tuple[Pen | None, Past]:
+    async def _recall(self, what: str | TeamResult, request_id: str) -> tuple[TeamJournal | None, Past]:
         """Who writes the journal from now on, and what happened before."""
         if self.store is None:
             if isinstance(what, str):
                 raise ConfigurationError("this team has no store: pass Team(store=...), or a paused TeamResult")
             return None, Past.of_result(what)
         try:
-            pen = await Pen.open(self.store, request_id, create=not isinstance(what, str))
+            pen = await TeamJournal.open(self.store, request_id, create=not isinstance(what, str))
         except StoreError as error:
             if error.kind == "missing":
                 raise ConfigurationError(f"the store knows no request {request_id!r}") from None
@@ -408,7 +409,7 @@ class Team:
         coordinator: TeamCoordinator | None,
         cancel: CancelToken | None,
         past: Past | None,
-        pen: Pen | None = None,
+        pen: TeamJournal | None = None,
         place: Place | None = None,
         above: Budget | None = None,
     ) -> TeamResult:

@@ -23,7 +23,7 @@ from glidepath.run import CancelToken, Decision, Place
 from glidepath.run.inside import linked
 from glidepath.teams.accounts import session_id
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted, ending
-from glidepath.teams.journal import Past, Pen, StepAccount, less
+from glidepath.teams.journal import Past, StepAccount, TeamJournal, less
 from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamExecutionRequest, TeamResult
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class TeamRun:
 class Channel:
     """The events of one execution: numbered, journalled, shown; in the only legal order."""
 
-    def __init__(self, team: Team, request: TeamExecutionRequest, past: Past | None, pen: Pen | None) -> None:
+    def __init__(self, team: Team, request: TeamExecutionRequest, past: Past | None, pen: TeamJournal | None) -> None:
         self._team, self._request = team.name, request
         self._members = tuple(member.name for member in team.members)
         self._pen = pen
