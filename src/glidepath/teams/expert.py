@@ -137,14 +137,14 @@ class _Ladder:
         """Carry out one step."""
         rounds = plan.config.max_feedback_rounds
         if step.accepted:
-            return step.outcome(StepState.COMPLETED, output=step.artifact)
+            return step.outcome(StepState.COMPLETED)
         with_senior = step.senior_asked or step.begun_senior or step.paused_senior
         while step.unreviewed or (step.attempts < rounds and not with_senior):
             answer = await self._round(plan, step)
             if isinstance(answer, StepOutcome):
                 return answer
             if answer.passed:
-                return step.outcome(StepState.COMPLETED, output=step.artifact)
+                return step.outcome(StepState.COMPLETED)
             if plan.closing is not None:
                 return step.outcome(StepState.CANCELLED, plan.closing[1])
             if answer.outcome is VerdictOutcome.REVIEW_EXCEEDED or step.out_of_budget:
@@ -180,7 +180,7 @@ class _Ladder:
                 return answer
             if answer.passed:
                 step.warnings.append("accepted only from the senior")
-                return step.outcome(StepState.COMPLETED, output=step.artifact)
+                return step.outcome(StepState.COMPLETED)
             plan.move(step, StepState.ESCALATED)
             reason = answer.feedback
         if step.paused_senior:
@@ -196,7 +196,7 @@ class _Ladder:
                 step.judged(reviewed.verdict, arbiter=True)
             if reviewed.verdict.passed:
                 step.warnings.append("accepted by the arbiter")
-                return step.outcome(StepState.COMPLETED)
+                return step.outcome(StepState.COMPLETED, output=step.best)
             if reviewed.verdict.outcome is VerdictOutcome.REVISE:
                 return step.outcome(StepState.FAILED, f"the arbiter rejected it: {reviewed.verdict.feedback}")
         return plan.given_up(step, reason)

@@ -246,11 +246,13 @@ class StepRun:
         self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
 
     def outcome(self, state: StepState, reason: str = "", output: str | None = None) -> StepOutcome:
-        """What became of the step."""
+        """What became of the step. Without `output` COMPLETED has the last artifact, anything else the best text."""
+        if output is None:
+            output = self.artifact if state is StepState.COMPLETED else self.best
         return StepOutcome(
             step_id=self.id,
             state=state,
-            output=self.best if output is None else output,
+            output=output,
             attempts=self.attempts,
             verdicts=tuple(self.verdicts),
             member=self.member.name if self.member is not None else None,
