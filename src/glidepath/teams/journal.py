@@ -38,11 +38,6 @@ class TeamJournal(JournalWriter):
         """Another process has taken the request over."""
 
     @property
-    def fresh(self) -> bool:
-        """True when nothing has been written yet."""
-        return self.number == 0
-
-    @property
     def leg(self) -> int:
         """Larger with every execution of the request."""
         return self.lease.token
@@ -51,6 +46,15 @@ class TeamJournal(JournalWriter):
     async def open(cls, store: SessionStore, request_id: str, *, create: bool) -> TeamJournal:
         """Become the one who writes; raises `StoreError`: `busy` while another process does, `missing`."""
         return cls(store, await claim_session(store, f"team:{request_id}", create=create))
+
+    @classmethod
+    async def new(cls, store: SessionStore, request_id: str) -> TeamJournal:
+        """The same for a request that was never begun; raises `ConfigurationError` for one that was."""
+        journal = await cls.open(store, request_id, create=True)
+        if journal.number:
+            await journal.close()
+            raise ConfigurationError(f"the store knows request {request_id!r} already: use resume(), or another id")
+        return journal
 
     async def read(self) -> History | None:
         """What was written before; None when no execution has begun."""

@@ -207,7 +207,6 @@ class PlanRun:
 
     def _conclude(self) -> TeamResult:
         team, table = self.team, self.table
-        outcomes: tuple[StepOutcome, ...] = ()
         if self.halted is not None and (table is None or table.cut_short(self.halted[1])):
             status, reason = self.halted
         elif table is None or self.request.plan_only:
@@ -218,24 +217,9 @@ class PlanRun:
             status = table.status()
             reason = table.reason()
         warnings = [*self.warnings, *team.events.warnings]
-        if table is not None:
-            outcomes = table.outcomes_in_order()
-            warnings += [f"step {one.step_id}: {warning}" for one in outcomes for warning in one.warnings]
-        usage, cost = team.spent
-        return TeamResult(
-            request=self.request,
-            team=team.name,
-            status=status,
-            plan=None if table is None else table.plan,
-            step_outcomes=outcomes,
-            final_output="" if table is None else table.final_output(),
-            reason=reason,
-            duration=team.elapsed,
-            warnings=tuple(dict.fromkeys(warnings)),
-            usage=usage,
-            cost=cost,
-            sequence=team.events.sequence + 1,
-        )
+        for one in table.outcomes_in_order() if table is not None else ():
+            warnings += [f"step {one.step_id}: {warning}" for warning in one.warnings]
+        return replace(team.concluded(status, reason, table, warnings=warnings), request=self.request)
 
     # --- planning -------------------------------------------------------------------------------------------------
 
@@ -246,9 +230,7 @@ class PlanRun:
         if plan is None or (history is not None and history.result is not None and history.result.plan != plan):
             plan = await self._new_plan(plan)
         table = StepTable(plan, self.config.dependency_failure)
-        for outcome in history.outcomes if history is not None else ():
-            if outcome.step_id in table.states:
-                table.restore(outcome)
+        table.restore(history.outcomes if history is not None else ())
         if self.halted is None:
             self.table = table
         return table

@@ -67,10 +67,12 @@ class StepTable:
         self.move(outcome.step_id, outcome.state)
         self.outcomes[outcome.step_id] = outcome
 
-    def restore(self, outcome: StepOutcome) -> None:
-        """Take over what an earlier execution finished."""
-        self.states[outcome.step_id] = outcome.state
-        self.outcomes[outcome.step_id] = outcome
+    def restore(self, outcomes: Iterable[StepOutcome]) -> None:
+        """Take over the steps that have ended before; those of another plan are left out."""
+        for outcome in outcomes:
+            if outcome.step_id in self.states:
+                self.states[outcome.step_id] = outcome.state
+                self.outcomes[outcome.step_id] = outcome
 
     def cut_short(self, reason: str) -> bool:
         """Close what the end of the team left open; True when something was cut short by it."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, shown, told
-from glidepath.teams.events import TeamStarted, ending
+from glidepath.teams.events import ending
 from glidepath.teams.step_table import StepTable
-from glidepath.teams.values import StepOutcome, StepState, TeamResult, TeamStatus
+from glidepath.teams.values import TeamResult, TeamStatus
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -83,11 +83,8 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
     if not work.done():
         result = replace(result, warnings=(*result.warnings, "the coordinator did not stop and was let go"))
     if channel.ended is None:
-        if not channel.started:
-            names = tuple(member.name for member in run.members)
-            run.emit(TeamStarted(request=run.request, members=names, resumed=run.history is not None))
-        result = replace(result, sequence=channel.sequence + 1)
         run.emit(ending(result))
+        result = replace(result, sequence=channel.sequence)
     late = tuple(warning for warning in channel.warnings if warning not in result.warnings)
     return replace(result, warnings=(*result.warnings, *late)) if late else result
 
@@ -102,25 +99,12 @@ def _given(work: asyncio.Task[TeamResult], run: TeamRun) -> TeamResult | None:
 
 def _made_up(run: TeamRun, status: TeamStatus, reason: str) -> TeamResult:
     """A result for a coordinator that has none: what was published still counts."""
-    channel = run.events
-    usage, cost = run.spent
-    board = StepTable(channel.plan) if channel.plan is not None else None
-    if board is not None:
-        for step in board.plan.steps:
-            unfinished = StepOutcome(step_id=step.id, state=StepState.CANCELLED, reason=reason)
-            board.restore(channel.outcomes.get(step.id, unfinished))
-    return TeamResult(
-        request=run.request,
-        team=run.name,
-        status=status,
-        plan=channel.plan,
-        step_outcomes=() if board is None else board.outcomes_in_order(),
-        final_output="" if board is None else board.final_output(),
-        reason=reason,
-        duration=run.elapsed,
-        usage=usage,
-        cost=cost,
-    )
+    if run.events.plan is None:
+        return run.concluded(status, reason, None)
+    table = StepTable(run.events.plan)
+    table.restore(run.events.outcomes.values())
+    table.cut_short(reason)
+    return run.concluded(status, reason, table)
 
 
 async def wait_for_all(tasks: Collection[asyncio.Task[object]], seconds: float) -> None:

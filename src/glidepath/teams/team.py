@@ -12,7 +12,7 @@ from glidepath.agent import Agent, Budget, LoopConfig
 from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.plugins.lineup import Lineup
-from glidepath.run import INHERIT, CancelToken, Decision, Inherit, Place
+from glidepath.run import INHERIT, CancelToken, Decision, Inherit
 from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
 from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
@@ -21,7 +21,7 @@ from glidepath.teams.agent_variants import AgentVariants
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.history import History, check_decisions
 from glidepath.teams.journal import TeamJournal
-from glidepath.teams.team_run import TeamRun
+from glidepath.teams.team_run import TeamRun, TeamRunTerms
 from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
 
 if TYPE_CHECKING:
@@ -116,30 +116,23 @@ class Team:
         `run` does this for you. Raises `ConfigurationError` when the request is in flight, or money is limited and a
         member has no price, and `StoreError` when the journal cannot be opened.
         """
-        return await self._open(request, cancel=cancel, history=history, above=_checked_parent(parent, "open"))
+        above = _checked_parent(parent, "open")
+        return await self._open(request, TeamRunTerms(cancel=cancel, history=history, above=above))
 
     async def bound(
         self, request: TeamExecutionRequest, *, cancel: CancelToken | None = None, past: History | None = None
     ) -> TeamRun:
         """`open`, by its old name."""
-        return await self._open(request, cancel=cancel, history=past)
+        return await self.open(request, cancel=cancel, history=past)
 
-    async def _open(
-        self,
-        request: TeamExecutionRequest,
-        *,
-        cancel: CancelToken | None = None,
-        history: History | None = None,
-        journal: TeamJournal | None = None,
-        place: Place | None = None,
-        above: Budget | None = None,
-    ) -> TeamRun:
+    async def _open(self, request: TeamExecutionRequest, terms: TeamRunTerms) -> TeamRun:
         if not isinstance(request, TeamExecutionRequest):
             raise ConfigurationError(f"request must be a TeamExecutionRequest, not {type(request).__name__}")
-        if cancel is not None and not isinstance(cancel, CancelToken):
-            raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
+        if terms.cancel is not None and not isinstance(terms.cancel, CancelToken):
+            raise ConfigurationError(f"cancel must be a CancelToken, not {type(terms.cancel).__name__}")
         if request.id in self._in_flight:
             raise ConfigurationError(f"request {request.id!r} is in flight; wait for it or use another id")
+        above = terms.above
         paid = above is not None and above.meter.caps.money is not None
         paid = paid or (above is not None and any(one.max_money is not None for one in above.line))
         if paid or request.config.resource_constraint.max_cost is not None:
@@ -147,19 +140,15 @@ class Team:
                 find_price(member.agent.config, member.agent.config.model, needed=True)
         self._in_flight[request.id] = None
         try:
-            if journal is None and self.store is not None:
-                journal = await _new_journal(self.store, request.id)
+            if terms.journal is None and self.store is not None:
+                terms = replace(terms, journal=await TeamJournal.new(self.store, request.id))
             run = self._in_flight[request.id] = TeamRun(
                 self,
                 request,
+                terms,
                 kept=self._variants.of,
                 observers=self._lineup.for_run().observers,
                 on_close=partial(self._in_flight.pop, request.id, None),
-                cancel=cancel,
-                history=history,
-                journal=journal,
-                place=place,
-                above=above,
             )
         except BaseException:
             del self._in_flight[request.id]
@@ -211,16 +200,17 @@ class Team:
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
         above = _checked_parent(parent, "run", INHERIT)
         place = around() if parent is INHERIT else None
+        fly = partial(self._supervised, request, coordinator)
         if place is None:
-            return await self._supervised(request, coordinator, cancel, None, above=above)
+            return await fly(TeamRunTerms(cancel=cancel, above=above))
 
         def begin(token: CancelToken, _: str) -> Any:
-            return self._supervised(request, coordinator, token, None, place=place)
+            return fly(TeamRunTerms(cancel=token, place=place))
 
         def begin_apart(token: CancelToken, post: Post) -> Any:
-            return self._supervised(request, coordinator, token, None, place=place.copy(Outbox(post)))
+            return fly(TeamRunTerms(cancel=token, place=place.copy(Outbox(post))))
 
-        alone = partial(self._supervised, request, coordinator, cancel, None)
+        alone = partial(fly, TeamRunTerms(cancel=cancel))
         here = partial(launch, place, begin, cancel, alone)
         away = partial(apart, place, begin_apart, cancel, alone)
         result: TeamResult = await (here() if place.here else at_home(place, here, away))
@@ -262,8 +252,9 @@ class Team:
                 raise ConfigurationError("plan can be replaced only before the first step has run")
             history = replace(history, plan=plan or history.plan, decisions=check_decisions(decisions, history))
             request = replace(history.request, plan_only=history.request.plan_only and history.result is None)
-            written, journal = journal, None
-            return await self._supervised(request, coordinator, cancel, history, written, above=above)
+            terms = TeamRunTerms(cancel=cancel, history=history, journal=journal, above=above)
+            journal = None
+            return await self._supervised(request, coordinator, terms)
         finally:
             if journal is not None:
                 await journal.close()
@@ -292,14 +283,7 @@ class Team:
         return journal, history or History.of_result(what)  # type: ignore[arg-type]
 
     async def _supervised(
-        self,
-        request: TeamExecutionRequest,
-        coordinator: TeamCoordinator | None,
-        cancel: CancelToken | None,
-        history: History | None,
-        journal: TeamJournal | None = None,
-        place: Place | None = None,
-        above: Budget | None = None,
+        self, request: TeamExecutionRequest, coordinator: TeamCoordinator | None, terms: TeamRunTerms
     ) -> TeamResult:
         from glidepath.teams.dispatch import DefaultTaskDispatchCoordinator
         from glidepath.teams.supervise import supervise
@@ -307,10 +291,10 @@ class Team:
         chosen = coordinator or self.coordinator or DefaultTaskDispatchCoordinator()
         try:
             check_coordinator(chosen)
-            run = await self._open(request, cancel=cancel, history=history, journal=journal, place=place, above=above)
+            run = await self._open(request, terms)
         except BaseException:
-            if journal is not None:
-                await journal.close()
+            if terms.journal is not None:
+                await terms.journal.close()
             raise
         try:
             result = await supervise(chosen, run)
@@ -318,14 +302,6 @@ class Team:
             await run.close()
         late = [warning for warning in run.events.warnings if warning not in result.warnings]
         return replace(result, warnings=(*result.warnings, *late)) if late else result
-
-
-async def _new_journal(store: SessionStore, request_id: str) -> TeamJournal:
-    journal = await TeamJournal.open(store, request_id, create=True)
-    if journal.fresh:
-        return journal
-    await journal.close()
-    raise ConfigurationError(f"the store knows request {request_id!r} already: use resume(), or another id")
 
 
 def _checked_parent(parent: object, method: str, *others: object) -> Budget | None:

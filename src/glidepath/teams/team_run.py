@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from glidepath._wire import Record
 from glidepath.agent import Agent, Budget, Limits
 from glidepath.agent.purse import Purse
 from glidepath.errors import ConfigurationError, told
@@ -25,15 +26,26 @@ from glidepath.teams.history import History, StepAccount, decided_key
 from glidepath.teams.journal import TeamJournal
 from glidepath.teams.money_spent import add_cost, newly_spent
 from glidepath.teams.team_prompts import told_to
-from glidepath.teams.values import TeamExecutionRequest
+from glidepath.teams.values import TeamExecutionRequest, TeamResult, TeamStatus
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
+    from glidepath.teams.step_table import StepTable
     from glidepath.teams.team import Member, Team
 
-__all__ = ["TeamRun"]
+__all__ = ["TeamRun", "TeamRunTerms"]
 
 _LEAST_TIME = 0.001
+
+
+class TeamRunTerms(Record, kw_only=True):
+    """What an execution is given beside its request: who may stop it, what was before, where it is, who pays."""
+
+    cancel: CancelToken | None = None
+    history: History | None = None
+    journal: TeamJournal | None = None
+    place: Place | None = None
+    above: Budget | None = None
 
 
 class TeamRun:
@@ -47,19 +59,16 @@ class TeamRun:
         self,
         team: Team,
         request: TeamExecutionRequest,
+        terms: TeamRunTerms,
         *,
         kept: Callable[[Agent], Agent],
         observers: Iterable[tuple[str, Plugin]],
         on_close: Callable[[], object],
-        cancel: CancelToken | None,
-        history: History | None,
-        journal: TeamJournal | None,
-        place: Place | None,
-        above: Budget | None,
     ) -> None:
         self.team = team
         self._kept, self._on_close = kept, on_close
         self.request = request
+        history, journal = terms.history, terms.journal
         self.history = history
         """What earlier executions of this request did, when this one goes on."""
         self.journal = journal
@@ -68,11 +77,11 @@ class TeamRun:
         self.cost = history.cost if history is not None else None
         self.origins: dict[str, None] = dict.fromkeys(history.origins if history is not None else ())
         """The untrusted sources that members have read: what others are told may come from any of them."""
-        self.cancel, self._let_go = linked(cancel)
+        self.cancel, self._let_go = linked(terms.cancel)
         self.began = asyncio.get_running_loop().time()
         self._elapsed_before = history.elapsed if history is not None else 0.0
         self._purse: Purse | None = None
-        self.budget = self._open_budget(place, above)
+        self.budget = self._open_budget(terms.place, terms.above)
         """The parent of every member's run."""
         self.deadline = self.budget.deadline(self.began)
         self.closed = False
@@ -193,6 +202,25 @@ class TeamRun:
         self._asked += 1
         before = self.history.sequence if self.history is not None else 0
         return session_id(self.request.id, "ask", f"{before}-{self._asked}")
+
+    def concluded(
+        self, status: TeamStatus, reason: str, table: StepTable | None, *, warnings: Iterable[str] = ()
+    ) -> TeamResult:
+        """The result of this execution, with what every step has come to."""
+        return TeamResult(
+            request=self.request,
+            team=self.name,
+            status=status,
+            plan=None if table is None else table.plan,
+            step_outcomes=() if table is None else table.outcomes_in_order(),
+            final_output="" if table is None else table.final_output(),
+            reason=reason,
+            duration=self.elapsed,
+            warnings=tuple(dict.fromkeys(warnings)),
+            usage=self.usage,
+            cost=self.cost,
+            sequence=self.events.sequence + 1,
+        )
 
     # --- the end --------------------------------------------------------------------------------------------------
 
