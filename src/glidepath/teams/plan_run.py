@@ -12,6 +12,7 @@ from glidepath.agent import Agent
 from glidepath.errors import told
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.run.inside import linked
+from glidepath.setting import checked_int
 from glidepath.teams.accounts import attempt_session
 from glidepath.teams.events import (
     PlanReady,
@@ -40,6 +41,7 @@ from glidepath.teams.values import (
     TeamResult,
     TeamStatus,
     TeamStep,
+    check_kind,
 )
 from glidepath.tools.text import clean
 
@@ -85,6 +87,7 @@ class PlanRun:
         self._given = team
         self.name = name
         self._perform, self._pick, self._planner, self._mailboxes = perform, pick, planner, mailboxes
+        checked_int("PlanRun.parallel", parallel)
         asked = self.config.resource_constraint.max_parallel_steps
         self._most = min((most for most in (parallel, asked) if most is not None), default=None)
         self.table: StepTable | None = None
@@ -267,6 +270,7 @@ class PlanRun:
                     break
                 member = self._pick(self, task)
                 if member is not None:
+                    check_kind("what pick returns", member, Member)
                     self._start(table, self.step(task), member)
             if not self._tasks:
                 return
@@ -280,9 +284,14 @@ class PlanRun:
     async def _run_step(self, table: StepTable, step: StepRun) -> None:
         if self._mailboxes is not None:
             self._mailboxes.open(step.inbox)
+        made = step.attempts
         try:
             step.start_clock(self.config.step_timeout)
             outcome = self.cut_short(step) or await self._perform(self, step)
+            if outcome is not None and (not isinstance(outcome, StepOutcome) or outcome.step_id != step.id):
+                raise TypeError(f"perform must return an outcome of step {step.id!r} or None, not {outcome!r:.80}")
+            if outcome is None and step.attempts == made:  # it would be picked and given back for ever
+                raise RuntimeError(f"perform gave step {step.id!r} back without an attempt at it")
             if outcome is None:
                 table.move(step.id, StepState.PENDING)
             else:

@@ -143,7 +143,9 @@ class StepTable:
         if waiting:
             return f"waits for a person: {', '.join(step.id for step in waiting)}"
         lost = [one for one in self.outcomes_in_order() if one.state is not _S.COMPLETED]
-        return "; ".join(f"step {one.step_id} {one.state.value}: {one.reason}" for one in lost[:_BLAMED])
+        return "; ".join(
+            f"step {one.step_id} {one.state.value}: {one.reason or 'nobody did it'}" for one in lost[:_BLAMED]
+        )
 
     def _stopped(self, step_id: str) -> bool:
         outcome = self.outcomes.get(step_id)
