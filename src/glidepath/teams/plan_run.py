@@ -411,33 +411,29 @@ class PlanRun:
 
     def steer(self, step_id: str, text: str) -> bool:
         """Tell a step something; False when there is no such step, or it has ended."""
-        step = self._open_step(step_id)
-        if step is None or self.table is None:
+        table = self.table
+        if table is None or not table.is_open(step_id):
             return False
+        step = self.step(table.plan.step(step_id))
         step.notes.append(text)
         step.inbox.append(text)
         self._say(step, "steer", text)
-        if self.table.states[step_id] is StepState.WAITING:
-            self.table.outcomes[step_id] = replace(self.table.outcomes[step_id], notes=tuple(step.notes))
+        if table.states[step_id] is StepState.WAITING:
+            table.outcomes[step_id] = replace(table.outcomes[step_id], notes=tuple(step.notes))
         return True
 
     def stop_step(self, step_id: str, reason: str) -> bool:
         """Stop one step; False when there is no such step, or it has ended."""
-        step = self._open_step(step_id)
-        if step is None or self.table is None:
+        table = self.table
+        if table is None or not table.is_open(step_id):
             return False
+        step = self.step(table.plan.step(step_id))
         self._say(step, "stop", reason)
         step.stop(reason)
         if step_id not in self._tasks:  # nobody works on it
-            self._close(self.table, step.outcome(StepState.SKIPPED, f"stopped: {reason}"))
+            self._close(table, step.outcome(StepState.SKIPPED, f"stopped: {reason}"))
             self._changed.set()
         return True
-
-    def _open_step(self, step_id: str) -> StepRun | None:
-        table = self.table
-        if table is None or step_id not in table.states or table.states[step_id].terminal:
-            return None
-        return self.step(table.plan.step(step_id))
 
     def _say(self, step: StepRun, action: str, text: str) -> None:
         attempt = step.attempts or None

@@ -74,6 +74,10 @@ class StepTable:
                 self.states[outcome.step_id] = outcome.state
                 self.outcomes[outcome.step_id] = outcome
 
+    def is_open(self, step_id: str) -> bool:
+        """True for a step of the plan that has not ended."""
+        return step_id in self.states and not self.states[step_id].terminal
+
     def cut_short(self, reason: str) -> bool:
         """Close what the end of the team left open; True when something was cut short by it."""
         for step in self.plan.steps:

@@ -31,7 +31,7 @@ from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.teams.step_table import StepTable
-    from glidepath.teams.team import Member, Team
+    from glidepath.teams.team import Team
 
 __all__ = ["TeamRun", "TeamRunTerms"]
 
@@ -66,6 +66,7 @@ class TeamRun:
         on_close: Callable[[], object],
     ) -> None:
         self.team = team
+        self.name, self.members, self.member = team.name, team.members, team.member
         self._kept, self._on_close = kept, on_close
         self.request = request
         history, journal = terms.history, terms.journal
@@ -118,20 +119,6 @@ class TeamRun:
         return f"<TeamRun {self.name}: {self.request.id}>"
 
     # --- what a coordinator works with ----------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        """The name of the team."""
-        return self.team.name
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """The members of the team."""
-        return self.team.members
-
-    def member(self, name: str) -> Member:
-        """The member of this name; raises KeyError."""
-        return self.team.member(name)
 
     @property
     def spent(self) -> tuple[Usage, Decimal | None]:
