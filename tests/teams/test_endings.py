@@ -452,6 +452,18 @@ async def test_events_of_a_request_that_is_not_in_flight_are_refused():
 
 
 @virtual
+async def test_an_execution_that_is_closed_twice_does_not_end_the_next_one():
+    crew, asked = team(), request(step("a"))
+    first = await crew.open(asked)
+    await first.close()
+    second = await crew.open(asked)
+    await first.close()
+    with pytest.raises(ConfigurationError, match="in flight"):
+        await crew.open(asked)
+    await second.close()
+
+
+@virtual
 async def test_g14_a_team_is_immutable():
     crew = team()
     for name in ("members", "name", "store", "coordinator", "new"):

@@ -138,6 +138,7 @@ class Team:
         if paid or request.config.resource_constraint.max_cost is not None:
             for member in self.members:
                 find_price(member.agent.config, member.agent.config.model, needed=True)
+        observers = self._lineup.for_run().observers  # first: a plugin that fails must not leave a lease behind
         self._in_flight[request.id] = None
         try:
             if terms.journal is None and self.store is not None:
@@ -147,7 +148,7 @@ class Team:
                 request,
                 terms,
                 kept=self._variants.of,
-                observers=self._lineup.for_run().observers,
+                observers=observers,
                 on_close=partial(self._in_flight.pop, request.id, None),
             )
         except BaseException:

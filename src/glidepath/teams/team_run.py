@@ -213,6 +213,8 @@ class TeamRun:
 
     async def close(self) -> None:
         """The execution is over: let slow observers finish, let go of the journal and the request."""
+        if self.closed:  # the request may be in flight again, in an execution that is not this one's to end
+            return
         self.closed = True
         self._let_go()
         closing = asyncio.get_running_loop().create_task(self._close(), name="team closing")
