@@ -12,11 +12,12 @@ from glidepath.testing import virtual
 from .kit import agent, request, step, team
 
 
+@pytest.mark.parametrize("request_id", ["plain", "with/slash", "r" * 190], ids=["plain", "slash", "long"])
 @virtual
-async def test_the_members_of_a_team_are_replayed():
+async def test_the_members_of_a_team_are_replayed(request_id):
     store = MemoryStore()
     crew = team(agent("a is done", name="one"), agent("b is done", name="two"), store=store)
-    asked = request(step("a", member="one"), step("b", "a", member="two"))
+    asked = request(step("a", member="one"), step("b", "a", member="two"), request_id=request_id)
     await crew.run(asked)
     found = await replay_team(crew, asked.id)
     assert len(found) == 2

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from glidepath.agent.replay import Replayed, replay
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.archive import read_journal
+from glidepath.teams.accounts import home_of
 from glidepath.teams.mailbox import Mailboxes, TeamMailbox
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ async def replay_team(team: Team, request_id: str) -> dict[str, Replayed]:
     agents = {member.agent.config.agent_name: team.kept(member.agent) for member in team.members}
     mailboxes = Mailboxes()
     found: dict[str, Replayed] = {}
-    for entry in await store.entries(f"{request_id}/"):
+    for entry in await store.entries(f"{home_of(request_id)}/"):
         agent = agents.get(entry.summary.get("agent", ""))
         if agent is None or entry.summary.get("parent"):
             continue  # a child is replayed with its parent

@@ -12,6 +12,7 @@ from glidepath.run.inside import linked
 from glidepath.teams.events import EvaluationResult, StepAssigned, StepAttempted, StepSteered, TeamEvent
 from glidepath.teams.money_spent import add_cost, less
 from glidepath.teams.values import EvaluationVerdict, StepOutcome, StepState, TeamStep, VerdictOutcome
+from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -274,9 +275,9 @@ def _nothing() -> None:
 
 
 def refused(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
-    """The coordinator's own verdict on an attempt that nobody needs to review."""
+    """A verdict of our own: on an attempt that nobody needs to review, or in place of a review that failed."""
     outcome = VerdictOutcome.REVIEW_EXCEEDED if exceeded else VerdictOutcome.REVISE
-    return EvaluationVerdict(outcome=outcome, feedback=feedback)
+    return EvaluationVerdict(outcome=outcome, feedback=clean(feedback))
 
 
 def why(result: RunResult) -> str:
