@@ -199,7 +199,10 @@ def test_the_fleets_kill_switch_stops_what_flies_here_and_elsewhere_until_it_is_
             mine, others = await start(client), await start(other)
             await asyncio.gather(here.entered.wait(), there.entered.wait())
             answer = (await client.post("/api/kill", json={"scope": "fleet", "active": True, "reason": "fire"})).json()
-            assert (answer["state"], answer["message"]) == ("killed", "2 runs are stopped, and none can start here")
+            assert (answer["state"], answer["message"]) == (
+                "killed",
+                "2 runs are stopped, and none can start until the switch is released",
+            )
             for asked, run_id in ((client, mine), (other, others)):
                 ended = (await events(asked, run_id))[-1][2]["result"]
                 assert (ended["outcome"], "fire (by ada)" in ended["cause"]["reason"]) == ("cancelled", True)

@@ -17,9 +17,13 @@ from glidepath.spi.sessions import Wallet, WalletStore
 
 __all__ = ["FleetView"]
 
-_RATES = "SELECT model, requests, tokens, per FROM glidepath_rates ORDER BY model"
+_NOW = "extract(epoch FROM clock_timestamp())::float8"
+_RATES = f"""
+SELECT r.model, r.requests, r.tokens, r.per, u.requests AS used_requests, u.tokens AS used_tokens FROM glidepath_rates r
+CROSS JOIN LATERAL (SELECT coalesce(sum(requests), 0)::bigint AS requests, coalesce(sum(tokens), 0)::bigint AS tokens
+  FROM glidepath_rate_uses WHERE model = r.model AND at > {_NOW} - r.per AND at <= {_NOW}) u ORDER BY r.model
+"""  # noqa: S608 - constants of ours
 _WORKERS = "SELECT id, expires, started, agents FROM glidepath_workers ORDER BY id"
-_HERE = "SELECT to_regclass('glidepath_workers') IS NOT NULL"
 
 
 class FleetView:
@@ -28,21 +32,6 @@ class FleetView:
     def __init__(self, hub: Hub, reader: StoreReader) -> None:
         self.hub = hub
         self.reader = reader
-        self._ledger: Any = None
-        self._looked = False
-
-    async def ledger(self) -> Any:
-        """The ledger of the fleet that lives in the store's database; None when there is none. Nothing is made."""
-        if not self._looked:
-            from glidepath.sessions import PostgresStore
-
-            self._looked = True
-            if isinstance(self.hub.store, PostgresStore):
-                from glidepath.engines.dbos.fleet_ledger import FleetLedger
-
-                if await self.hub.store.asked(_HERE):
-                    self._ledger = FleetLedger(self.hub.store.dsn, connections=2)
-        return self._ledger
 
     # --- budgets ----------------------------------------------------------------------------------------------
 
@@ -68,7 +57,7 @@ class FleetView:
         return BudgetNode(name="this server", kind="fleet", gauges=(runs,), children=tuple(children))
 
     async def _fleet_budgets(self) -> list[BudgetNode]:
-        ledger = await self.ledger()
+        ledger = await self.hub.switches.ledger()
         if ledger is None:
             return []
         fleet: list[BudgetNode] = []
@@ -93,7 +82,7 @@ class FleetView:
         workers = [{"name": here, "runs": len(self.hub.flights), "lease_until": None, "seen": time.time()}]
         queue = {"waiting": 0, "running": len(self.hub.flights)}
         rates: list[dict[str, Any]] = []
-        ledger = await self.ledger()
+        ledger = await self.hub.switches.ledger()
         if ledger is not None:
             from glidepath.engines.dbos.standing import status_of
 
@@ -113,11 +102,13 @@ class FleetView:
             ]
             queue = {"waiting": status.queued, "running": status.running + len(self.hub.flights)}
             rates = [
-                {"name": f"{row['model']} {what}", "used": None, "limit": row[what], "per": row["per"]}
+                {"name": f"{row['model']} {what}", "used": row[f"used_{what}"], "limit": row[what], "per": row["per"]}
                 for row in await ledger._fetch(_RATES)  # noqa: SLF001
                 for what in ("requests", "tokens")
                 if row[what] is not None
             ]
+        switches = await self.hub.switches.thrown()
+        fleet_wide = next((one for one in switches if one.scope == "fleet"), None)
         return {
             "workers": workers,
             "queue": queue,
@@ -126,21 +117,12 @@ class FleetView:
                 for (name, kind), (state, since) in self.hub.breakers.items()
             ],
             "rates": rates,
-            "kill": {"active": self.hub.kill is not None, "reason": self.hub.kill or ""},
+            "kill": {
+                "active": fleet_wide is not None,
+                "reason": "" if fleet_wide is None else fleet_wide.reason,
+                "switches": switches,
+            },
         }
-
-    async def unfinished(self, tenant: str | None) -> list[str]:
-        """The sessions of the fleet's runs that wait or fly: of a tenant, or all."""
-        ledger = await self.ledger()
-        if ledger is None:
-            return []
-        query = "SELECT session FROM glidepath_fleet_runs WHERE outcome IS NULL AND ($1::text IS NULL OR tenant = $1)"
-        return [row["session"] for row in await ledger._fetch(query, tenant)]  # noqa: SLF001 - of the same house
-
-    async def close(self) -> None:
-        """Let go of the connections."""
-        if self._ledger is not None:
-            await self._ledger.close()
 
 
 def _float(value: Any) -> float | None:
