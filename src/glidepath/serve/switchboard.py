@@ -132,7 +132,7 @@ class Switchboard:
             if stamp != self._stamp:
                 self._lines = _parsed(self._path.read_bytes())
                 self._stamp = stamp
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             self._lines, self._stamp = [], None
         except OSError as error:
             raise _unusable(self._path, "read", error) from None
