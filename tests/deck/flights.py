@@ -155,7 +155,7 @@ SCRIPTS: dict[str, Callable] = {
     "slow": lambda _: say(SLOW),
     "brief": lambda _: say(ANSWER),
     "quick": lambda request: call("peek", place=len(request.messages)),
-    "chat": lambda _: say("word " * 1800, delay=1 / 60),
+    "chat": lambda _: say("word " * 6000, delay=1 / 72),  # a little more than 60 events a second
 }
 
 
