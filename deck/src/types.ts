@@ -153,7 +153,7 @@ export interface RunEvent {
 }
 
 export interface Fleet {
-  workers: { name: string; runs: number; lease_until: number | null; seen: number | null }[];
+  workers: { name: string; runs: number; lease_until: number | null; started: number }[];
   queue: { waiting: number; running: number };
   breakers: { name: string; state: string; since: number | null }[];
   rates: { name: string; used: number; limit: number; per: number }[];

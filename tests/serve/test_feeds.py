@@ -179,6 +179,7 @@ def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
     from tests.engines.kit import fresh_database
 
     from glidepath.engines.dbos.fleet_ledger import FleetLedger, Quota
+    from glidepath.ledger import Amount
     from glidepath.sessions import PostgresStore
 
     async def main():
@@ -195,20 +196,27 @@ def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
         for tokens in (100, 20, 3):
             await ledger.slot("model", tokens)
         await ledger.enlist("worker-1", 30.0, ["helper"])
+        await ledger._fetchval("SELECT glidepath_admit('s1', 'helper', 'acme', 'go', 'd', NULL)")
+        await ledger.open("s1", 1, "worker-1")
+        amounts = {name: Amount(0, 0) for name in ("spent", "flight", "least", "spare")}
+        await ledger.draw("s1", 1, landing=Amount(30, 0), asked=Amount(200, 0), **amounts)
         await ledger.close()
         async with serving(agent(), store=PostgresStore(address)) as client:
             assert await events(client, run_id) == before
             roots = (await client.get("/api/budgets")).json()["roots"]
             assert (roots[0]["kind"], roots[0]["gauges"][0]["limit"]) == ("fleet", 1000)
+            line = [roots[0]]
+            while line[-1]["children"]:
+                line.append(line[-1]["children"][0])
+            assert [one["kind"] for one in line] == ["fleet", "tenant", "tenant", "run"]
+            assert [(one["gauges"][0]["used"], one["gauges"][0]["reserved"]) for one in line] == [(30, 200)] * 4
+            assert (line[1]["name"].startswith("tenant acme, month"), line[-1]["run_id"]) == (True, "s1")
             fleet = (await client.get("/api/fleet")).json()
             assert "worker-1" in [worker["name"] for worker in fleet["workers"]]
             assert fleet["rates"] == [
                 {"name": "model requests", "used": 3, "limit": 3600.0, "per": 3600.0},
                 {"name": "model tokens", "used": 123, "limit": 900_000.0, "per": 3600.0},
             ]
-            body = {"scope": "tenant", "id": "acme", "active": True, "reason": "unpaid"}
-            answer = await client.post("/api/kill", json=body)
-            assert answer.json()["message"].startswith("0 runs are stopped")
 
     asyncio.run(main())
 
