@@ -29,7 +29,7 @@ _MOST = 200  # runs of a fleet that are shown in the tree
 _BUDGETS = "SELECT * FROM glidepath_budgets ORDER BY name = 'fleet', name"  # a day before its month, the fleet last
 _HOLDERS = (
     "SELECT session, agent, tenant, line, tokens, money, firm_tokens, firm_money FROM glidepath_fleet_runs "
-    "WHERE outcome IS NULL ORDER BY submitted DESC LIMIT $1"
+    "WHERE outcome IS NULL ORDER BY tokens DESC, money DESC, submitted LIMIT $1"
 )
 _WORKERS = "SELECT id, expires, started, agents FROM glidepath_workers ORDER BY id"
 
