@@ -1,6 +1,7 @@
 """The programs of the pages about migrating: a peer's and ours get the same from the same model on the wire."""
 
 import importlib.util
+import itertools
 import os
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def shown(page):
     found = blocks(ROOT / "docs" / page)
     return [
         (block.text.removeprefix(NOTE), after.text)
-        for block, after in zip(found, found[1:], strict=False)
+        for block, after in itertools.pairwise(found)
         if block.text.startswith(NOTE)
     ]
 
