@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from typing import Any
 
 from glidepath.ledger import Amount, Meter
@@ -61,7 +62,7 @@ def open_state(
         ),
         turn=CurrentTurn(),
         answer=AnswerSoFar(),
-        spend=Spending(account=Account(), landing_reserve=landing_reserve, landing_paid=landing_paid),
+        spend=Spending(account=Account(), landing_reserve=landing_reserve, landing_paid=landing_paid, burnt=array("d")),
         descent=Descent(),
         audit=Audit(),
         work=SideWork(),
