@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.sessions.cards import summary_in
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
@@ -434,10 +435,6 @@ def _sign(lease: Lease, row: Any) -> Sign:
 
 
 def _entry(row: Any) -> Entry:
-    try:
-        summary = _wire.loads(row["summary"])
-    except (_wire.WireError, ValueError):
-        summary = {}
     return Entry(
         session_id=row["id"],
         head=row["head"],
@@ -447,5 +444,5 @@ def _entry(row: Any) -> Entry:
         expires=row["expires"],
         updated=row["updated"],
         flag=row["flag"],
-        summary=summary,
+        summary=summary_in(row["summary"]),
     )

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from glidepath import _wire
 from glidepath._wire import Record
-from glidepath.sessions.cards import card
+from glidepath.sessions.cards import card, summary_in
 from glidepath.sessions.own_segment import segment_path
 from glidepath.sessions.owner import GONE
 from glidepath.spi.sessions import Note
@@ -22,7 +21,7 @@ from glidepath.spi.sessions import Note
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["FIELDS", "LAYOUT", "MARK", "Row", "SegmentIndex", "loaded", "split"]
+__all__ = ["FIELDS", "LAYOUT", "MARK", "Row", "SegmentIndex", "split"]
 
 LAYOUT = 1
 MARK = 64  # the place of every commit with a number that can be divided by this is noted
@@ -101,15 +100,6 @@ class Row(Record):
 def split(tags: str) -> tuple[str, ...]:
     """The tags of a row."""
     return tuple(tags.split(",")) if tags else ()
-
-
-def loaded(summary: bytes) -> dict[str, Any]:
-    """A summary as it was given; empty when it cannot be read."""
-    try:
-        found = _wire.loads(summary)
-    except (_wire.WireError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 class Foreign(Exception):  # noqa: N818 - never leaves the store
@@ -260,7 +250,7 @@ class SegmentIndex:
 
     def note(self, key: int, session_id: str, summary: bytes) -> None:
         """Write down what a session is found by, after its summary or its name has changed."""
-        known = card(loaded(summary))
+        known = card(summary_in(summary))
         words = f"{known.task}\n{session_id}".casefold()
         self.db.execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, key))
 

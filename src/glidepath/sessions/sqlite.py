@@ -246,7 +246,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             raise StoreError(
                 f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing"
             ) from None
-        except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
+        except (TypeError, ValueError, AttributeError, OverflowError, MemoryError, _wire.WireError) as error:
             what = told(error)  # of another type, or text that is none: we wrote no such thing
             raise StoreError(f"the session store {self.path} is damaged ({what})", kind="damaged") from error
 
