@@ -35,7 +35,8 @@ async def use(rng, kind, folder, known, said):
             except vandal.TYPED:
                 continue
             found = [one.hash for one in journal.commits]
-            assert found == known[name][: len(found)], (said, name, "a journal that reads well is another one")
+            was = [known[name], vandal.WHOLE] if name == "crashed" else [known[name]]
+            assert found in [one[: len(found)] for one in was], (said, name, "a journal that reads well is another one")
         room = rng.choice([None, None, None, rng.randrange(6_000)])
         with vandal.little_room(vandal.largest(kind, folder), room):
             said.append(f"room for {room}")

@@ -19,6 +19,8 @@ from glidepath.testing import ScriptedModel, call, calls, say
 
 LIMITS = Limits(max_iterations=9)
 NAMES = ("done", "paused", "crashed", "parent", "forked", "copy", "tagged")
+WHOLE = []
+"""What the journal of `crashed` was before its end was cut off; who loses the cut and the index finds that."""
 TYPED = (StoreError, ConfigurationError)
 
 
@@ -65,6 +67,7 @@ async def _crash(store):
     flown = agent(store, call("look", n=1), call("look", n=2), call("look", n=3), say("x"))
     await flown.run("f", session="crashed")
     _, commits = await store.load("crashed")
+    WHOLE[:] = [one.hash for one in commits]
     lease = await store.claim("crashed", "vandal")
     kept = commits[-4]
     await store.cut(lease, kept.number, kept.hash)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +180,7 @@ class SegmentIndex:
             db.execute(f"PRAGMA user_version = {LAYOUT}")
             db.execute("COMMIT")
         db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA secure_delete = ON")
         db.execute("PRAGMA wal_autocheckpoint = 4000")
 
     @contextmanager
@@ -333,14 +334,16 @@ class SegmentIndex:
         row = self.db.execute("SELECT writer, known FROM segments WHERE number = ?", (number,)).fetchone()
         return (None, 0) if row is None else (row[0], row[1])
 
-    def free_segment(self, limit: int) -> int | None:
-        """A segment that nobody writes any more, is whole, and has room; None when there is none."""
+    def free_segment(self, limit: int, but: Container[int] = ()) -> int | None:
+        """A segment that nobody writes any more, is whole, and has room; None when there is none but these."""
         rows = self.db.execute(
             "SELECT number, known FROM segments WHERE writer IS NULL AND torn = 0 AND known BETWEEN 1 AND ? "
             "AND number NOT IN (SELECT segment FROM gaps) ORDER BY number DESC LIMIT 8",
             (limit,),
         ).fetchall()
         for number, known in rows:
+            if number in but:
+                continue
             with suppress(OSError):
                 if os.stat(segment_path(self.folder, number)).st_size == known:  # noqa: PTH116
                     return int(number)

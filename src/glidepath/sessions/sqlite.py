@@ -188,6 +188,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 self._catalogued = prepare(connection)
                 connection.execute(f"PRAGMA synchronous = {synchronous}")
                 connection.execute(f"PRAGMA busy_timeout = {wait}")
+                connection.execute("PRAGMA secure_delete = ON")  # what is deleted is not left lying in free pages
             except BaseException:
                 connection.close()
                 raise
