@@ -156,7 +156,8 @@ class Scribe:
             model=run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else "",
         )
         await self._write([], [("reserved", reserved)])
-        self._stop_if_asked()
+        if run.watch.interrupt is not None:  # meanwhile: then nothing new begins
+            raise run.interrupted()
 
     async def grown(self, booking: object) -> bool:
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
@@ -188,8 +189,8 @@ class Scribe:
             )
             items.append(("intent", intent))
         await self._write([], items, guards=False)
-        if jobs:
-            self._stop_if_asked()
+        if jobs and run.watch.interrupt is not None:  # it was stopped while this was written: nothing new begins
+            raise run.interrupted()
 
     def unfile(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
@@ -203,12 +204,6 @@ class Scribe:
     def follow(self, session_id: str, meter: Meter) -> None:
         """A child flies: what it spends is in the figures of this run from now on."""
         self.kin[session_id] = meter
-
-    def _stop_if_asked(self) -> None:
-        """While the commit was written the run may have been stopped: then nothing new begins."""
-        run = self._run
-        if run.watch.interrupt is not None:
-            raise run.interrupted()
 
     # --- the end ----------------------------------------------------------------------------------------------
 
@@ -286,10 +281,12 @@ class Scribe:
             raise _down(self.broken)
         run = self._run
         try:
-            items = first  # a list made for this commit
+            items, messages = first, run.transcript.messages  # the first is a list made for this commit
             if self.tail is None and not self._filed:
-                for message in run.transcript.messages[self.written :]:
-                    items.append(("message", _writable(message)))
+                items += [
+                    ("message", message if message.__class__ is not UnknownMessage else Raw(message.raw))
+                    for message in messages[self.written :]
+                ]
             else:
                 items += self._new_messages()
             changed = self.capture.changes(run, guards=guards)
@@ -303,7 +300,10 @@ class Scribe:
             if self.redactor is not None:
                 items, summary = self.redactor.items(items), self.redactor.summary(summary)
             self.time = now = self._now()
-            commit = _linked(self.hash, self.number + 1, self.sequence + 1, now, items)
+            try:
+                commit = link(self.hash, self.number + 1, self.sequence + 1, now, items)
+            except Exception as error:
+                raise _unwritable(error) from error
             later = self._append(commit, summary, last=last)
         except KeyboardInterrupt as error:
             self._break(error)  # nobody knows whether it was written
@@ -313,7 +313,7 @@ class Scribe:
         else:
             self.number, self.hash = commit.number, commit.hash
             self.sequence += len(items)
-            self.written = len(run.transcript.messages)
+            self.written = len(messages)
             if later is not None:
                 self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
                 await self._see_through(task)
@@ -454,12 +454,8 @@ class Scribe:
             self.stop(sign.stop)
 
 
-def _linked(before: bytes, number: int, first: int, now: float, items: Items) -> Commit:
-    try:
-        return link(before, number, first, now, items)
-    except Exception as error:
-        what = f"the run has something that cannot be written: {told(error)}"
-        raise StoreError(what, kind="unavailable") from error
+def _unwritable(error: Exception) -> StoreError:
+    return StoreError(f"the run has something that cannot be written: {told(error)}", kind="unavailable")
 
 
 def _used(meter: Any) -> Used:
