@@ -22,7 +22,7 @@ from glidepath.sessions.capture import untick
 from glidepath.sessions.chain import JournalRecord, check_schema, read
 from glidepath.sessions.changes import apply
 from glidepath.sessions.lenient import converted, decoded, message_of
-from glidepath.sessions.session import Session
+from glidepath.sessions.session import Session, copied
 from glidepath.spi.sessions import Commit
 
 __all__ = [
@@ -250,7 +250,7 @@ class Folded:
     def copy(self) -> Folded:
         """The same state, which its owner may change and this one does not notice. Messages are shared."""
         other = copy(self)
-        other.session = self.session.copy()
+        other.session = copied(self.session)
         other.fields = _wire.thawed(self.fields)
         other.intents, other.results = self.intents.copy(), self.results.copy()
         other.decisions, other.charged = self.decisions.copy(), self.charged.copy()

@@ -146,15 +146,6 @@ class Session:
         self.version += 1
         self.last = result
 
-    def copy(self) -> Session:
-        """The same conversation as another object, which does not fly. What is known of its messages is shared."""
-        other = Session(self.id, metadata=dict(self.metadata), limits=self.limits)
-        other.messages, other.totals = self.messages.copy(), replace(self.totals)
-        other.version, other.last, other._state = self.version, self.last, self._state
-        if len(self.messages) >= LONG:
-            self.survey = other.survey = self.survey or Survey()
-        return other
-
     def __repr__(self) -> str:
         return f"<Session {self.id}: {len(self.messages)} messages, {self.totals.runs} runs>"
 
@@ -172,3 +163,13 @@ def _since(now: Usage, then: Usage) -> Usage:
         now.reasoning - then.reasoning,
         now.estimated,
     )
+
+
+def copied(session: Session) -> Session:
+    """The same conversation as another object, which does not fly. What is known of its messages is shared."""
+    other = Session(session.id, metadata=dict(session.metadata), limits=session.limits)
+    other.messages, other.totals = session.messages.copy(), replace(session.totals)
+    other.version, other.last, other.state = session.version, session.last, session.state
+    if len(session.messages) >= LONG:
+        session.survey = other.survey = session.survey or Survey()
+    return other
