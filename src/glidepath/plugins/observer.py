@@ -246,13 +246,14 @@ class Audience:
         """Where a stream's consumer finds every event, too."""
         self.wants_chunks = any(listener.wants(StreamChunk) for listener in self._listeners)
 
-    def __call__(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
         """Tell everybody who wants it; an event that a listener causes meanwhile waits until all have seen this one."""
         if self.outbox is not None:
             self.outbox.append(event)
-        route = self._routes.get(type(event))
-        if route is None:
-            route = self._route(type(event))
+        try:
+            route = self._routes[event.__class__]
+        except KeyError:
+            route = self._route(event.__class__)
         if not route:
             return
         if self._telling:
@@ -263,22 +264,33 @@ class Audience:
         if place is not None:
             INSIDE.set(None)  # whoever watches does not hold the run up: what it starts is not the run's child
         try:
-            while True:
-                for tell in route:
-                    try:
-                        if (answer := tell(event)) is not None:
-                            _refuse(answer)
-                    except BaseException as error:  # whatever it is: who watches can never hurt a run
-                        self._failed(tell, error)
-                if not self._untold:
-                    return
-                event = self._untold.popleft()
-                route = self._route(type(event))
+            for tell in route:
+                try:
+                    if (answer := tell(event)) is not None:
+                        _refuse(answer)
+                except BaseException as error:  # whatever it is: who watches can never hurt a run
+                    self._failed(tell, error)
+            if self._untold:
+                self._catch_up()
         finally:
             self._telling = False
-            self._untold.clear()
+            if self._untold:
+                self._untold.clear()
             if place is not None:
                 INSIDE.set(place)
+
+    __call__ = tell
+
+    def _catch_up(self) -> None:
+        """Tell what listeners have caused meanwhile."""
+        while self._untold:
+            event = self._untold.popleft()
+            for tell in self._route(event.__class__):
+                try:
+                    if (answer := tell(event)) is not None:
+                        _refuse(answer)
+                except BaseException as error:
+                    self._failed(tell, error)
 
     def notes(self) -> dict[str, str]:
         """What they want the journal to keep about the run, by name; who fails has nothing to say."""
@@ -298,7 +310,8 @@ class Audience:
         return found
 
     def _route(self, kind: type[Event]) -> tuple[Any, ...]:
-        self._routes[kind] = route = tuple(one.tell for one in self._listeners if not one.removed and one.wants(kind))
+        route = tuple([one.tell for one in self._listeners if not one.removed and one.wants(kind)])
+        self._routes[kind] = route
         return route
 
     def _failed(self, tell: object, error: BaseException) -> None:

@@ -76,7 +76,7 @@ class Voice(Record, eq=False, kw_only=True):
         self.stream, self.outbox, self.audience = stream, outbox, audience
         if audience is not None:
             audience.outbox = outbox
-            self.tell_all = audience
+            self.tell_all = audience.tell
         elif outbox is not None:
             self.tell_all = outbox.append
         self.listening = self.tell_all is not None
