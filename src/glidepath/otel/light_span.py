@@ -2,14 +2,16 @@
 
 The SDK's `start_span` asks a sampler, checks every attribute under a lock and calls the processors twice: 20 to 30
 microseconds a span, about as much as a whole turn. With the usual set-up (the SDK's provider as it is, everything below
-a sampled span sampled, batch or simple processors, room for our attributes) none of that has an effect below a run whose
-own span is recorded. A `LightSpan` is a span of the SDK that skips its constructor. When somebody else has something to
-say about it, it becomes what the constructor would have made (`_unfold`); otherwise it goes to the processors as it is.
-Anything unusual, and the SDK's tracer makes the spans: `light_tracer` answers None. Tests fly both ways and compare.
+a sampled span sampled, batch or simple processors, room for our attributes) none of that has an effect below a run
+whose own span is recorded. A `LightSpan` is a span of the SDK that skips its constructor. When somebody else has
+something to say about it, it becomes what the constructor would have made (`_unfold`); otherwise it goes to the
+processors as it is, when it ends. Anything unusual, and the SDK's tracer makes the spans: `light_tracer` answers None.
+Tests fly both ways and compare.
 
 This is the one module that imports the SDK and looks at private attributes of it: import it only where a provider of
 the SDK is in use. `_ordinary` checks that they are all there; another version of the SDK gets its own spans.
 """
+# ruff: noqa: SLF001 - see above
 
 from __future__ import annotations
 
@@ -18,12 +20,13 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.trace import Span, SynchronousMultiSpanProcessor, TracerProvider, sampling
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.util.types import Attributes, AttributeValue
 
 from glidepath.otel.background import Background
@@ -82,51 +85,55 @@ def _keeps_what_is_sampled(sampler: Any) -> bool:
 class LightTracer:
     """Starts and ends light spans, all below the span of one run."""
 
-    __slots__ = ("_at_once", "_background", "_info", "_new_id", "_on_end", "_run", "_shared")
+    __slots__ = (
+        "_above", "_background", "_behind", "_flags", "_kind", "_new_id", "_on_end", "_processors", "_state",
+        "_trace_id", "never_blocks",
+    )  # fmt: skip
 
     def __init__(self, provider: Any, run: Any, background: Background) -> None:
-        behind = provider._active_span_processor
+        processors = provider._active_span_processor._span_processors
+        self.never_blocks = all(type(one) is BatchSpanProcessor for one in processors)
+        """Whether all are batch processors: they only queue what they get, and drop the oldest if need be."""
         self._background = background
-        self._at_once = all(type(one) is BatchSpanProcessor for one in behind._span_processors)
-        """A batch processor only queues what it gets, and drops the oldest when its queue is full."""
-        context: SpanContext = run.context
-        self._shared = (context.trace_id, False, context.trace_flags, context.trace_state, True)
+        self._behind = provider._active_span_processor
+        self._processors = processors
+        self._on_end: Callable[[Any], None] = processors[0].on_end if len(processors) == 1 else self._behind.on_end
         ids = provider.id_generator
         self._new_id = partial(random.getrandbits, 64) if type(ids) is RandomIdGenerator else ids.generate_span_id
-        self._on_end: Callable[[Any], None] = behind.on_end
-        self._run = run
-        self._info = run._instrumentation_info
+        self._kind = _kind_below(provider, run)
+        self._above = above = run._context
+        self._trace_id, self._flags, self._state = above.trace_id, above.trace_flags, above.trace_state
 
-    @property
-    def never_blocks(self) -> bool:
-        """Whether all processors only queue what they get."""
-        return self._at_once
-
-    def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> LightSpan:
+    def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
         """A span that began at this time. The attributes are not copied: they may be shared, and stay as they are."""
-        trace_id, remote, flags, state, valid = self._shared
-        run = self._run
-        span = _new_span(LightSpan)
+        span: Any = _new_span(self._kind)
         span._name = name
-        span._context = _new_context(SpanContext, (trace_id, self._new_id() or 1, remote, flags, state, valid))
-        span._parent = run._context
+        span._context = _new_context(
+            SpanContext, (self._trace_id, self._new_id() or 1, False, self._flags, self._state, True)
+        )
+        span._parent = self._above
         span._kind = kind
         span._attributes = attributes
         span._start_time = int(at * NANO)
-        span._run = run
-        span._resource = run._resource
-        span._instrumentation_scope = run._instrumentation_scope
-        span._instrumentation_info = self._info
-        return span
+        return span  # type: ignore[no-any-return]
 
     def end(
         self, span: Any, attributes: dict[str, Any], at: float, error: str | None, content: Content | None = None
     ) -> None:
         """The span ends with exactly these attributes, and what others have said about it."""
-        if content is None and self._at_once:
-            self.finish(span, attributes, int(at * NANO), error)
-        else:
+        if content is not None or not self.never_blocks:
             self._background.put(Ending(self.finish, span, attributes, int(at * NANO), error, content))
+            return
+        with _TOUCHING:
+            if not span._told:
+                span._attributes = attributes
+                span._end_time = int(at * NANO)
+        if span._told or error is not None:
+            self.finish(span, attributes, int(at * NANO), error)
+        elif self._behind._span_processors is self._processors:
+            self._on_end(span)
+        else:  # somebody has added one
+            self._behind.on_end(span)
 
     def finish(self, span: LightSpan, attributes: dict[str, Any], at: int, error: str | None) -> None:
         """Hand a finished span to the processors."""
@@ -140,16 +147,25 @@ class LightTracer:
             return
         if error is not None:
             span._status = Status(StatusCode.ERROR, error)
-        self._on_end(span)
+        self._behind.on_end(span)
 
 
+def _kind_below(provider: Any, run: Any) -> type[LightSpan]:
+    """The class of the spans below this one. It has what all spans of a provider have in common."""
+    known = _KINDS.get(provider)
+    if known is None or any(getattr(known, name) is not getattr(run, name) for name in _COMMON):
+        known = _KINDS[provider] = type("LightSpan", (LightSpan,), {name: getattr(run, name) for name in _COMMON})
+    return known
+
+
+_COMMON = ("_resource", "_instrumentation_scope", "_instrumentation_info", "_limits", "_span_processor")
+_KINDS: WeakKeyDictionary[Any, type[LightSpan]] = WeakKeyDictionary()
 _TOUCHING = threading.Lock()  # held for a moment: a tool may speak about its span in a thread while the span ends
 
 
 class LightSpan(Span):
     """A span of the SDK that has only what its end needs, until somebody else speaks about it."""
 
-    _run: Any
     _told = False
     _sampler = _trace_config = _record_end_metrics = None
     _record_exception = False
@@ -165,9 +181,7 @@ class LightSpan(Span):
         with _TOUCHING:
             if self._told or self._end_time is not None:
                 return
-            run = self._run
-            self._limits = limits = run._limits
-            self._span_processor = run._span_processor
+            limits = self._limits
             self._lock = threading.Lock()
             self._attributes = BoundedAttributes(
                 limits.max_span_attributes,
@@ -175,7 +189,7 @@ class LightSpan(Span):
                 immutable=False,
                 max_value_len=limits.max_span_attribute_length,
             )
-            self._events, self._links = self._new_events(), self._new_links(())
+            self._events, self._links = self._new_events(), self._new_links(())  # type: ignore[no-untyped-call]
             self._told = True
 
     def finish(self, attributes: Mapping[str, Any], at: int, error: str | None) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from opentelemetry import trace
-from opentelemetry.context import Context, attach, get_current
+from opentelemetry.context import Context, get_current
 from opentelemetry.trace import Link, Span, SpanKind, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -43,6 +43,7 @@ from glidepath.messages import AssistantMessage, Message
 from glidepath.otel.background import Background
 from glidepath.otel.chat_attributes import add_figures, add_reply
 from glidepath.otel.content import Writer, clean
+from glidepath.otel.current_span import enter
 from glidepath.otel.full_span import NANO, Content, Ending, FullTracer, SpanMaker, finish_span
 from glidepath.otel.measures import Measures
 from glidepath.otel.vocabulary import provider_name
@@ -136,6 +137,11 @@ class RunSpans:
         self._compacted = False
 
     @property
+    def is_light(self) -> bool:
+        """Whether nobody else's code runs when spans start and end."""
+        return not self._waits
+
+    @property
     def note(self) -> str | None:
         """What the journal keeps: where this run's trace is."""
         return traceparent(self._span)
@@ -171,7 +177,7 @@ class RunSpans:
         )
         self._context = trace.set_span_in_context(self._span, self._outer)
         self._find_maker()
-        attach(self._context)
+        enter(self._context)
         if self._measures is not None:
             self._measures.run_started(event)
 
@@ -191,13 +197,13 @@ class RunSpans:
             self._close_chat("unfinished")
         while self._sampling:
             self._close_sampling(self._sampling.popleft(), None, "unfinished")
-        for span, started, attributes in self._tools.values():
-            lost = {**attributes, "error.type": "abandoned"}
+        for span, started, begun in self._tools.values():
+            lost = {**begun, "error.type": "abandoned"}
             self._spans.end(span, lost, event.time, "abandoned", self._call_content(started))
         self._tools.clear()
-        attach(self._outer)
+        enter(self._outer)
         result, usage = event.result, event.result.usage
-        attributes = {
+        attributes: dict[str, Any] = {
             "glidepath.outcome": result.outcome.value,
             "glidepath.state": result.state.value,
             "glidepath.usage.input_tokens": usage.input,
@@ -258,10 +264,11 @@ class RunSpans:
         if self._tools:
             self._sampling.append(_Sampling(span, self._asked, event.time, get_current()))
         else:
-            self._chat, self._started, self._settled, self._attempt = span, event.time, None, 0
+            self._chat, self._started, self._settled = span, event.time, None
+            self._attempt, self._landing = 0, False
             if self._writer is not None:
                 self._input = tuple(self._fresh)
-        attach(Context({**self._outer, _SPAN: span}))
+        enter(Context({**self._outer, _SPAN: span}) if self._outer else Context({_SPAN: span}))
         if self._measures is not None:
             self._measures.reserved(event, beside=bool(self._tools))
 
@@ -276,7 +283,7 @@ class RunSpans:
             return
         if self._chat is not None:
             self._settled = event
-            attach(self._context)
+            enter(self._context)
         if self._measures is not None:
             self._measures.settled(event)
 
@@ -284,7 +291,7 @@ class RunSpans:
         """A reply closes the call that made it; anything else is what the next call will see."""
         message = event.message
         if message.__class__ is AssistantMessage and self._chat is not None:
-            self._close_chat(None, message)  # type: ignore[arg-type]
+            self._close_chat(None, message)
         elif self._writer is not None:
             self._fresh.append(message)
 
@@ -300,18 +307,16 @@ class RunSpans:
         settled = self._settled
         attributes = self._asked.copy()
         if settled is None:
-            attach(self._context)
+            enter(self._context)
             ended = self._started
         else:
             ended = settled.time
             add_figures(attributes, settled)
-        if self._attempt == 0:
-            attributes["glidepath.purpose"] = "checkpoint"
-        else:
-            if self._landing:
-                attributes["glidepath.landing"] = True
-            if self._attempt > 1:
-                attributes["glidepath.attempt"] = self._attempt
+        if self._attempt != 1:  # 0: nobody has seen it stream
+            name, value = ("glidepath.attempt", self._attempt) if self._attempt else ("glidepath.purpose", "checkpoint")
+            attributes[name] = value
+        if self._landing:
+            attributes["glidepath.landing"] = True
         if reply is not None:
             add_reply(attributes, reply)
         if self._compacted:
@@ -334,7 +339,7 @@ class RunSpans:
         if settled is not None:
             ended = settled.time
             add_figures(attributes, settled)
-            attach(call.around)
+            enter(call.around)
         if error is not None:
             attributes["error.type"] = error
         content = None if self._writer is None else partial(self._writer.exchange, (), None)
@@ -357,11 +362,11 @@ class RunSpans:
         span = self._spans.start(f"execute_tool {name}", _INTERNAL, attributes, event.time)
         if len(self._tools) < _MOST_TOOLS_LEFT:
             self._tools[event.call_id] = (span, event, attributes)
-        attach(Context({**self._outer, _SPAN: span}))
+        enter(Context({**self._outer, _SPAN: span}) if self._outer else Context({_SPAN: span}))
 
     def tool_ended(self, event: ToolEnded) -> None:
         """It has its result. A call that never started has no span: the run's has an event."""
-        attach(self._context)
+        enter(self._context)
         found = self._tools.pop(event.call_id, None)
         error = None
         if event.result.is_error:
