@@ -222,6 +222,7 @@ def _move_in(
     kept, snapshot = folded.session, folded.snapshot
     home.messages[:] = kept.messages
     home.totals, home.state, home.version, home.last = kept.totals, kept.state, kept.version, kept.last
+    home.survey = kept.survey or home.survey
     if snapshot is not None and "guardrails" not in home.metadata:
         home.metadata["guardrails"] = snapshot.guards
 

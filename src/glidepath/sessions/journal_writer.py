@@ -57,7 +57,11 @@ class JournalWriter:
         """
         if self.redactor is not None:
             items, summary = self._redacted(self.redactor, items), self.redactor.summary(summary)
-        commit = _linked(self.hash, self.number + 1, self.sequence + 1, now, items)
+        try:
+            commit = link(self.hash, self.number + 1, self.sequence + 1, now, items)
+        except Exception as error:
+            what = f"the run has something that cannot be written: {told(error)}"
+            raise StoreError(what, kind="unavailable") from error
         later = self._append(commit, summary, last=last)
         self.number, self.hash = commit.number, commit.hash
         self.sequence += len(items)
@@ -106,11 +110,3 @@ class JournalWriter:
             await pulse.leave(self)
         with suppress(Exception):
             await heard(called(self.store.release, self.lease), FAREWELL)
-
-
-def _linked(before: bytes, number: int, first: int, now: float, items: Items) -> Commit:
-    try:
-        return link(before, number, first, now, items)
-    except Exception as error:
-        what = f"the run has something that cannot be written: {told(error)}"
-        raise StoreError(what, kind="unavailable") from error

@@ -144,7 +144,8 @@ class Scribe(JournalWriter):
             model=run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else "",
         )
         await self._write([], [("reserved", reserved)])
-        self._stop_if_asked()
+        if run.watch.interrupt is not None:  # meanwhile: then nothing new begins
+            raise run.interrupted()
 
     async def grown(self, booking: object) -> bool:
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
@@ -176,8 +177,8 @@ class Scribe(JournalWriter):
             )
             items.append(("intent", intent))
         await self._write([], items, guards=False)
-        if jobs:
-            self._stop_if_asked()
+        if jobs and run.watch.interrupt is not None:  # it was stopped while this was written: nothing new begins
+            raise run.interrupted()
 
     def unfile(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
@@ -191,12 +192,6 @@ class Scribe(JournalWriter):
     def follow(self, session_id: str, meter: Meter) -> None:
         """A child flies: what it spends is in the figures of this run from now on."""
         self.kin[session_id] = meter
-
-    def _stop_if_asked(self) -> None:
-        """While the commit was written the run may have been stopped: then nothing new begins."""
-        run = self._run
-        if run.watch.interrupt is not None:
-            raise run.interrupted()
 
     # --- the end ----------------------------------------------------------------------------------------------
 
@@ -260,10 +255,12 @@ class Scribe(JournalWriter):
             raise _down(self.broken)
         run = self._run
         try:
-            items = first  # a list made for this commit
+            items, messages = first, run.transcript.messages  # the first is a list made for this commit
             if self.tail is None and not self._filed:
-                for message in run.transcript.messages[self.written :]:
-                    items.append(("message", _writable(message)))
+                items += [
+                    ("message", message if message.__class__ is not UnknownMessage else Raw(message.raw))
+                    for message in messages[self.written :]
+                ]
             else:
                 items += self._new_messages()
             changed = self.capture.changes(run, guards=guards)
@@ -282,7 +279,7 @@ class Scribe(JournalWriter):
         except BaseException as error:  # SystemExit, CancelledError: nobody has cancelled the run
             self._break(error)
         else:
-            self.written = len(run.transcript.messages)
+            self.written = len(messages)
             if later is not None:
                 self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
                 await self._see_through(task)
