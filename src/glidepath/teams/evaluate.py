@@ -269,6 +269,7 @@ async def review(
         await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         answer = await _stopped(task, on_stop) if not task.done() else _answer(task)
+    # A verdict that came in time counts, also when everything is being stopped by then.
     interrupted = not isinstance(answer, EvaluationVerdict) and stop is not None and stop.done()
     verdict, warning = _accepted(answer, context.config)
     if answer is _SILENT and not interrupted:

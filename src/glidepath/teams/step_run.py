@@ -126,6 +126,7 @@ class StepRun:
         else:
             self.begun, self.begun_by, self.begun_senior = 0, "", False
             self.waited = Usage(), None
+        # An attempt that waits is made again under its old number, and would be counted twice.
         self.attempts = max(self.attempts, attempt - waits)
         self.senior_asked = self.senior_asked or (event.senior and not waits)
         self.landed = event.state != AgentState.COMPLETED.name
@@ -175,6 +176,7 @@ class StepRun:
     def start_clock(self, seconds: float) -> None:
         """The step's time runs from its first attempt; shortly before the end its member is asked to deliver."""
         loop = asyncio.get_running_loop()
+        # Once, at the first attempt: a step that is given to another member does not get new time.
         if self._deadline is None:
             self._deadline = loop.time() + seconds
             landing = min(_LANDING, seconds / 4)

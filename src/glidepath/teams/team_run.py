@@ -174,10 +174,12 @@ class TeamRun:
                     user=self.request.user,
                     metadata=self.request.metadata,
                 )
+        # A member can raise anything, SystemExit included; only what is meant for us may end the team.
         except BaseException as error:
             if _from_outside(error):
                 raise
             result = _crashed(error)
+        # From now on for everybody: what one member has read may be in what another one is told.
         self.origins |= dict.fromkeys(result.origins)
         usage, cost = newly_spent(result, paused)
         self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
