@@ -78,7 +78,7 @@ class StepRun:
         """The budget has no room for another attempt."""
         self.stopped: str | None = None
         self.pending: tuple[PendingCall, ...] = ()
-        self._let_go: Callable[[], None] = _nothing
+        self._let_go: Callable[[], None] = lambda: None
         self._deadline: float | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -270,10 +270,6 @@ class StepRun:
             notes=tuple(self.notes),
             origins=self.origins,
         )
-
-
-def _nothing() -> None:
-    """There is nothing to let go of yet."""
 
 
 def refused(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
