@@ -70,11 +70,11 @@ bench: venv ## CPU time against a hand-written loop
 	$(BIN)/python bench/run.py --out build/bench.json
 	$(BIN)/python bench/wide.py --out build/bench-wide.json
 
-probes: venv ## what limits do, beside the peers; each in an environment of its own (needs a package index)
+probes: venv ## what limits do, beside the peers; each in its own environment (needs a package index)
 	$(BIN)/python bench/probes/run.py
 	$(BIN)/python bench/probes/pages.py
 
-bench-peers: venv ## the same beside other frameworks, each in an environment of its own (network, half an hour)
+bench-peers: venv ## the same beside other frameworks, each in its own environment (network, half an hour)
 	$(BIN)/python bench/peers/run.py --cache $(PEERS) --out bench/results/peers.json
 	$(BIN)/python bench/matrix/run.py --cache $(PEERS) --out bench/results/matrix.json
 	$(BIN)/python bench/report.py
@@ -91,7 +91,7 @@ docs: .venv-docs/.stamp ## build the documentation site into build/site; open bu
 	.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/docs.txt
 	@touch $@
 
-constraints: ## pin everything anew (needs uv)
+constraints: ## pin everything again (needs uv)
 	$(COMPILE) pyproject.toml --extra all --extra dev -o requirements/constraints.txt
 	$(COMPILE) pyproject.toml --extra dev -c requirements/constraints.txt -o requirements/dev.txt
 	$(COMPILE) --group docs -o requirements/docs.txt

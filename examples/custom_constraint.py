@@ -1,4 +1,4 @@
-"""A limit of your own: how fast a run may spend. It warns, with a word to the model, and lands at twice the limit.
+"""Your own limit: how fast a run may spend. It warns, with a word to the model, and lands at twice the limit.
 
 It runs in virtual time: the pages take seconds to read, the example does not.
 """

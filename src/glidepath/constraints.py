@@ -1,4 +1,4 @@
-"""The built-in limits, each a constraint of its own. `DefaultResourceConstraint` is all of them, made from `Limits`.
+"""The built-in limits, each its own constraint. `DefaultResourceConstraint` is all of them, made from `Limits`.
 
 Every one can be used alone and is asked synchronously (`check`); `validate` is the same through the port.
 """

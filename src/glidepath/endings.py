@@ -113,7 +113,7 @@ def _ask_again(run: Run) -> bool:
 
 
 async def close_out(run: Run, reply: Reply) -> Ending | None:
-    """A reply without tool calls: rescue it, follow it up, or be done. None: the run goes on."""
+    """A reply without tool calls: rescue it, follow it up, or be done. None: the run continues."""
     ending = _beyond_rescue(run, reply)
     if ending is not None or _continues(run, reply):
         return ending
@@ -214,7 +214,7 @@ def _cut_off(run: Run, reason: str) -> Ending:
 
 
 def paused(run: Run) -> Ending:
-    """A person must decide; everything else of the batch is done. The turn ends when the run goes on."""
+    """A person must decide; everything else of the batch is done. The turn ends when the run continues."""
     run.turn.end()
     run.emit(RunPaused, tuple(pending.call.id for pending in run.turn.pending))
     text = run.answer.text or "\n".join(

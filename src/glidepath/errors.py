@@ -12,7 +12,7 @@ GlidepathError
 |   +-- RefusedError           the provider's policy refuses this request
 |   +-- InconsistentHistoryError   the provider says the transcript is malformed
 |   +-- BreakerOpenError       the model failed too often lately: it was not asked
-+-- ToolError                  a tool failed; the model is told and the run goes on
++-- ToolError                  a tool failed; the model is told and the run continues
 |   +-- FatalToolError         a tool failed in a way that ends the run
 +-- StoreError                 a session store could not read or write
 +-- QuotaError                 a fleet refused a run: its tenant or the fleet has used up what it may
@@ -114,7 +114,7 @@ class BreakerOpenError(ModelError):
 
 
 class ToolError(GlidepathError):
-    """A tool failed: its message goes to the model as an error result and the run goes on."""
+    """A tool failed: its message goes to the model as an error result and the run continues."""
 
 
 class FatalToolError(ToolError):

@@ -82,7 +82,7 @@ class RunStarted(Event, frozen=True, gc=False, tag=True):
 
 
 class ConfigurationChanged(Event, frozen=True, gc=False, tag=True):
-    """The run goes on under an agent that is not what it was: tools, model, limits or the release have changed."""
+    """The run continues under an agent that is not what it was: tools, model, limits or the release have changed."""
 
     changes: tuple[ConfigurationChange, ...]
 
@@ -299,7 +299,7 @@ class RetryScheduled(Event, frozen=True, gc=False, tag=True):
 
 
 class ModelSwitched(Event, frozen=True, gc=False, tag=True):
-    """The run goes on with another of its models: a fallback, or the first one again."""
+    """The run continues with another of its models: a fallback, or the first one again."""
 
     previous: str
     model: str

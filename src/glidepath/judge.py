@@ -1,4 +1,4 @@
-"""May the run go on? The constraint chain, asked at three checkpoints of every turn, and the soft limits before it.
+"""May the run continue? The constraint chain, asked at three checkpoints of every turn, and the soft limits before it.
 
 Nearly always this costs a few comparisons (`nothing_to_judge`): the ledger keeps one flag for all limits. The chain is
 walked only when something may be the matter, or when there are custom constraints to ask.
@@ -82,7 +82,7 @@ def nothing_to_judge(run: Run, checkpoint: str) -> bool:
 
 
 async def judge(run: Run, checkpoint: str) -> None:
-    """Ask the constraints. Return when the run may go on; raise `Touchdown` when it must land.
+    """Ask the constraints. Return when the run may continue; raise `Touchdown` when it must land.
 
     A graceful verdict after the model spoke is kept until this turn's tools are done.
     """
@@ -291,7 +291,7 @@ def plain(validation: ResourceValidation) -> ResourceValidation:
 
 def _figures(metrics: Any) -> dict[str, Any]:
     try:
-        items = islice(metrics.items(), MOST_FIGURES)  # a mapping of its own may have no end
+        items = islice(metrics.items(), MOST_FIGURES)  # its own mapping may have no end
         return {clean(key if isinstance(key, str) else shown(key)): _figure(value) for key, value in items}
     except KeyboardInterrupt:
         raise
@@ -362,7 +362,7 @@ def note(run: Run, record: ValidationRecord) -> None:
 
 
 def witness(run: Run, verdict: Verdict) -> None:
-    """What the watchdog or the ledger enforced between two checkpoints goes on record as the chain's violations do."""
+    """What the watchdog or the ledger enforced between two checkpoints is recorded as the chain's violations do."""
     cause = verdict.cause
     action = ResourceAction.GRACEFUL_EXIT if verdict.gentle else ResourceAction.EMERGENCY_STOP
     if cause.action == "wind_down" or not any(constraint.name == cause.source for constraint in run.plan.constraints):

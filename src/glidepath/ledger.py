@@ -272,7 +272,7 @@ class Meter:
             for node in self.lineage:
                 node.reserved_tokens += first.tokens
                 node.reserved_money += first.money
-                # Nobody counts on it: two runs that wait for each other's first call would wait for ever.
+                # Nobody counts on it: two runs that wait for each other's first call would wait forever.
                 node.pledged_tokens += first.tokens
                 node.pledged_money += first.money
         return Reservation(self, first.tokens, first.money, pledged=True)

@@ -244,7 +244,7 @@ class PendingCall(Value, frozen=True, kw_only=True):
     form: Mapping[str, Any] | None = None
     """The JSON Schema of the answer it waits for: `answer({...})`. None: `approve()`, `deny()` or `answer(text)`."""
     state: str = ""
-    """What its tool needs to go on; nobody else's business."""
+    """What its tool needs to continue; nobody else's business."""
     origins: tuple[str, ...] = ()
     """The untrusted sources that a plugin asks about, for the person who decides."""
     inside: str = ""
@@ -272,7 +272,7 @@ class ResultKind(str, Enum):
     """Why a call has the result it has, where that is not simply what its tool returned or raised.
 
     `ran`: its tool was called. `failed`: it counts as a failure of the tool, or of the model that called it; what a
-    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps a list of its own.
+    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps its own list.
     """
 
     ran: bool
@@ -343,7 +343,7 @@ class PerRun(Value, frozen=True, kw_only=True):
 
 
 class ConfigurationChange(Value, frozen=True, kw_only=True):
-    """Something about the agent that was different when its run went on. `before` and `now` are None for nothing.
+    """Something about the agent that was different when its run continued. `before` and `now` are None for nothing.
 
     `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, plugin or constraint;
     `name` says which limit, tool, plugin or constraint.
@@ -423,7 +423,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     carried: Carried = NOT_CARRIED
     """The part of `turns` to `picodollars` that earlier runs of the session have used, where the session is limited."""
     on_budget: bool = False
-    """It spent from a budget above its own, and may not go on without one."""
+    """It spent from a budget above its own, and may not continue without one."""
     # coming down
     verdict: Verdict | None = None
     notice: StopCause | None = None
@@ -447,7 +447,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     programs: dict[str, Program] = field(default_factory=dict)
     """The calls of the open turn that make calls themselves, by call id."""
     program_states: dict[str, str] = field(default_factory=dict)
-    """What the tool of each needs to go on; nobody else's business."""
+    """What the tool of each needs to continue; nobody else's business."""
     guards: dict[str, Any] = field(default_factory=dict)
     # what the result tells as well
     violations: tuple[ValidationRecord, ...] = ()

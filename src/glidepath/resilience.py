@@ -72,7 +72,7 @@ class Breaker:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        """A copy, also one in another process, is of another object, and starts anew."""
+        """A copy, also one in another process, is of another object, and starts again."""
         return type(self), (self.limit,)
 
     def admit(self, now: float) -> Admission:

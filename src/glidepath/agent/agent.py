@@ -114,7 +114,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         """Run to the end and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Inside a tool or a guarding hook of another run this is a child of that run, within its limits; `parent=None`
-        makes a root. When the caller's own task is cancelled, the run lands and then the cancellation goes on.
+        makes a root. When the caller's own task is cancelled, the run lands and then the cancellation continues.
 
         For this run alone: `deps` for its tools and hooks (`ToolContext.deps`), never written anywhere; `limits`,
         `system_prompt`, `model` and `tool_choice` instead of the agent's; `extras` on top of the agent's (None takes
@@ -134,7 +134,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         agent = self if given is NOTHING else self._as_given(given)
         if isinstance(parent, ToolContext):
             if session is not None or cancel is not None:
-                raise ConfigurationError("a child run has its parent's cancel and a session of its own: leave both out")
+                raise ConfigurationError("a child run has its parent's cancel and its own session: leave both out")
             if given is NOTHING:
                 return await parent.spawn(self, prompt)
             return await run_inside(agent, call_of(parent), as_messages(prompt, self.config), None, None, given)
@@ -186,7 +186,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
     def run_sync(
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
     ) -> RunResult[OutputT]:
-        """The same for code without an event loop; inside a running loop it uses a thread and a loop of its own.
+        """The same for code without an event loop; inside a running loop it uses a thread and its own loop.
 
         It blocks that loop: in an `async def`, await `run()`. Ctrl-C lands the run and raises `RunInterrupted`, a
         KeyboardInterrupt that has the result.

@@ -266,7 +266,7 @@ def _as_constraint(item: object) -> Any:
 
 
 def _checked_sources(sources: tuple[Any, ...]) -> tuple[ToolSource, ...]:
-    """The sources, each of which has a name of its own unless they are views of the same."""
+    """The sources, each of which has its own name unless they are views of the same."""
     items, named = split_tools(sources)
     if items:
         raise ConfigurationError(f"tool_sources must be sources such as McpServer(...), not {items[0]!r:.100}")

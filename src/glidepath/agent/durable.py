@@ -84,14 +84,14 @@ class Opening(Record, kw_only=True):
     """The parent's scribe, which knows of this child."""
 
     def resumption(self, meter: Meter) -> Resumption | None:
-        """What a child that had begun goes on from; its meter goes on, too. What is above it has been charged."""
+        """What a child that had begun continues from; its meter continues, too. What is above it has been charged."""
         if self.snapshot is None:
             return None
         restore_meter(meter, self.snapshot)
         return self.resuming(self.snapshot)
 
     def resuming(self, snapshot: Snapshot) -> Resumption:
-        """What the run goes on from, with this state."""
+        """What the run continues from, with this state."""
         return Resumption(snapshot, self.decisions, counted=self.counted, offspring=self.offspring)
 
     def attend(self, run: Run) -> Ending | None:
@@ -244,7 +244,7 @@ async def reopened(
     accept_repair: bool = False,
     scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
-    """Claim a session to go on with its last run; raises `ConfigurationError` when there is none, or it is another."""
+    """Claim a session to continue with its last run; raises `ConfigurationError` when there is none, or it is another."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:

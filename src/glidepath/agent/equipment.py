@@ -114,7 +114,7 @@ class Equipment:
             if source.required and fitted.failed is None:
                 fitted.failed = (source.name, why)
             else:
-                _log.warning("The run goes on without the tools of %r: %s", source.name, why)
+                _log.warning("The run continues without the tools of %r: %s", source.name, why)
         return fitted
 
     async def _gathered(

@@ -22,7 +22,7 @@ class ForkingAgent:
     async def fork(self, target: Target, *, at: int | None = None, name: str | None = None) -> Fork:
         """A new session from this one as it was after turn `at`, the last one by default; this one stays as it is.
 
-        Go on with `run(..., session=fork.session_id)` or `resume(fork.session_id)`. `fork.effects` lists what the
+        Continue with `run(..., session=fork.session_id)` or `resume(fork.session_id)`. `fork.effects` lists what the
         original did after that turn, and the model is told. Raises `ConfigurationError` for a turn that is not there.
         """
         return await fork(_store(self, "fork"), session_of(target), at=at, name=name, **_views(self))
@@ -39,5 +39,5 @@ def _store(agent: Any, what: str) -> Any:
 
 
 def _views(agent: Any) -> dict[str, Any]:
-    tools = agent._plan.tools.values()  # noqa: SLF001 - a part of the agent, in a file of its own
+    tools = agent._plan.tools.values()  # noqa: SLF001 - a part of the agent, in its own file
     return {"texts": agent.config.texts, "harmless": frozenset(one.name for one in tools if one.read_only)}

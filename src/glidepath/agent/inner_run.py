@@ -66,7 +66,7 @@ async def run_inside(
 ) -> RunResult:
     """Run an agent as a child of the run whose call or hook this is, wherever it was started.
 
-    In a thread with a loop of its own the child flies on the loop of its parent, where everything about it is known.
+    In a thread with its own loop the child flies on the loop of its parent, where everything about it is known.
     Only where that loop is blocked, by `run_sync` in an `async def`, it flies here, on the same ledger.
     """
 
@@ -103,7 +103,7 @@ async def stream_inside(
     name = f"{place.key}.{len(run.work.spawned.get(place.key, ())) + 1}"
     if place.is_hook and run.journal is not None:
         name = named(place, messages)
-    enlist(place, token, asyncio.current_task())  # type: ignore[arg-type] # a stream has a task of its own
+    enlist(place, token, asyncio.current_task())  # type: ignore[arg-type] # a stream has its own task
     try:
         return await agent.fly_child(
             messages, parent=run, cancel=token, place=name, home=home, stream=stream, given=given
@@ -123,7 +123,7 @@ async def _apart(
     stream: RunStream | None = None,
     budget: Budget | None = None,
 ) -> RunResult:
-    """Fly a child on this loop, which is not its parent's: without a journal of its own, unless its agent has one."""
+    """Fly a child on this loop, which is not its parent's: without its own journal, unless its agent has one."""
     run = place.run
 
     def fly(token: CancelToken, post: Post) -> Any:

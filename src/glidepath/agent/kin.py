@@ -102,7 +102,7 @@ def with_spend(snapshot: Snapshot, folded: Folded, found: Family) -> Snapshot:
 
 
 def with_accounts(snapshot: Snapshot, found: Family) -> Snapshot:
-    """The state with the accounts of the children closed: none of them goes on."""
+    """The state with the accounts of the children closed: none of them continues."""
     spent, told = dict(snapshot.children_spent), {child.run_id for child in snapshot.children}
     unknown = list(snapshot.unknown_effects)
     for child in [one for ones in found.by_call.values() for one in ones if one.run_id not in told]:

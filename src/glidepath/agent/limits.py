@@ -117,7 +117,7 @@ class Budget:
 
     Its limits bound all runs under it together, from any thread. Its `timeout` counts from its first run. With `name`
     and `store` it is a wallet: kept in the store, for any number of processes, and what was used stays used. `per`
-    gives it its limits anew every "day" or "month" of UTC. What is drawn from it is drawn from its `parent`, too.
+    gives it its limits again every "day" or "month" of UTC. What is drawn from it is drawn from its `parent`, too.
     """
 
     meter: Meter

@@ -97,6 +97,6 @@ async def _read(store: Any, late: OverdueHold) -> tuple[int | None, int | None]:
     if snapshot is None or late.key != f"{late.session_id}:{snapshot.run_id}":
         return _ALL  # there has been another run since
     if folded.children and not late.dead:
-        return _ALL  # a child that is only slow writes a journal of its own
+        return _ALL  # a child that is only slow writes its own journal
     used = await used_in(store, late.session_id or "")
     return _ALL if used is None else (used.tokens, used.picodollars)

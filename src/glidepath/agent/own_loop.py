@@ -62,7 +62,7 @@ async def _interruptible(work: Callable[[], Coroutine[Any, Any, T]], token: Canc
 
 
 def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelToken | None = None) -> T:
-    """Run a coroutine to its end; inside a running loop in a thread and a loop of its own.
+    """Run a coroutine to its end; inside a running loop in a thread and its own loop.
 
     With a `token`, Ctrl-C cancels the run, which lands, and raises `RunInterrupted` with its result. Where a thread
     blocks the loop of a run, inside one of its tools or hooks, the run is told afterwards what happened.

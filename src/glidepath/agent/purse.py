@@ -228,7 +228,7 @@ class Purse:
         while not task.done():
             try:
                 await asyncio.wait([task])
-            except asyncio.CancelledError:  # it goes on after the wallet knows
+            except asyncio.CancelledError:  # it continues after the wallet knows
                 await asyncio.wait([task])
                 raise
 

@@ -48,7 +48,7 @@ def _as_written(records: Iterable[JournalRecord]) -> list[AssistantMessage]:
 
 
 class Leg:
-    """One leg: from where a run began, or went on, to its end or to where its process died."""
+    """One leg: from where a run began, or continued, to its end or to where its process died."""
 
     def __init__(self, before: Sequence[Commit], folded: Folded) -> None:
         self.before = tuple(before)
@@ -67,7 +67,7 @@ class Leg:
         """By commit: the state to take from the journal, where something else than this run has changed the figures."""
         self.charged: dict[int, dict[str, Used]] = {}
         self.states: dict[int, dict[str, str]] = {}
-        """By commit: what the programs in flight went on from; it tells how long they computed, too."""
+        """By commit: what the programs in flight continued from; it tells how long they computed, too."""
         self.told: list[Message] = []
         self.ended: RunResult | None = None
         self.per_run: PerRun | None = None

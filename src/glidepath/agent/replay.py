@@ -1,6 +1,6 @@
 """Flying a journal again: the same loop, the recorded replies and results, the recorded clock and ids.
 
-No model and no tool is called. Every commit is made anew and its hash compared with the one that is recorded: where
+No model and no tool is called. Every commit is made again and its hash compared with the one that is recorded: where
 they differ, the runtime or the configuration has changed what a run does. A journal is replayed leg by leg, each from
 the recorded commits before it, so that a crash, a pause or a cancel ends one leg and not the replay. What the children
 of a call did is taken from their journals, which are replayed by themselves where their agents are known.
@@ -154,14 +154,14 @@ class _Checking(MemoryStore):
             self.over.set()
 
     async def reach(self, number: int) -> None:
-        """Wait until so many commits are made, or can no longer be. Those who wait for the same one go on together."""
+        """Wait until so many commits are made, or can no longer be. Those who wait for the same one continue together."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.setdefault(number, []).append(turn)
         self._move()
         await turn
 
     def _move(self) -> None:
-        """Something happened: let those go on whose time has come, and be patient with the others."""
+        """Something happened: let those continue whose time has come, and be patient with the others."""
         for number in self._waiting:
             if self.head >= number or self.difference:
                 self._loop.call_soon(self._release, number, TOGETHER)

@@ -1,4 +1,4 @@
-"""Which run to go on with, and what a person decided about it."""
+"""Which run to continue with, and what a person decided about it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Target = RunResult | Session | str
 
 
 def find(target: object) -> RunResult | tuple[Snapshot, Session]:
-    """The state to go on from and the session to go on in; or the result itself, when the run is done.
+    """The state to continue from and the session to continue in; or the result itself, when the run is done.
 
-    A result goes on in a copy of its session: it carries all it needs. A `Session` goes on itself.
+    A result continues in a copy of its session: it carries all it needs. A `Session` continues itself.
     """
     if isinstance(target, str):
         raise ConfigurationError(
@@ -78,7 +78,7 @@ def _check_open_calls(result: RunResult) -> None:
 
 
 def run_of(target: object) -> str | None:
-    """The run that somebody wants to go on with; None when only its session was named."""
+    """The run that somebody wants to continue with; None when only its session was named."""
     result = target.last if isinstance(target, Session) else target
     return result.run_id if isinstance(result, RunResult) else None
 

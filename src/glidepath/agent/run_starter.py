@@ -209,7 +209,7 @@ class RunStarter(Equipped):
         stream: RunStream | None = None,
         opening: Opening | None = None,
     ) -> RunResult:
-        """Go on with a run from its snapshot, in a session that has its messages and the state of its guards."""
+        """Continue with a run from its snapshot, in a session that has its messages and the state of its guards."""
         config, plan = self.config, self._plan
         if limits is not None:
             if not isinstance(limits, Limits):
@@ -274,7 +274,7 @@ class RunStarter(Equipped):
         """Run as a child of another run: on its budget, within its time, under its guards.
 
         Where the parent has a journal, the child has one beside it; `place` is the call it belongs to, and its number.
-        With a session of its own (`home`) it is kept where its agent keeps sessions. `budget`: a part of the parent's.
+        With its own session (`home`) it is kept where its agent keeps sessions. `budget`: a part of the parent's.
         `post` tells the parent what happened, when that lives on another loop.
         """
         messages = tainted(parent, as_messages(prompt, self.config))

@@ -22,7 +22,7 @@ _POLL = 0.01
 class SyncStream(Generic[OutputT]):
     """The events of one run, and its result: `with agent.stream_sync("...") as stream: for event in stream: ...`.
 
-    The run flies on a thread with a loop of its own. It takes off when the first event is asked for. Leaving the block
+    The run flies on a thread with its own loop. It takes off when the first event is asked for. Leaving the block
     before the run has ended cancels the run and lands it; `result` is set after the block in any case.
     """
 

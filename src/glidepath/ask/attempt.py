@@ -106,7 +106,7 @@ class Attempt(Record, gc=False):
     cut: bool = False
     """The budget ran out while it streamed."""
     capped: bool = False
-    """It went on far beyond the output cap that it was sent."""
+    """It continued far beyond the output cap that it was sent."""
     garbled: bool = False
     """Some of its text was none."""
     split: bool = False

@@ -85,7 +85,7 @@ def let_go(call: Any) -> None:
 
 
 def take_over(call: Any, error: ModelError) -> None:
-    """A call has failed on the model in use: tell its breaker, and go on with the next model; else the error stands."""
+    """A call has failed on the model in use: tell its breaker, and continue with the next model; else the error stands."""
     run: Run = call.run
     plan, probe = run.plan, call.probing
     health = plan.health
@@ -116,7 +116,7 @@ def come_home(run: Run) -> Plan:
 
 
 def _next(call: Any, error: ModelError) -> None:
-    """Go on with the next model that can help with this error; raises it when there is none."""
+    """Continue with the next model that can help with this error; raises it when there is none."""
     run: Run = call.run
     plan = run.plan
     if plan.route is None or isinstance(error, STAYS):

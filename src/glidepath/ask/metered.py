@@ -28,7 +28,7 @@ __all__ = ["MeteredCall"]
 
 
 class _Beside:
-    """The run, with nobody listening and, where it is given, a watch of its own."""
+    """The run, with nobody listening and, where it is given, its own watch."""
 
     __slots__ = ("_run", "voice", "watch")
 

@@ -1,6 +1,6 @@
 """A model call beside the turn, for somebody else's question: reserved, metered and charged like any other.
 
-It runs in a task of its own while the run waits for a tool, so it does not use the run's watch: whoever started it
+It runs in its own task while the run waits for a tool, so it does not use the run's watch: whoever started it
 cancels it. It is no iteration, and what it says is not part of the answer.
 """
 

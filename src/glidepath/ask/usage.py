@@ -1,7 +1,7 @@
 """What a call really used. A provider's figures are what is charged, wherever they can be true.
 
 No tokenizer puts more than eight characters of ordinary text into a token. A report below that is replaced by our own
-over-estimate and flagged; one that is merely lower than our estimate is believed, on every host. What a report says
+over-estimate and flagged; one that is only lower than our estimate is believed, on every host. What a report says
 came from a cache is believed of a vendor (`usage_is_billed`); of others only as far as it was sent before.
 """
 

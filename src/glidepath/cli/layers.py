@@ -241,7 +241,7 @@ def _unknown(key: str) -> str:
 
     if key.rpartition(".")[2].lower() in _KEYS:
         return (
-            f"there is no setting {key!r}: a key belongs into the environment (`glidepath models` says which variable)"
+            f"there is no setting {key!r}: a key belongs in the environment (`glidepath models` says which variable)"
         )
     names = [*BY_KEY, *BY_SEED]
     inner = {name.rpartition(".")[2]: name for name in names}  # a key outside its section

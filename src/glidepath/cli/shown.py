@@ -1,7 +1,7 @@
 """What strangers wrote, as it is: whole, with nothing hidden and nothing that could pass for something else.
 
 Characters that cannot be seen, or that would steer the terminal, are shown as `<U+001B>`. Text stands behind a gutter:
-`|` begins a line of the text, `>` goes on with a line that is too long for the screen. So no text, whatever it holds,
+`|` begins a line of the text, `>` continues a line that is too long for the screen. So no text, whatever it holds,
 can look like another argument or like a question of ours, and two different texts never look the same.
 """
 
@@ -85,7 +85,7 @@ def _argument(name: str, value: Any, width: int) -> Iterator[str]:
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """A text behind its gutter, every line of it begun anew, in rows of at most `width` columns."""
+    """A text behind its gutter, every line of it begun again, in rows of at most `width` columns."""
     room = max(width - len(_FIRST), 8)
     for line in text.split("\n"):
         gutter = _FIRST

@@ -133,7 +133,7 @@ class PlainBoard:
         """It was said when it happened."""
 
     def say(self, text: str) -> None:
-        """A line of our own."""
+        """Our own line."""
         self._world.note(text)
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class LiveBoard:
             self._board.hear(event)
 
     def say(self, text: str) -> None:
-        """A line of our own, above the board."""
+        """Our own line, above the board."""
         self._console.print(text)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """One step of a program: from the results of its calls to the next calls it asks for, or to its end.
 
-The interpreter is Monty, in a process of its own. Between two steps a program is nothing but a snapshot, so that a step
+The interpreter is Monty, in its own process. Between two steps a program is nothing but a snapshot, so that a step
 after a crash is the same as any other. Nothing of the outside is reachable from it: no files, no environment, no
 network, no clock but the time it began, no chance but its seed.
 """
@@ -142,7 +142,7 @@ class Interpreter:
         clock: float,
         seed: str,
     ) -> Suspended | Ended:
-        """Go on until it asks for calls or ends.
+        """Continue until it asks for calls or ends.
 
         `tools` are the names it may call, with their parameters, and `calls` is how many calls it may begin.
         """

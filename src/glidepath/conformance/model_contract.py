@@ -46,7 +46,7 @@ class ModelContract(Contract):
     - `failure`: the provider cannot be reached, or answers with an error.
     - `silence`: it says a little, and then nothing any more.
 
-    A model that talks to a provider plays them with a server of your own, or a transport that answers from memory.
+    A model that talks to a provider plays them with your own server, or a transport that answers from memory.
     """
 
     def playing(self, scene: str) -> AbstractAsyncContextManager[Model]:

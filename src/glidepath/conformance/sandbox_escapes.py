@@ -346,7 +346,7 @@ class SandboxContract(SandboxFiles):
             self.held("SBX-58", "kept = [open('/dev/null') for _ in range(500)]", scene, files=64)
 
     def test_sbx_59_nothing_is_left(self) -> None:
-        """SBX-59: what the program left running, in a session of its own, ends with it."""
+        """SBX-59: what the program left running, in its own session, ends with it."""
         code = f"""
             import os, sys, time
             if not os.fork():

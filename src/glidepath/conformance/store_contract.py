@@ -274,7 +274,7 @@ class SessionStoreContract(Contract):
         self._run(clause)
 
     def test_store_15_a_cut_drops_the_tail(self) -> None:
-        """STORE-15: after a cut the journal ends with the head it was given, the lease is dead, and writing goes on."""
+        """STORE-15: after a cut the journal ends with the head it was given, the lease is dead, and writing continues."""
 
         async def clause(store: SessionStore, _other: SessionStore) -> None:
             lease = await store.claim("s", this_owner())

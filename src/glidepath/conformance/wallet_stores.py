@@ -217,7 +217,7 @@ class WalletStoreContract(Contract):
         self._run(clause, lease=0.1)
 
     def test_wallet_11_the_latest_leg_owns_the_hold(self) -> None:
-        """WALLET-11: a later leg goes on with what the run holds, and an earlier one is fenced."""
+        """WALLET-11: a later leg continues with what the run holds, and an earlier one is fenced."""
 
         async def clause(store: WalletStore, other: WalletStore) -> None:
             first, second = _run_of("a"), _run_of("a", leg=2)

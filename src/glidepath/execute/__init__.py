@@ -208,7 +208,7 @@ def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> None:
 
 
 async def finish_batch(run: Run) -> bool:
-    """Go on with the batch a run stopped in: what was decided is done, what was not waits on. As `execute` otherwise.
+    """Continue with the batch a run stopped in: what was decided is done, what was not waits on. As `execute` otherwise.
 
     A call that neither waits nor was decided about had not begun when the process died: it takes the usual way.
     """
@@ -449,7 +449,7 @@ async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place,
         inside.run = inside.work = None
         try:
             INSIDE.reset(before)
-        except ValueError:  # the run goes on in another task: its caller has let go of it
+        except ValueError:  # the run continues in another task: its caller has let go of it
             INSIDE.set(None)
 
 

@@ -84,6 +84,6 @@ def stuck(name: str, verdict: GuardVerdict) -> Verdict:
 
 
 def fatal_verdict(reason: str) -> Verdict:
-    """How a run ends whose tool said that it cannot go on."""
+    """How a run ends whose tool said that it cannot continue."""
     cause = StopCause(source="tool", action="fail", reason=reason)
     return Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED)

@@ -80,9 +80,9 @@ class Job(Record, eq=False):
     asks: Any = None
     """A `NeedsInput` or `NeedsCalls` that it raised, or the `PendingCall` of one it had raised: what it waits for."""
     continuation: Continuation | None = None
-    """What it goes on with, once a person has answered."""
+    """What it continues with, once a person has answered."""
     made: CallsMade | None = None
-    """What it goes on with, once the calls it asked for are made."""
+    """What it continues with, once the calls it asked for are made."""
     doubt: str | None = None
     """It had begun when the process died: what the model is told unless it gets its result now."""
     counted: bool = False

@@ -1,4 +1,4 @@
-"""Guards of the application, beside the built-in ones: checked when the agent is made, made anew for each run."""
+"""Guards of the application, beside the built-in ones: checked when the agent is made, made again for each run."""
 
 from __future__ import annotations
 

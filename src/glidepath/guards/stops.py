@@ -53,7 +53,7 @@ class TruncationGuard(_StopGuard):
     __slots__ = ()
 
     def recover(self, stop: Stop) -> Recovery | None:
-        """Go on where the answer stopped."""
+        """Continue where the answer stopped."""
         if self._empty(stop) or not stop.truncated:
             return None
         if stop.can_continue and self._use():

@@ -92,7 +92,7 @@ class ServerLink(Value, frozen=True, kw_only=True):
         return f"{self.command} ..." if self.args else self.command or ""
 
 
-class OfferedTools(tuple[Tool, ...]):  # noqa: SLOT001 - it has an attribute of its own
+class OfferedTools(tuple[Tool, ...]):  # noqa: SLOT001 - it has its own attribute
     """The tools of a server that an agent may have, and the names of those that the pins keep back."""
 
     withheld: frozenset[str] = frozenset()
@@ -108,7 +108,7 @@ class McpServer(ToolSource):
 
     `env` is added to PATH, HOME and a few others; nothing else of this process's environment reaches the program.
     `trusted=True` believes the server's own hints (read-only, idempotent, destructive). `required=True` makes a run
-    fail when the server cannot be reached; otherwise the run goes on without its tools. `auth="oauth"` uses the tokens
+    fail when the server cannot be reached; otherwise the run continues without its tools. `auth="oauth"` uses the tokens
     of `glidepath mcp login`; any `httpx2.Auth` is used as it is. `sampling=Sampling(...)` and `elicitation=True` allow
     what is refused otherwise. `sandbox=Sandbox(...)` closes a program in: what it may read, write and reach.
     """
@@ -291,7 +291,7 @@ def _check_reach(wrong: str, link: ServerLink) -> None:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(f"{wrong}: url must begin with http:// or https://, not {link.url!r:.100}")
         if isinstance(link.auth, str) and link.auth != "oauth":
-            raise ConfigurationError(f"{wrong}: auth must be 'oauth' or an httpx2.Auth; a token belongs into headers")
+            raise ConfigurationError(f"{wrong}: auth must be 'oauth' or an httpx2.Auth; a token belongs in headers")
         for field in ("args", "env", "cwd"):
             if getattr(link, field):
                 raise ConfigurationError(f"{wrong}: {field} belongs to a command, and this server has a url")

@@ -305,7 +305,7 @@ class ServerOwner:
                 self._bell = self._loop.create_future()
 
     def _listen(self, client: Client) -> asyncio.Task[None] | None:
-        """With the newer protocol, changes of the list have a stream of their own."""
+        """With the newer protocol, changes of the list have their own stream."""
         tools = client.server_capabilities.tools
         if self.listing is None or not self.listing.modern or tools is None or not tools.list_changed:
             return None
@@ -368,7 +368,7 @@ class ServerOwner:
 
 
 class Interruptible:
-    """A wait for an answer that somebody else may end, by raising something in it; the request goes on."""
+    """A wait for an answer that somebody else may end, by raising something in it; the request continues."""
 
     done: asyncio.Future[None] | None = None
     interrupted_by: BaseException | None = None
@@ -390,7 +390,7 @@ class ServerRefused(SourceError):  # noqa: N818 - what happened
 
 
 class Idle:
-    """How long a call may be silent. Progress begins the time anew."""
+    """How long a call may be silent. Progress begins the time again."""
 
     def __init__(self, seconds: float | None, name: str) -> None:
         self._seconds = seconds
@@ -443,7 +443,7 @@ async def _contained(send: Callable[[Client], Awaitable[T]], client: Client) -> 
 
 
 def _following(what: asyncio.Future[Any], loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-    """A future of its own that ends with another one; cancelling it leaves the other alone."""
+    """Its own future that ends with another one; cancelling it leaves the other alone."""
     done: asyncio.Future[None] = loop.create_future()
 
     def end(ended: asyncio.Future[Any]) -> None:

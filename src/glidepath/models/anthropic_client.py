@@ -52,7 +52,7 @@ class AnthropicPort:
         first = self.clients.peek()
         kinds = type(first).__name__
         self.routed = ("Bedrock" in kinds and "Mantle" not in kinds) or "Vertex" in kinds
-        """The client makes the address of the model's name: that is a field of its own, and not part of the body."""
+        """The client makes the address of the model's name: that is its own field, and not part of the body."""
         self.version = _VERSIONS.get(self.host.name, "")
         """The version of the interface, where it is part of the body."""
         self.vendor = _SHOWN.get(self.host.name, "Anthropic")

@@ -56,7 +56,7 @@ class Quirks(Value, frozen=True, kw_only=True):
     efforts: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The words for an effort that models take, by pattern; a model of no pattern takes all of them."""
     thinking_switch: bool = False
-    """Reasoning is turned off by a field of its own, `thinking`."""
+    """Reasoning is turned off by its own field, `thinking`."""
     all_thoughts: bool = False
     """Thoughts of every reply with calls go back, also those of earlier tool loops."""
     fixed: str = ""

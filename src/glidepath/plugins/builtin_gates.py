@@ -19,7 +19,7 @@ class OpeningGate(Plugin):
     """Only these tools in the first turn of a run, such as the one that makes a plan.
 
     A required gate; with `required=False` an advisory one, which gives way to a stronger advisory gate when the two
-    leave nothing. A child's run is not bound by it: it has an opening of its own.
+    leave nothing. A child's run is not bound by it: it has its own opening.
     """
 
     inheritable_to_child: ClassVar[bool | None] = False

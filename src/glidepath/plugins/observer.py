@@ -188,7 +188,7 @@ class Farewell(Record):
 async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
     """Let observers finish, all together and within `patience` seconds, then stop them.
 
-    They go on in order for most of that time. Who is not done by then is shown the last event next, and a moment
+    They continue in order for most of that time. Who is not done by then is shown the last event next, and a moment
     later gets it in place of what it is stuck in. A cancellation of the caller only makes this quicker.
     """
     farewell = Farewell()

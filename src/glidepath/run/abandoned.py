@@ -1,4 +1,4 @@
-"""Work that a run has let go of: it goes on in a task of its own, and can neither stay for ever nor reach back."""
+"""Work that a run has let go of: it continues in its own task, and can neither stay forever nor reach back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TaskBound:
 def request(cancelled: Any) -> None:
     """Mark a cancellation as a run's: it is taken back before foreign code sees it, and another run in there must know.
 
-    A class of its own would not do: asyncio's timeouts and task groups know no other than `CancelledError`.
+    Its own class would not do: asyncio's timeouts and task groups know no other than `CancelledError`.
     """
     # An attribute, because the exception object is all that travels to the foreign code and back.
     cancelled.asked_by_a_run = True
@@ -40,7 +40,7 @@ def is_request(cancelled: BaseException | None) -> bool:
 
 
 def move_scopes(coroutine: Any, owner: TaskBound, new: asyncio.Task[Any]) -> None:
-    """Give the timeouts, task groups and runs that a coroutine is inside of the task in which it goes on.
+    """Give the timeouts, task groups and runs that a coroutine is inside of the task in which it continues.
 
     They cancel the task in which they were entered: that of the owner, who lets go and stays. It is the task of whoever
     called the run, and may do anything by then.

@@ -56,7 +56,7 @@ class Account:
 
     @classmethod
     def of(cls, charge: Charge) -> Account:
-        """Go on from there."""
+        """Continue from there."""
         account = cls()
         account.add(charge.usage, charge.picodollars)
         account.calls = charge.calls
@@ -99,7 +99,7 @@ class Spending(Record, eq=False, kw_only=True):
             account.estimated = True
 
     def pay_beside(self, name: str, usage: Usage, money: int) -> None:
-        """A call that somebody else made is paid, under a name of its own."""
+        """A call that somebody else made is paid, under its own name."""
         self.money += money
         accounts = {**self.other_accounts}
         accounts[name] = mine = Account.of(accounts.get(name, Account()).charge())
@@ -114,7 +114,7 @@ class Spending(Record, eq=False, kw_only=True):
         self.child_accounts = accounts
 
     def switch(self, before: str, now: str) -> None:
-        """Another model is in use: each has an account of its own."""
+        """Another model is in use: each has its own account."""
         accounts = {**self.other_accounts, before: self.account}
         self.account = accounts.pop(now) if now in accounts else Account()
         self.other_accounts = accounts

@@ -54,7 +54,7 @@ def deny(reason: str = "") -> Decision:
 def answer(text: str | Mapping[str, Any]) -> Decision:
     """Do not let the call run: this text is its result, as if the tool had returned it.
 
-    A call that waits with a form (`PendingCall.form`) takes a mapping with the form's fields, and goes on with it.
+    A call that waits with a form (`PendingCall.form`) takes a mapping with the form's fields, and continues with it.
     """
     if isinstance(text, Mapping):
         return Decision(kind="answer", arguments=_plain("answer", text))

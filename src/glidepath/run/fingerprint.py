@@ -41,7 +41,7 @@ class Fingerprint(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _KNOWN: WeakKeyDictionary[Lineup, tuple[Fingerprint, str]] = WeakKeyDictionary()
-"""Made once for each configuration: every one has a line-up of its own."""
+"""Made once for each configuration: every one has its own line-up."""
 
 
 def fingerprint(plan: Plan) -> tuple[Fingerprint, str]:

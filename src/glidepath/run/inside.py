@@ -277,7 +277,7 @@ async def launch(
 ) -> Any:
     """Start a child of a place, on the run's own loop, and wait for it; `alone` is for a place that has ended.
 
-    It has a task of its own: what interrupts the child must not interrupt this run, and the other way round.
+    It has its own task: what interrupts the child must not interrupt this run, and the other way round.
     """
     if not place.is_open:
         if alone is None:

@@ -265,7 +265,7 @@ class CurrentTurn(Record, eq=False):
     programs: Mapping[str, Program] = _NOTHING
     """Calls of the turn that make calls themselves and have no result yet."""
     program_states: Mapping[str, str] = _NOTHING
-    """What each of them needs to go on."""
+    """What each of them needs to continue."""
 
     # --- state and checkpoint ---------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class CurrentTurn(Record, eq=False):
         self.is_open = True
 
     def end(self) -> None:
-        """The turn is over, or goes on in another process."""
+        """The turn is over, or continues in another process."""
         self.is_open = False
 
     def reopen(self, reply: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> None:
@@ -398,14 +398,14 @@ class CurrentTurn(Record, eq=False):
         self.votes = votes
 
     def keep_program(self, program: Program, state: str | None = None) -> None:
-        """A call makes calls itself: how far it has come, and what it needs to go on, where that has changed."""
+        """A call makes calls itself: how far it has come, and what it needs to continue, where that has changed."""
         call_id = program.call.id
         self.programs = {**self.programs, call_id: program}
         if state is not None:
             self.program_states = {**self.program_states, call_id: state}
 
     def correct_states(self, states: Mapping[str, str]) -> None:
-        """What the programs need to go on, as a journal has it."""
+        """What the programs need to continue, as a journal has it."""
         self.program_states = {key: states.get(key, state) for key, state in self.program_states.items()}
 
     def forget_program(self, call_id: str) -> None:
@@ -455,7 +455,7 @@ class AnswerSoFar(Record, eq=False):
         self.text = text
 
     def continue_with(self, text: str) -> None:
-        """The answer goes on in the next reply."""
+        """The answer continues in the next reply."""
         self.parts += (text,)
 
     def start_over(self) -> None:

@@ -1,4 +1,4 @@
-"""Over a pause, a crash or a limit: what a run carries over, and how it goes on from there."""
+"""Over a pause, a crash or a limit: what a run carries over, and how it continues from there."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Offspring(Record):
 
 
 class Resumption(Record):
-    """From where a run goes on, and what was decided about its calls that wait, by call id.
+    """From where a run continues, and what was decided about its calls that wait, by call id.
 
     `landing_paid` is False when too little is left for a landing call. `counted` are the calls that were counted
     before the process died and had not begun.
@@ -139,7 +139,7 @@ def fallbacks_spent(run: Run) -> dict[str, Charge]:
 
 
 def configured(run: Run) -> str:
-    """The name of the configured model, whichever is in use: a run that goes on begins with it again."""
+    """The name of the configured model, whichever is in use: a run that continues begins with it again."""
     return (run.plan if run.plan.route is None else run.plan.route.plans[0]).model_name
 
 
@@ -167,7 +167,7 @@ def snapshot_of(result: RunResult) -> Snapshot:
 
 
 def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
-    """Go on counting where the run stopped. What is above the meter has been charged already, or is another's."""
+    """Continue counting where the run stopped. What is above the meter has been charged already, or is another's."""
     meter.turns = max(0, snapshot.turns)  # a journal from elsewhere may say anything, and gives nobody more
     meter.tool_calls = max(0, snapshot.metered_tool_calls)
     meter.descendants = max(0, snapshot.descendants)

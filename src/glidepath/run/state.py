@@ -155,7 +155,7 @@ class Run(Record, eq=False, kw_only=True):
         self.cruises = self.plan.cruises and self.watch.sentry is None and not counts
 
     def use(self, plan: Plan) -> None:
-        """Another model answers from now on: with its prices, its window, its caps, and an account of its own."""
+        """Another model answers from now on: with its prices, its window, its caps, and its own account."""
         self.spend.switch(self.plan.model_name, plan.model_name)
         self.plan = plan
         self.look_around()
@@ -338,7 +338,7 @@ class Run(Record, eq=False, kw_only=True):
         self.spend.settle_up(self.meter)
 
     def snapshot(self) -> Snapshot:
-        """What must be carried over for the run to go on from here; the messages apart."""
+        """What must be carried over for the run to continue from here; the messages apart."""
         return take_snapshot(self)
 
     def conclude(self, ending: Ending) -> RunResult:

@@ -1,4 +1,4 @@
-"""A run whose events are consumed: the same coroutine that `run()` awaits, in a task of its own.
+"""A run whose events are consumed: the same coroutine that `run()` awaits, in its own task.
 
 Events never travel one by one between tasks. The run puts them into its outbox, and whenever it waits, its consumer
 is woken once for all that happened since. The run has its own task so that the time limits of its tools and models
@@ -188,7 +188,7 @@ class RunStream(Generic[OutputT]):
         return True
 
     def _taken(self) -> list[Event]:
-        """Take what has come; the run may go on if it waited for that."""
+        """Take what has come; the run may continue if it waited for that."""
         events = self.outbox[:]
         self.outbox.clear()
         if self._room is not None:

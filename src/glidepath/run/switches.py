@@ -199,7 +199,7 @@ class Sentry:
         self._judge()
 
     def _judge(self) -> None:
-        """Stop the run when a switch is thrown, or could not be read for too long; else let it wait or go on."""
+        """Stop the run when a switch is thrown, or could not be read for too long; else let it wait or continue."""
         watch = self._watch
         now = watch.time() + 1e-9
         for lookout in self._lookouts:

@@ -1,4 +1,4 @@
-"""What a run was given: its session, its own settings, from where it goes on, and its guards."""
+"""What a run was given: its session, its own settings, from where it continues, and its guards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Terms(Record, eq=False, kw_only=True):
     """The application's own, for its tools and hooks; never written anywhere."""
     resumed: Resumption | None = None
     changes: tuple[ConfigurationChange, ...] = ()
-    """What about its agent was different when it went on."""
+    """What about its agent was different when it continued."""
 
     def settle(self, plan: Plan, given: PerRun | None) -> None:
         """What this run alone was given, on top of the agent's settings."""
@@ -72,7 +72,7 @@ class Terms(Record, eq=False, kw_only=True):
         self.changes = changes
 
     def resume(self, resumed: Resumption) -> None:
-        """It goes on from there; the time it had used counts."""
+        """It continues from there; the time it had used counts."""
         self.resumed = resumed
         self.started_at -= max(0.0, resumed.snapshot.elapsed)
 

@@ -19,7 +19,7 @@ def sendable(messages: Iterable[Message]) -> list[Message]:
 
 
 def is_notice(message: Message) -> bool:
-    """Whether the runtime told the model this: to wind down, to go on, to try something else."""
+    """Whether the runtime told the model this: to wind down, to continue, to try something else."""
     return type(message) is UserMessage and message.internal and message.reason is not None
 
 

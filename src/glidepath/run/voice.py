@@ -108,7 +108,7 @@ class Voice(Record, eq=False, kw_only=True):
         self.next_number = counter(number)
 
     def leave_outbox(self) -> None:
-        """Something that was let go may still count and write: go on with another counter and another outbox."""
+        """Something that was let go may still count and write: continue with another counter and another outbox."""
         if self.outbox is not None and self.stream is not None:
             # The abandoned stream keeps the old list and counter, and writes where nobody reads.
             self.outbox = self.stream.outbox = self.outbox[:]

@@ -6,7 +6,7 @@ neither ours nor made by the foreign code that the run drives (`whose` tells) is
 the landing.
 
 Foreign code (a model's stream, a tool, a hook) is awaited through `interruptible`: it gets the cancellation first, and
-when it does not obey within its patience the run lets go of it, and the foreign code goes on in a task of its own.
+when it does not obey within its patience the run lets go of it, and the foreign code continues in its own task.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Alive(Protocol):
 
 
 class Patience(Value, frozen=True, kw_only=True):
-    """How long a stream may be silent, in seconds; None is for ever. `grain` is how finely that is measured."""
+    """How long a stream may be silent, in seconds; None is forever. `grain` is how finely that is measured."""
 
     first_chunk: float | None
     stall: float | None
@@ -230,7 +230,7 @@ class Watch(TaskBound):
             self._arm(at)
 
     def _still_alive(self, now: float) -> bool:
-        """Whether what is listened to may go on; looks again in a while."""
+        """Whether what is listened to may continue; looks again in a while."""
         patient, times = self._patient, self._times
         if patient is None or times is None:
             return False
@@ -423,7 +423,7 @@ class Watch(TaskBound):
         self.interrupt = Interrupt(Signal.TASK, "cancel", "the task was cancelled")
 
     def move(self, old: asyncio.Task[Any], new: asyncio.Task[Any]) -> None:
-        """The run goes on in another task, since whoever had waited for it there has let go of it."""
+        """The run continues in another task, since whoever had waited for it there has let go of it."""
         if self.task is old:
             self.retract()
             self.task, self.base = new, new.cancelling()
@@ -431,7 +431,7 @@ class Watch(TaskBound):
             self.level, self.own, self.heard = self.base, 0, 0
 
     def forgive(self, *, asked: bool) -> bool:
-        """Foreign code had cancelled itself, and has taken it back: it may go on, unless it was asked to stop, too."""
+        """Foreign code had cancelled itself, and has taken it back: it may continue, unless it was asked to stop, too."""
         if not asked:
             self._patience_at = inf
         return asked
@@ -471,7 +471,7 @@ class Watch(TaskBound):
             self.delivered(cancelled)
 
     async def wait(self, future: asyncio.Future[T]) -> T:
-        """Await a future of our own, raced against every interrupt. Raises `CancelledError` when interrupted."""
+        """Await our own future, raced against every interrupt. Raises `CancelledError` when interrupted."""
         if self.task.cancelling() != self.level:  # a hook has cancelled the task and never waited
             await self.settle()
         if self.wanted:

@@ -256,7 +256,7 @@ def _found(program: str, environment: dict[str, str]) -> str:
 
 
 def _bridge(port: int, path: str) -> None:
-    """In a process of its own: what connects to this port inside is passed on to the proxy outside."""
+    """In its own process: what connects to this port inside is passed on to the proxy outside."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))

@@ -236,5 +236,5 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 
 def free_port() -> int:
-    """A port for the bridge; inside it has a network of its own, where every port is free."""
+    """A port for the bridge; inside it has its own network, where every port is free."""
     return 3128 + os.getpid() % 1000

@@ -95,7 +95,7 @@ class Sandbox(Value, frozen=True):
         """The policy in a few words, for a person who decides."""
         network = {"none": "no network", "all": "the whole network"}.get(str(self.network))
         reach = network or f"network: {', '.join(self.hosts)}"
-        return f"sandboxed: {reach}, writes only in {', '.join(self.writable) or 'a folder of its own'}"
+        return f"sandboxed: {reach}, writes only in {', '.join(self.writable) or 'its own folder'}"
 
     def mechanism(self) -> str:
         """The first of `by` that works here and can do all this; raises `SandboxError` when none does."""
@@ -418,7 +418,7 @@ def _paths(field: str, given: object) -> tuple[str, ...]:
         if not os.path.exists(path):  # noqa: PTH110
             raise ConfigurationError(f"Sandbox.{field}: {text!r:.120} does not exist; make it first")
         if field == "write" and (path in _NEVER_WRITTEN or path.startswith(_NOTHING_WRITTEN_IN)):
-            raise ConfigurationError(f"Sandbox.write: {text!r:.120} is a part of the system; name a folder of your own")
+            raise ConfigurationError(f"Sandbox.write: {text!r:.120} is a part of the system; name your own folder")
         if field == "read" and path in ("/", "/proc", "/sys", "/dev"):
             raise ConfigurationError(f"Sandbox.read: {text!r:.120} is the whole system; name what the program needs")
         found.append(path)

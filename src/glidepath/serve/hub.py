@@ -260,7 +260,7 @@ class Hub:
         return Flight(agent=agent, name=name, token=CancelToken(), started=started, began=time.time())
 
     async def _launch(self, flight: Flight, session: str | None, opened: Callable[[], RunStream[Any]]) -> RunFeed:
-        """Fly it in a task of its own, and wait until it has taken off."""
+        """Fly it in its own task, and wait until it has taken off."""
         await self.open()
         self._starting.add(flight)
         if session is not None:

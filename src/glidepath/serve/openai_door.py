@@ -152,7 +152,7 @@ class OpenAIDoor:
     # --- chat completions -------------------------------------------------------------------------------------
 
     async def chat(self, request: Request) -> Any:
-        """Start a run on the messages of the request: a session of its own each time, as in that API."""
+        """Start a run on the messages of the request: its own session each time, as in that API."""
         body = await _parsed(request, ChatBody)
         _no_tools(body.tools)
         if body.n not in (None, 1):
@@ -271,7 +271,7 @@ class _Response:
         }
 
     async def events(self, feed: RunFeed) -> AsyncIterator[bytes]:
-        """The stream: every turn that says something is a message of its own."""
+        """The stream: every turn that says something is its own message."""
         yield self._event("response.created", response=self.in_progress())
         yield self._event("response.in_progress", response=self.in_progress())
         written: list[str] = []

@@ -132,7 +132,7 @@ class Book:
 
 
 def period_of(per: str | None, now: float) -> str:
-    """The period that is running: a day or a month of UTC; the same for ever when there is none."""
+    """The period that is running: a day or a month of UTC; the same forever when there is none."""
     if per is None:
         return ""
     return datetime.fromtimestamp(now, tz=UTC).strftime("%Y-%m-%d" if per == "day" else "%Y-%m")

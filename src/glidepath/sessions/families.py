@@ -72,7 +72,7 @@ def refuse_unfinished(entry: Entry) -> None:
 
 
 def renamed(commits: Iterable[Commit], rename: _Rename, *, root: bool = False) -> tuple[Commit, ...]:
-    """The same commits with other session ids in them, chained anew; `root` leaves out who started the session.
+    """The same commits with other session ids in them, chained again; `root` leaves out who started the session.
 
     Only what glidepath itself wrote as the id of a session is changed, never what a model, a tool or a person said.
     """

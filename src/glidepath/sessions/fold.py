@@ -56,7 +56,7 @@ class Opened(Value, frozen=True, kw_only=True):
 
 
 class Began(Value, frozen=True, kw_only=True):
-    """A run began, or went on (`resumed`) with what a person had decided.
+    """A run began, or continued (`resumed`) with what a person had decided.
 
     `pins`: the digest of every tool that a server has offered it, by server and name.
     """
@@ -109,7 +109,7 @@ class Effect(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Forked(Value, frozen=True, kw_only=True):
-    """What is before this is a copy of another session up to one of its turns. From here on it is a run of its own.
+    """What is before this is a copy of another session up to one of its turns. From here on it is its own run.
 
     Decisions do not count twice, what had begun in the original is unknown here, and what had not waits for a person.
     `effects` are the calls that the original made after that turn.
@@ -154,7 +154,7 @@ class Reserved(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Child(Value, frozen=True, kw_only=True):
-    """A call started a child, which has a journal of its own; or a hook did, which has a name instead of an id."""
+    """A call started a child, which has its own journal; or a hook did, which has a name instead of an id."""
 
     call_id: str
     session_id: str
@@ -251,7 +251,7 @@ class Folded:
         self.reserved = None
         records = list(records)
         if self.children and any(record.kind not in _BESIDE for record in records):
-            self.children = [child for child in self.children if not child.of_hook]  # the run has gone on: all is told
+            self.children = [child for child in self.children if not child.of_hook]  # the run has continued: all is told
         for record in records:
             reader = _READERS.get(record.kind)
             self.sequence, self.time = record.sequence, record.time
@@ -282,7 +282,7 @@ class Folded:
         self.session.id = self.opened.session_id
 
     def on_begin(self, data: bytes) -> None:
-        """A run begins, or goes on."""
+        """A run begins, or continues."""
         check_schema(_wire.decode(data, dict[str, Any]).get("schema", 1))
         self.began = began = decoded(data, Began)
         if not began.resumed:
@@ -414,7 +414,7 @@ class Folded:
         self.decisions = {**_wire.decode(data, dict[str, Decision]), **self.decisions}
 
     def on_fork(self, data: bytes) -> None:
-        """All before this is a copy: what had begun is not repeated, and the run goes on under an id of its own."""
+        """All before this is a copy: what had begun is not repeated, and the run continues under its own id."""
         self.forked = forked = decoded(data, Forked)
         self.session.id = forked.session_id
         self.foreign, self.taken = True, 0  # its inbox is its own

@@ -228,7 +228,7 @@ def _mark(
 
 
 def _stopped(folded: Folded, run_id: str, new: str, old: str, at: int) -> RunResult:
-    """The run of the copy, which stands still between two turns: resume goes on with it, a new prompt leaves it."""
+    """The run of the copy, which stands still between two turns: resume continues with it, a new prompt leaves it."""
     snapshot: Any = folded.snapshot
     cause = StopCause(source="fork", action="cancel", reason=f"copied from session {old} after turn {at}")
     usage, money = snapshot.spent.usage, snapshot.spent.picodollars

@@ -87,7 +87,7 @@ class LeaseTable:
 
 
 def private_file(path: str) -> int:
-    """A file of our own, open, made with mode 0600 whatever the umask."""
+    """Our own file, open, made with mode 0600 whatever the umask."""
     flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
     try:
         fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)

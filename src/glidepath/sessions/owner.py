@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "of_this_process", "this_owner"]
 
 LEASE = 10.0  # seconds an owner may be silent
-SHORT = 6.0  # a lease of fewer seconds is written anew with every heartbeat, not with every sixth
+SHORT = 6.0  # a lease of fewer seconds is written again with every heartbeat, not with every sixth
 GONE = 0.0  # an `expires` that is always past
 _SEPARATOR = "|"
 

@@ -107,7 +107,7 @@ class Scribe:
         self._pulse.join(self)
 
     async def begin(self) -> None:
-        """The run begins, or goes on: its first commit, with the task in it."""
+        """The run begins, or continues: its first commit, with the task in it."""
         run = self._run
         plan = run.plan
         now, digest = fingerprint(plan)
@@ -196,7 +196,7 @@ class Scribe:
         self._filed.pop(call_id, None)
 
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
-        """A call is about to start a child with a journal of its own."""
+        """A call is about to start a child with its own journal."""
         await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
         self.born.add(session_id)
 
@@ -260,7 +260,7 @@ class Scribe:
             while not task.done():
                 try:
                     await asyncio.wait([task])
-                except asyncio.CancelledError:  # it goes on after the lease is given back
+                except asyncio.CancelledError:  # it continues after the lease is given back
                     await asyncio.wait([task])
                     raise
         finally:

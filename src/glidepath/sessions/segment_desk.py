@@ -44,7 +44,7 @@ class Held(Record):
     """The index knows this summary."""
     released: bool = False
     renew: float = GONE
-    """When the lease is written anew."""
+    """When the lease is written again."""
     stirred: int = -1
     """What the table's counter was when the index was last asked about it."""
     flag: str | None = None
@@ -66,7 +66,7 @@ class SegmentDesk:
         self.held: dict[int, Held] = {}
         self.dirty: dict[int, Held] = {}
         self.strays: set[tuple[int, int]] = set()
-        """Where frames are that do not count: segment and session. Whoever makes the index anew meets them, too."""
+        """Where frames are that do not count: segment and session. Whoever makes the index again meets them, too."""
         self.own: OwnSegment | None = None
         self.flushed = 0
         self.syncs = False
@@ -229,7 +229,7 @@ class SegmentDesk:
             self.flushed = self.own.end
 
     def flush_if_due(self, *, now: bool = False) -> None:
-        """Tell the index in a transaction of its own, when there is much to tell; never fails."""
+        """Tell the index in its own transaction, when there is much to tell; never fails."""
         own = self.own
         if own is None or not self.dirty or not (now or own.end - self.flushed >= FLUSH):
             return
@@ -238,7 +238,7 @@ class SegmentDesk:
                 self.flush()
 
     def renewed(self) -> SegmentIndex:
-        """The index; opened again when another process has made it anew."""
+        """The index; opened again when another process has made it again."""
         if self.index.replaced():
             self.index.close()
             self.index = self.folder.index(PATIENCE)
@@ -247,7 +247,7 @@ class SegmentDesk:
         return self.index
 
     def _renew_leases(self) -> None:
-        """Somebody removed the table: ours are written anew."""
+        """Somebody removed the table: ours are written again."""
         old, self.leases = self.leases, LeaseTable(f"{self.path}/leases", writable=True)
         old.close()
         for held in self.held.values():

@@ -1,7 +1,7 @@
 """The index of a segment store: names, owners, summaries, and where the last frame of each session is.
 
 It is a small SQLite file that is written in groups. Everything in it is in the segments, too: what it does not know yet
-is read from their ends, and when it is lost it is made anew.
+is read from their ends, and when it is lost it is made again.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def loaded(summary: bytes) -> dict[str, Any]:
 
 
 class Foreign(Exception):  # noqa: N818 - never leaves the store
-    """The file is the index of something else, or not an index: make it anew."""
+    """The file is the index of something else, or not an index: make it again."""
 
 
 class SegmentIndex:

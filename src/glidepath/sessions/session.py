@@ -79,7 +79,7 @@ def checked(messages: object) -> list[Message]:
 
 
 class Session:
-    """One conversation, in memory. Pass it to several runs and each goes on where the last one ended.
+    """One conversation, in memory. Pass it to several runs and each continues where the last one ended.
 
     One run at a time: a second run in a session that is in flight is a `ConfigurationError`.
     """
@@ -111,7 +111,7 @@ class Session:
         self.limits = limits
         """What the whole conversation may use: tokens, money and tool calls of all its runs together."""
         self.last: RunResult | None = None
-        """The last run: what `Agent.resume` goes on with."""
+        """The last run: what `Agent.resume` continues with."""
 
     @property
     def in_flight(self) -> bool:

@@ -129,7 +129,7 @@ TEXTBOOK: Mapping[str, str] = MappingProxyType(
         "context_transform": "what a model should see instead is the application's knowledge; shaping has its own port",
         "follow_up": "what to say to a finished run is the application's; the channel is the one general source",
         "context_overflow_recovery": "the built-in strategies are the default; this is for who knows better",
-        "tool_source": "MCP is the protocol everybody speaks; another source brings a protocol of its own",
+        "tool_source": "MCP is the protocol everybody speaks; another source brings its own protocol",
     }
 )
 """Extension points with fewer than two implementations here, each with its reason."""

@@ -181,7 +181,7 @@ class Inbox(Protocol):
     it. They go when their session is removed. `claim` and `beat` say how many there are (`mail`). The journal says how
     far they were taken, so that a run that dies takes them again, or never again.
 
-    What happens when it crashes: the run does not see what waits in there, and goes on; it is read at the next beat.
+    What happens when it crashes: the run does not see what waits in there, and continues; it is read at the next beat.
     """
 
     async def post(self, session_id: str, note: Note) -> int:

@@ -67,7 +67,7 @@ class TeamEvent(Event, frozen=True, kw_only=True):
 
 
 class TeamStarted(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """An execution began; `resumed` when it goes on with what an earlier one left."""
+    """An execution began; `resumed` when it continues with what an earlier one left."""
 
     request: TeamExecutionRequest
     coordinator: str = ""
@@ -144,7 +144,7 @@ class StepSteered(TeamEvent, frozen=True, tag=True, kw_only=True):
 
 
 class TeamPaused(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """The execution ended and can go on: a plan waits for confirmation, or steps wait for a person."""
+    """The execution ended and can continue: a plan waits for confirmation, or steps wait for a person."""
 
     result: TeamResult
 

@@ -257,7 +257,7 @@ class Execution:
     # --- dispatch -----------------------------------------------------------------------------------------------
 
     async def work(self, perform: Perform, pick: Pick) -> None:
-        """Run whatever is ready, as many at once as allowed, until nothing can go on."""
+        """Run whatever is ready, as many at once as allowed, until nothing can continue."""
         assert self.board is not None  # noqa: S101 - planned
         most = self.config.resource_constraint.max_parallel_steps
         while self.halted is None:
@@ -292,7 +292,7 @@ class Execution:
         return seat
 
     def candidates(self, step: TeamStep) -> list[Member]:
-        """Who may do a step now. An attempt that was cut off goes on with the member who began it, if there is one."""
+        """Who may do a step now. An attempt that was cut off continues with the member who began it, if there is one."""
         able = candidates(step, self.team.members)
         seat = self.seat(step)
         if not seat.begun:
@@ -301,7 +301,7 @@ class Execution:
         same = [member for member in able if member.name == seat.begun_by]
         if not same:
             cut = f"attempt {seat.begun} was cut off"
-            seat.warnings.append(f"{cut}, and {seat.begun_by} cannot go on with it: its effects are unknown")
+            seat.warnings.append(f"{cut}, and {seat.begun_by} cannot continue with it: its effects are unknown")
             seat.begun = 0
         return same or able
 
@@ -392,7 +392,7 @@ class Execution:
         return result
 
     def cut_short(self, seat: StepRun, result: RunResult | None = None) -> StepOutcome | None:
-        """How the step ends when it may not go on: stopped, cancelled, waiting for a person; None when it may."""
+        """How the step ends when it may not continue: stopped, cancelled, waiting for a person; None when it may."""
         if seat.stopped is not None:
             return seat.outcome(StepState.SKIPPED, f"stopped: {seat.stopped}")
         if self.halted is not None:

@@ -304,7 +304,7 @@ class _Expert:
             self._move(seat, StepState.ESCALATED)
             reason = answer.feedback
         if seat.paused_senior:
-            seat.warnings.append("the senior's attempt waits for a person, and no senior is there to go on with it")
+            seat.warnings.append("the senior's attempt waits for a person, and no senior is there to continue with it")
         arbiter = parts.arbiter if seat.best.strip() else None
         self._hand_off(seat, "person" if arbiter is None else "arbiter", reason)
         if arbiter is not None:

@@ -315,7 +315,7 @@ class _Fold:
         elif isinstance(event, TERMINAL):
             self.result = result = event.result  # type: ignore[attr-defined]
             for outcome in result.step_outcomes:
-                if outcome.state is StepState.WAITING:  # until it goes on, whatever dies meanwhile
+                if outcome.state is StepState.WAITING:  # until it continues, whatever dies meanwhile
                     self._waits(self.steps[outcome.step_id], outcome)
         elif event.step_id is not None:
             self._step(self.steps[event.step_id], event)
@@ -336,7 +336,7 @@ class _Fold:
             attempt, waits = event.attempt or 0, event.outcome == LoopOutcome.PAUSED.name
             step.paused = None
             step.origins = tuple(dict.fromkeys((*step.origins, *event.origins)))
-            if waits:  # its run goes on, if the process dies before the team has paused
+            if waits:  # its run continues, if the process dies before the team has paused
                 step.waited, step.waited_cost = step.waited + event.usage, add_cost(step.waited_cost, event.cost)
             else:
                 step.begun, step.begun_by, step.begun_senior = 0, "", False
@@ -364,7 +364,7 @@ class _Fold:
         if self.result is not None and self.result.status is TeamStatus.PAUSED:
             self.usage, self.cost, self.elapsed = self.result.usage, self.result.cost, self.result.duration
         for step in self.steps.values():
-            if step.begun and step.paused is None:  # the run that goes on will tell it all
+            if step.begun and step.paused is None:  # the run that continues will tell it all
                 step.usage, step.cost = less((step.usage, step.cost), (step.waited, step.waited_cost))
         for step_id, outcome in list(self.outcomes.items()):
             if outcome.state is StepState.CANCELLED:

@@ -182,7 +182,7 @@ class Team:
 
     @property
     def past(self) -> Past | None:
-        """What earlier executions of this request did, when this one goes on."""
+        """What earlier executions of this request did, when this one continues."""
         return self.bond.past
 
     @property
@@ -227,8 +227,8 @@ class Team:
     ) -> RunResult:
         """Run an agent on the team's budget and within its time; always a result. `cancel` should follow the team's.
 
-        `paused` goes on with a run that waited for a person, with what was decided about it, instead of a new one.
-        `session` names the run in the store of the team; with `begun` the run that is there goes on.
+        `paused` continues with a run that waited for a person, with what was decided about it, instead of a new one.
+        `session` names the run in the store of the team; with `begun` the run that is there continues.
         """
         bond = self.bond
         token = cancel or bond.cancel
@@ -282,7 +282,7 @@ class Team:
         bond.let_go()
         closing = asyncio.get_running_loop().create_task(bond.close(), name="team closing")
         cancelled: asyncio.CancelledError | None = None
-        while not closing.done():  # whoever cancels meanwhile: the journal is let go of, then the cancellation goes on
+        while not closing.done():  # whoever cancels meanwhile: the journal is let go of, then the cancellation continues
             try:
                 await asyncio.wait({closing})
             except asyncio.CancelledError as stop:
@@ -307,7 +307,7 @@ class Team:
         """Carry out a request and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Whatever the coordinator does, there is a result, `TeamStarted` came first and exactly one terminal event last.
-        When the caller's own task is cancelled, the team lands and then the cancellation goes on. Inside a tool or a
+        When the caller's own task is cancelled, the team lands and then the cancellation continues. Inside a tool or a
         guarding hook of a run the team spends from that run, and its members are children of it; `parent=None` leaves
         the run alone. With a `Budget` as `parent` the team spends from that, also when it is a wallet. `metadata` and
         `user` go to every member's run, as the request's own do.
@@ -347,7 +347,7 @@ class Team:
         cancel: CancelToken | None = None,
         parent: Budget | None = None,
     ) -> TeamResult:
-        """Go on with a request: a paused result, or the id of one in the store. Finished steps are not run again.
+        """Continue with a request: a paused result, or the id of one in the store. Finished steps are not run again.
 
         What has ended is returned as it ended. `decisions` say what becomes of the calls that wait for a person, by
         call id, or by `STEP/CALL` where two steps wait for calls of the same id.
@@ -492,7 +492,7 @@ async def _gone_on(agent: Agent, session: str, bond: TeamRun, cancel: CancelToke
 
 
 async def _decided(agent: Agent, paused: RunResult, bond: TeamRun, cancel: CancelToken) -> RunResult:
-    """Go on with a run that waits, with what a person has decided about its calls."""
+    """Continue with a run that waits, with what a person has decided about its calls."""
     pending = {decided_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
     decisions = {pending[key]: said for key, said in bond.decisions.items() if key in pending}
     return await agent.resume(paused, decisions=decisions, parent=bond.budget, cancel=cancel)

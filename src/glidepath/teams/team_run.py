@@ -226,14 +226,14 @@ class Channel:
 
 
 def _numbered(event: Any) -> TeamEvent:
-    """The terminal event, whose result knows its number: a team that goes on counts on from there."""
+    """The terminal event, whose result knows its number: a team that continues counts on from there."""
     result = replace(event.result, sequence=event.sequence)
     numbered: TeamEvent = replace(event, result=result)
     return numbered
 
 
 def newly_spent(result: RunResult, paused: RunResult | None) -> tuple[Usage, Decimal | None]:
-    """What a run used; of one that went on, only what was used since."""
+    """What a run used; of one that continued, only what was used since."""
     if paused is None or result.run_id != paused.run_id:
         return result.usage, result.cost
     return less((result.usage, result.cost), (paused.usage, paused.cost))

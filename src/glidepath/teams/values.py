@@ -62,7 +62,7 @@ class EvaluatorPreference(str, Enum):
 
 
 class PlannerFailureMode(str, Enum):
-    """What happens when no valid plan can be had: fail the team, or go on with the deterministic plan."""
+    """What happens when no valid plan can be had: fail the team, or continue with the deterministic plan."""
 
     FAIL_FAST = "fail_fast"
     FALLBACK = "fallback"
@@ -115,7 +115,7 @@ _TERMINAL = frozenset(
 
 
 class TeamStatus(str, Enum):
-    """How a team ended. DEGRADED has an answer; PAUSED can go on."""
+    """How a team ended. DEGRADED has an answer; PAUSED can continue."""
 
     COMPLETED = "completed"
     DEGRADED = "degraded"
@@ -441,7 +441,7 @@ class StepOutcome(Value, frozen=True, kw_only=True):
     pending: tuple[PendingCall, ...] = ()
     """WAITING: what a person must decide."""
     paused: RunResult | None = None
-    """WAITING: the run that waits, so that it can go on."""
+    """WAITING: the run that waits, so that it can continue."""
     senior: bool = False
     """The last attempt was the senior's, not the member's."""
     notes: tuple[str, ...] = ()
@@ -479,7 +479,7 @@ class TeamResult(Value, frozen=True, kw_only=True):
     usage: Usage = Usage()
     cost: Decimal | None = None
     sequence: int = 0
-    """The number of the last event, so that a paused team goes on counting where it stopped."""
+    """The number of the last event, so that a paused team continues counting where it stopped."""
 
     def __post_init__(self) -> None:
         check_kind("TeamResult.request", self.request, TeamExecutionRequest)

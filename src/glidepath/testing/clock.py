@@ -26,7 +26,7 @@ _CLEANUP_SECONDS = 86_400.0
 
 
 class VirtualTimeError(RuntimeError):
-    """The virtual loop cannot go on: nothing left to wait for, or a limit of the clock was passed."""
+    """The virtual loop cannot continue: nothing left to wait for, or a limit of the clock was passed."""
 
 
 class VirtualClock:
@@ -62,7 +62,7 @@ class VirtualClock:
         self._time = start
 
     def time(self) -> float:
-        """The virtual monotonic time, in seconds; it goes on from one `run` to the next."""
+        """The virtual monotonic time, in seconds; it continues from one `run` to the next."""
         return self._time
 
     def now(self) -> float:

@@ -18,7 +18,7 @@ __all__ = ["CallsMade", "Continuation", "NeedsCalls", "NeedsInput", "ProgramSess
 class NeedsInput(ToolError):  # noqa: N818 - not an error: what the call waits for
     """Raised by a tool that is `asking_back()`: the run pauses, and the call is made again with the person's answer.
 
-    `form` is the JSON Schema of the answer. `state` is what the tool needs to go on, plain text; it is in the journal,
+    `form` is the JSON Schema of the answer. `state` is what the tool needs to continue, plain text; it is in the journal,
     so that the answer can be given in another process.
     """
 
@@ -30,7 +30,7 @@ class NeedsInput(ToolError):  # noqa: N818 - not an error: what the call waits f
 
 
 class Continuation(Value, frozen=True):
-    """What a call that had asked goes on with: its own `state` and the person's `answer`."""
+    """What a call that had asked continues with: its own `state` and the person's `answer`."""
 
     state: str
     answer: Mapping[str, Any]
@@ -40,7 +40,7 @@ class NeedsCalls(ToolError):  # noqa: N818 - not an error: what the call waits f
     """Raised by a tool that is `making_calls()`: the runtime makes these calls and invokes the tool again.
 
     `calls` are names of tools and their arguments; each becomes an ordinary tool call of the run. `state` is what the
-    tool needs to go on, plain text; it is in the journal, so that the tool can go on in another process. `notes` is
+    tool needs to continue, plain text; it is in the journal, so that the tool can continue in another process. `notes` is
     what the tool has to say already, should it never come back.
     """
 
@@ -62,7 +62,7 @@ class ProgramSession(Protocol):
 
 
 class CallsMade(Record):
-    """What a call that had asked for calls goes on with: `ToolContext.continuation`."""
+    """What a call that had asked for calls continues with: `ToolContext.continuation`."""
 
     state: str
     """Its own; empty the first time."""

@@ -184,7 +184,7 @@ async def _aside(work: Callable[[], Any]) -> Any:
 
 
 async def _through(work: Coroutine[Any, Any, None]) -> None:
-    """Await something that has to be finished; a cancellation goes on afterwards."""
+    """Await something that has to be finished; a cancellation continues afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

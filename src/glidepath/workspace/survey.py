@@ -5,7 +5,7 @@ made: a mount needs a mount point, so that eighty empty files would appear in th
 and `git add` of the command, and stay there when we are killed; and below folders that do not exist yet nothing can be
 mounted at all. So the folder is looked through before and after. What was not there before is renamed, so that nothing
 takes it for what it pretended to be, nothing is lost, and the result of the command is an error that tells of it. This
-also catches a folder that was moved away, mounts and all, and made anew.
+also catches a folder that was moved away, mounts and all, and made again.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def _context(talk: Talk, _: str) -> str:
     if window:
         full = min(_BAR, _BAR * total // window)
         rows.append(f"of {figure(window)} the model can read [{'#' * full}{'.' * (_BAR - full)}]")
-    rows.append(f"{len(talk.session.messages)} messages; /compact makes it shorter, /clear begins anew")
+    rows.append(f"{len(talk.session.messages)} messages; /compact makes it shorter, /clear begins again")
     return "\n".join(rows)
 
 

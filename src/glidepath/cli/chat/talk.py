@@ -244,7 +244,7 @@ class Talk:
         return f"{shaped.dropped} messages left out: about {figure(before)} tokens became {figure(self._size())}."
 
     async def resume(self, wanted: str) -> str:
-        """Go on with a conversation that the store keeps; without an id, the last ones are listed."""
+        """Continue with a conversation that the store keeps; without an id, the last ones are listed."""
         from glidepath.errors import StoreError
         from glidepath.sessions.archive import read_journal
         from glidepath.sessions.finding import find_sessions
@@ -272,7 +272,7 @@ class Talk:
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
         said = last_answer(list(folded.messages))
         last = f"\n{said}" if said else ""
-        return f"{short(wanted)} goes on: {len(folded.messages)} messages.{last}"
+        return f"{short(wanted)} continues: {len(folded.messages)} messages.{last}"
 
     async def last_one(self, *, anywhere: bool) -> str:
         """The conversation to continue; raises `ConfigurationError` when there is none."""

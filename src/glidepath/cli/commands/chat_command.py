@@ -1,6 +1,6 @@
 """Talk with an agent in a full-screen terminal.
 
-Every message is a run of its own with the limits that are set, but --max-budget-usd is for the whole conversation.
+Every message is its own run with the limits that are set, but --max-budget-usd is for the whole conversation.
 /help lists the commands.
 """
 

@@ -1,7 +1,7 @@
 """See in a minute what is different: a limit that lands, a budget that holds, a loop that is noticed.
 
 It runs on the embedded model, a real one of 135 million parameters: no key, no account, no network once the model is
-here. Where it cannot be had, a scripted one stands in. With a task of your own, one agent with one tool answers it.
+here. Where it cannot be had, a scripted one stands in. With your own task, one agent with one tool answers it.
 """
 
 from __future__ import annotations

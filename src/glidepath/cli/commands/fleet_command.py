@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_flag(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("status", help="its workers, what waits and what flies where, its budgets")
-    resumed = actions.add_parser("resume", help="let a paused run go on, inside its budgets; decide about a call first")
+    resumed = actions.add_parser("resume", help="let a paused run continue, inside its budgets; decide about a call first")
     resumed.add_argument("session", help="the run's session")
     add_decision(resumed, required=False)
     told = actions.add_parser("send", help="send a message to a run, whichever worker flies it")
@@ -98,7 +98,7 @@ async def _act(options: argparse.Namespace, world: World) -> int:
 
 async def _resume(options: argparse.Namespace, fleet: Any, world: World) -> None:
     await fleet.resume(options.session, decided(options))
-    world.note(f"{options.session} goes on")
+    world.note(f"{options.session} continues")
 
 
 async def _send(options: argparse.Namespace, fleet: Any, world: World) -> None:

@@ -1,6 +1,6 @@
-"""Go on with a run that was stopped, limited, paused or killed.
+"""Continue with a run that was stopped, limited, paused or killed.
 
-It needs the store that the run was made with, and the same model and tools. The meters go on where they stood; a limit
+It needs the store that the run was made with, and the same model and tools. The meters continue where they stood; a limit
 that you name here replaces the old one.
 """
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
-    """Go on; the exit code says how it ended."""
+    """Continue; the exit code says how it ended."""
     import asyncio
 
     from glidepath.cli.agent_maker import assume_store, make_agent, make_changes

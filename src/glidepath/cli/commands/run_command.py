@@ -296,7 +296,7 @@ def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
 
 
 def _lost(result: RunResult, *, begun: bool) -> bool:
-    """True when the store failed and there is nothing to go on with: it never began, or is somebody else's."""
+    """True when the store failed and there is nothing to continue with: it never began, or is somebody else's."""
     cause = result.cause
     if cause is None or cause.source != "store":
         return False

@@ -205,7 +205,7 @@ def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: Wo
         if any(outcome.pending for outcome in result.step_outcomes):
             world.note("you are asked on a terminal; --approve all or --approve deny decide without you")
     else:
-        world.note("nothing is kept: run it with --store FILE to go on later")
+        world.note("nothing is kept: run it with --store FILE to continue later")
 
 
 def _again(options: argparse.Namespace, request_id: str) -> str:

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--poll", type=seconds, default=0.5, help="how often to look for work (default: 0.5s)")
     parser.add_argument(
-        "--drain", type=seconds, default=20.0, help="how long runs may go on after a stop (default: 20s)"
+        "--drain", type=seconds, default=20.0, help="how long runs may continue after a stop (default: 20s)"
     )
 
 
@@ -103,7 +103,7 @@ async def _serve(worker: Any, world: World, drain: float) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
     code = 128 + caught[0] if caught else 0
-    if worker.cut_off:  # threads of DBOS wait for the database for ever, and Python for them; all is in the database
+    if worker.cut_off:  # threads of DBOS wait for the database forever, and Python for them; all is in the database
         os._exit(code)
     return code
 

@@ -33,7 +33,7 @@ _PLENTY = 1 << 60
 class FleetBudget(Budget):
     """The parent of one leg of one run. Its root holds what was granted to the run, and draws when a call needs more.
 
-    A grant belongs to the run, not to the worker: whoever goes on with the run goes on with its grant. What the run
+    A grant belongs to the run, not to the worker: whoever continues with the run continues with its grant. What the run
     had spent before is in its journal.
     """
 

@@ -1,4 +1,4 @@
-"""DBOS has one instance for a process and a logger of its own. Both are kept in here."""
+"""DBOS has one instance for a process and its own logger. Both are kept in here."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def alone(dbos: object) -> Iterator[None]:
-    """While inside, this process has a worker; `ConfigurationError` when it has one already, or a DBOS of its own."""
+    """While inside, this process has a worker; `ConfigurationError` when it has one already, or its own DBOS."""
     if not _busy.acquire(blocking=False):
         raise ConfigurationError("this process has a worker already: start another process for another one")
     try:
         if getattr(dbos, "_dbos_global_instance", None) is not None:
-            raise ConfigurationError("this process uses DBOS already: give the worker a process of its own")
+            raise ConfigurationError("this process uses DBOS already: give the worker its own process")
         yield
     finally:
         _busy.release()

@@ -147,14 +147,14 @@ class Fleet:
             await asyncio.sleep(FIRST_WAIT)
 
     async def resume(self, session: str, decisions: Mapping[str, Decision] | None = None) -> None:
-        """Let a paused run go on in the fleet, inside its budgets and its tenant; `decisions` are by call id.
+        """Let a paused run continue in the fleet, inside its budgets and its tenant; `decisions` are by call id.
 
         What was decided before with `glidepath.sessions.inbox.decide` counts as well. To do it twice is to do it once.
         Raises `ConfigurationError` for a run that is not paused.
         """
         outcome, _ = await self.ledger.outcome(session)
         if outcome not in (None, "paused"):
-            raise ConfigurationError(f"run {session!r} is {outcome}: only a paused run goes on")
+            raise ConfigurationError(f"run {session!r} is {outcome}: only a paused run continues")
         if decisions:
             await decide(self.store, session, decisions)
         if outcome is not None:
@@ -203,7 +203,7 @@ class Fleet:
                 wait = min(1.5 * wait, LONGEST_WAIT)
 
     async def result(self, session: str) -> RunResult | None:
-        """The whole result, with its messages, from the journal; None while the run has not ended, or goes on.
+        """The whole result, with its messages, from the journal; None while the run has not ended, or continues.
 
         Raises `ConfigurationError` for a run that could not be flown at all, with what was wrong.
         """

@@ -299,7 +299,7 @@ class FleetLedger:
     async def outcome(self, session: str) -> tuple[str | None, str | None]:
         """How a run ended, and what was wrong with it; (None, None) while it has not.
 
-        One that paused may go on outside the fleet, too: how it ended then is what its session says.
+        One that paused may continue outside the fleet, too: how it ended then is what its session says.
         """
         row = await self._fetchrow(
             "SELECT CASE WHEN f.outcome = 'paused' THEN coalesce((SELECT convert_from(s.summary, 'UTF8')::json "
@@ -362,7 +362,7 @@ class FleetLedger:
         )
 
     async def fail(self, session: str, error: str) -> None:
-        """A run can never go on: it ends here, and keeps what it has drawn, because nobody knows what it spent."""
+        """A run can never continue: it ends here, and keeps what it has drawn, because nobody knows what it spent."""
         await self._fetchval("SELECT glidepath_firm($1, NULL, $2)", session, error)
 
     async def announce(self) -> None:

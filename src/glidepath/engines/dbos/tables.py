@@ -238,7 +238,7 @@ BEGIN
 END $$;
 """
 
-# A run that cannot go on, or that nobody has flown for a while, may have spent all that it holds: nobody waits for it.
+# A run that cannot continue, or that nobody has flown for a while, may have spent all that it holds: nobody waits for it.
 _FIRM = """
 CREATE OR REPLACE FUNCTION glidepath_firm(p_session text, p_silent float8, p_error text) RETURNS boolean
 LANGUAGE plpgsql AS $$

@@ -1,4 +1,4 @@
-"""A worker: takes runs from the queues of its agents, flies them, and goes on with those of workers that died.
+"""A worker: takes runs from the queues of its agents, flies them, and continues with those of workers that died.
 
 DBOS gives each run to one worker at a time. What was done in a run is in its journal and nowhere else: the workflow is
 one call of `Agent.run` or `Agent.resume`, and has no steps of its own (docs/adr/0007-one-truth.md).
@@ -99,7 +99,7 @@ class Worker:
                 await asyncio.gather(self.ledger.close(), self.store.close())
 
     def stop(self, *, now: bool = False) -> None:
-        """Take no more runs and end. Those in flight have `drain` seconds, or none; then others go on with them."""
+        """Take no more runs and end. Those in flight have `drain` seconds, or none; then others continue with them."""
         self._stop.set()
         if now:
             self._hurry.set()
@@ -268,13 +268,13 @@ class Worker:
             return
         try:
             if instance._launched and not self.cut_off:  # noqa: SLF001
-                await self._hear()  # DBOS would wait for its database for ever
+                await self._hear()  # DBOS would wait for its database forever
             if instance._launched and not self.cut_off:  # noqa: SLF001
                 with suppress(StoreError):  # then whoever finds our lease to be over does it
                     await self._take_over(dbos, [], [self.id])
         finally:
             destroying = asyncio.to_thread(dbos.DBOS.destroy, destroy_registry=True)
-            with suppress(TimeoutError):  # its threads may wait for the database, which may be silent for ever
+            with suppress(TimeoutError):  # its threads may wait for the database, which may be silent forever
                 await asyncio.wait_for(destroying, DESTROY if self.cut_off else None)
 
 

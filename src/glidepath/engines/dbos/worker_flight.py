@@ -51,10 +51,10 @@ class WorkerFlight:
         self.token = CancelToken()
         self.done = asyncio.Event()
         self.legs = 0
-        self.doomed: str | None = None  # why it can never go on
+        self.doomed: str | None = None  # why it can never continue
 
     def hand_over(self) -> None:
-        """Stop where it is, so that another worker can go on."""
+        """Stop where it is, so that another worker can continue."""
         self.token.cancel(HANDED_OVER)
 
     async def fly(self) -> str:

@@ -94,7 +94,7 @@ def _written(message: AssistantMessage, *, thoughts: bool) -> list[dict[str, Any
 
 
 def _cite(blocks: list[dict[str, Any]], item: Mapping[str, Any]) -> None:
-    """Give the end of the text before it its citations back: it was a block of its own."""
+    """Give the end of the text before it its citations back: it was its own block."""
     length = item.get("length")
     if not blocks or blocks[-1]["type"] != "text" or type(length) is not int or length <= 0:
         return

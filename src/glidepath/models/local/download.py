@@ -62,7 +62,7 @@ def _by_pip(
             said.seek(0)
             told = said.read().decode("utf-8", "replace").strip()[-_TOLD:]
             kept = (
-                f" ({_size(begun)} of {size} bytes are here: the next try goes on from there)" if _size(begun) else ""
+                f" ({_size(begun)} of {size} bytes are here: the next try continues from there)" if _size(begun) else ""
             )
             raise ConfigurationError(f"{wheel} could not be fetched{kept}; pip said:\n{told}")
     return next(into.glob("*.whl"), None)

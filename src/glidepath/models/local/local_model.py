@@ -33,7 +33,7 @@ _ATTEMPTS = 2
 class LocalModel:
     """A model on this machine: `LocalModel()` is SmolLM2-135M, `LocalModel("/path/model.gguf")` any GGUF file.
 
-    Its server is a process of its own, started at the first call and shared by all runs of this object, in any
+    Its server is its own process, started at the first call and shared by all runs of this object, in any
     event loop. It ends with `await model.aclose()`, with `async with`, with this object, and with this process,
     however that ends.
 

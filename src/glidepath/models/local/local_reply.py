@@ -52,7 +52,7 @@ class ConstrainedReply:
             pass
         return deltas
 
-    # Each state takes what it can from the rest, and says whether to go on at once with the next one.
+    # Each state takes what it can from the rest, and says whether to continue at once with the next one.
 
     def _head(self, deltas: list[Delta]) -> bool:
         if call := _CALL.match(self._rest):

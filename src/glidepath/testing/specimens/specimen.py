@@ -96,7 +96,7 @@ class Specimen:
     ends_from_outside: ClassVar[bool] = False
     """Somebody stops it: CANCELLED is the right end."""
     plugins: ClassVar[tuple[Callable[[], Plugin], ...]] = ()
-    """Plugins it brings along, beside those of the configuration: what makes each of them, anew for every flight."""
+    """Plugins it brings along, beside those of the configuration: what makes each of them, again for every flight."""
 
     def reply(self, moment: Moment) -> Turn:
         """What the model says."""
