@@ -19,7 +19,7 @@ INDENT = {"initial_indent": "  ", "subsequent_indent": "  "}
 
 
 class CostVelocityLimit(ResourceConstraint):
-    """At most so many dollars per minute, averaged over the run."""
+    """A limit on dollars per minute, averaged over the run."""
 
     def __init__(self, dollars_per_minute: str, *, settle_in: float) -> None:
         self.limit = Decimal(dollars_per_minute)

@@ -190,12 +190,12 @@ def thawed(data: object) -> Any:
 
 
 def schema(kind: object, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> dict[str, Any]:
-    """JSON Schema of a type."""
+    """The JSON Schema for one type."""
     return msgspec.json.schema(kind, schema_hook=schema_hook)
 
 
 def schema_components(kind: object, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> Any:
-    """JSON Schema of a type and of the named types it refers to."""
+    """The JSON Schema for one type and the named types it refers to."""
     return msgspec.json.schema_components([kind], schema_hook=schema_hook, ref_template="#/$defs/{name}")
 
 

@@ -260,7 +260,7 @@ class KillSwitchConstraint(_BuiltIn):
 
 
 class DefaultResourceConstraint(_BuiltIn):
-    """All limits of a `Limits` value as one constraint; what a run has when nothing else is said."""
+    """All limits of a `Limits` value as one constraint; the default of a run."""
 
     def __init__(self, limits: object, *, landing_seconds: float = 0.0) -> None:
         if not hasattr(limits, "max_iterations"):

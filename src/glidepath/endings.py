@@ -1,4 +1,4 @@
-"""Endings that are no landings: a delivery, a rescue, a pause, a failure. Each says how the run ended, and why."""
+"""Endings other than landings: a delivery, a rescue, a pause, a failure. Each says how the run ended, and why."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
 
 
 def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
-    """Ask for the call of the fallback tool, where that is wanted and has not been in vain."""
+    """Ask for the call of the fallback tool, where that is wanted and has not failed before."""
     if run.plan.fallback is None or reply.truncated or run.descent.verdict is not None:
         return None
     message = nudge(run)

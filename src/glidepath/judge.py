@@ -1,7 +1,7 @@
 """May the run continue? The constraint chain, asked at three checkpoints of every turn, and the soft limits before it.
 
 Nearly always this costs a few comparisons (`nothing_to_judge`): the ledger keeps one flag for all limits. The chain is
-walked only when something may be the matter, or when there are custom constraints to ask.
+walked only when something may be wrong, or when there are custom constraints to ask.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutco
 
 
 def nothing_to_judge(run: Run, checkpoint: str) -> bool:
-    """True when nothing can be the matter at this checkpoint, so that nobody has to be asked. Nearly always."""
+    """Fast path: True when no constraint can be violated here. Nearly always."""
     run.turn.reach(checkpoint)
     meter = run.meter
     if meter.attention or run.watch.interrupt is not None or run.descent.verdict is not None or run.plan.custom:
@@ -324,7 +324,7 @@ def _skipped(name: str, by: ValidationRecord) -> ValidationRecord:
 
 
 def _is_news(run: Run, record: ValidationRecord) -> bool:
-    """Whether a warning says something new: it begins, or its words change. Other figures in them are no news."""
+    """Whether a warning says something new: it begins, or its words change. Different figures alone do not count."""
     said = (_FIGURES.sub("#", record.validation.reason), record.validation.notice)
     if run.audit.warned.get(record.constraint) == said or run.audit.warnings >= MOST_WARNINGS:
         return False

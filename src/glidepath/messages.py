@@ -1,4 +1,4 @@
-"""What is said: messages, the blocks inside them, the deltas a model streams, and what they cost in tokens."""
+"""The conversation: messages, the blocks inside them, the deltas a model streams, and what they cost in tokens."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class ReasoningBlock(Value, frozen=True, gc=False, tag_field="type", tag="reason
 class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
     """One call the model asks for. When its arguments were not a JSON object, `malformed` keeps what it wrote.
 
-    `arguments` is a copy for whoever reads it: nobody who is shown a call can change what runs. A call that a model
+    `arguments` is a copy for the reader: nobody who is shown a call can change what runs. A call that a model
     streamed keeps its arguments as the JSON it wrote, a fourth of the size. They are written back byte for byte.
     """
 
@@ -213,7 +213,7 @@ class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
 
 
 stored_arguments: Any = ToolCall.__dict__["arguments"].__get__
-"""The arguments of a call as they are kept: the field itself, which the property below stands before."""
+"""The arguments of a call as they are kept: the field itself, which the property below hides."""
 
 
 def _read(call: ToolCall) -> dict[str, Any]:

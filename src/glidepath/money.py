@@ -70,7 +70,7 @@ class Price(Value, frozen=True, gc=False):
         return cls(input_, output, read, write, web_search=search)
 
     def at(self, input_tokens: int) -> Price:
-        """The price of a call with so long a prompt."""
+        """The price of a call with a prompt of this length."""
         return self if self.tier is None or input_tokens <= (self.tier_start or 0) else self.tier
 
     def cost(self, usage: Usage) -> int:

@@ -57,7 +57,7 @@ def dollars(amount: int) -> Decimal:
 
 
 class AgentState(str, Enum):
-    """Where a run stands. The last six are terminal; WAITING_FOR_INPUT ends a run that can be resumed."""
+    """The state of a run. The last six are terminal; WAITING_FOR_INPUT ends a run that can be resumed."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -343,7 +343,8 @@ class PerRun(Value, frozen=True, kw_only=True):
 
 
 class ConfigurationChange(Value, frozen=True, kw_only=True):
-    """Something about the agent that was different when its run continued. `before` and `now` are None for nothing.
+    """Something about the agent that was different when its run continued. `before` and `now` are None if there was
+    nothing.
 
     `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, plugin or constraint;
     `name` says which limit, tool, plugin or constraint.
@@ -392,8 +393,8 @@ NOT_CARRIED = Carried()
 class Snapshot(Value, frozen=True, kw_only=True):
     """What a run must carry over a pause, a crash or a limit, and what its messages do not tell. Plain JSON.
 
-    `turns` to `picodollars` are the figures of the run's meter, descendants included. `cause` and what stands beside it
-    is set once the run has ended. `votes` are those of a batch that waits for a person: did a terminal tool succeed,
+    `turns` to `picodollars` are the figures of the run's meter, descendants included. `cause` and its neighbors are
+    set once the run has ended. `votes` are those of a batch that waits for a person: did a terminal tool succeed,
     did anybody vote to end, did all.
     """
 

@@ -65,7 +65,7 @@ async def run_programs(run: Run) -> bool:
 
 
 async def _carried_on(run: Run, call_id: str) -> str | None:
-    """Make the calls of one program and continue with it until it has its result, or waits; why the run fails, if so."""
+    """Make the calls of one program until it has its result or waits; returns why the run fails, if so."""
     one = _Program(run, call_id)
     try:
         while one.job.result is None:
@@ -81,7 +81,7 @@ async def _carried_on(run: Run, call_id: str) -> str | None:
 
 
 class _Program:
-    """One program while the run flies."""
+    """One program during a run."""
 
     def __init__(self, run: Run, call_id: str) -> None:
         self.run = run

@@ -56,7 +56,7 @@ class Admission(Enum):
 class Breaker:
     """Opens after `limit` failures in a row; then lets one call through every 30 seconds, until one succeeds.
 
-    Thread-safe. Times are seconds of the event loop's clock; another loop's, which may stand elsewhere, never makes the
+    Thread-safe. Times are seconds of the event loop's clock; another loop's, which may differ, never makes the
     wait longer. A method that returns True has changed `state`.
     """
 

@@ -64,7 +64,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
 
 
 async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
-    """Whether a child has a journal to continue with; raises `LostChild` for one that should have and cannot be read."""
+    """True if a child has a journal to continue; raises `LostChild` for one that should have and cannot be read."""
     scribe = cast("Scribe", parent.journal)
     for left in reversed(range(TRIES)):
         try:

@@ -261,7 +261,7 @@ def _near_money(config: LoopConfig) -> int:
 
 
 def _check_fits(plan: Plan) -> None:
-    """A prompt that can never fit the token limit is a mistake, and is said before take-off."""
+    """Reject, at construction, a prompt that can never fit the token limit."""
     limit = plan.caps.tokens
     if limit is None:
         return

@@ -124,7 +124,7 @@ class AgentBuilder(Setters):
     # --- the result ---
 
     def copy(self) -> Self:
-        """A builder with the same settings; what is said to one does not change the other."""
+        """A copy of this builder; changing one does not change the other."""
         twin = type(self)()
         twin._values = dict(self._values)  # noqa: SLF001 - one of us
         twin._parts = {field: dict(parts) for field, parts in self._parts.items()}  # noqa: SLF001

@@ -72,7 +72,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     # fmt: off
     model: Annotated[Model | str, Setting("text", "which model, such as anthropic:claude-sonnet-4-5", flag="--model", metavar="NAME", see="[the README](../README.md#your-own-model)", checked=False, in_python="an object with name and stream(request), or its name such as anthropic:claude-sonnet-4-5")]
     tools: Annotated[tuple[Tool, ...], Setting("names", "tools the model may call: read, list, grep, write, edit, shell, or installed ones", flag="--tools", metavar="NAMES", default=("read", "list", "grep"), found=("read", "list", "grep"), wider="Iterable[Tool | ToolSource | Callable[..., Any] | str]", in_python="Tool objects, functions, sources such as McpServer, or names of installed tools")] = ()
-    tool_sources: Annotated[tuple[ToolSource, ...], Setting("names", "where MCP servers and other sources in tools end up; what they offer is known when a run starts", python_only="Python objects; MCP servers stand in [mcp.servers.NAME]", wider="Iterable[ToolSource]")] = ()
+    tool_sources: Annotated[tuple[ToolSource, ...], Setting("names", "where MCP servers and other sources in tools end up; what they offer is known when a run starts", python_only="Python objects; MCP servers go in [mcp.servers.NAME]", wider="Iterable[ToolSource]")] = ()
     system_prompt: Annotated[str, Setting("text", "what the model is told first", flag="--system-prompt", metavar="TEXT", inherited=Passed.NO)] = ""
     limits: Annotated[Limits, Setting("part", "what one run may use, its descendants included", python_only="the section [limits]", inherited=Passed.IN_PART, see="[Limits](#limits)")] = Limits()
     guardrails: Annotated[GuardrailsConfig, Setting("part", "mechanical safety nets against loops, truncation and silence", python_only="the section [guardrails]", see="[GuardrailsConfig](#guardrailsconfig)")] = GuardrailsConfig()
@@ -101,8 +101,8 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     extras: Annotated[Mapping[str, Any] | None, Setting("table", "passed to the model's provider as it is")] = None
     max_output_tokens_recovery: Annotated[MaxTokensRecovery | None, Setting("recovery", "ask again for truncated replies with a larger cap: max_attempts, scaling, ceiling", needs="max_output_tokens", in_python="a MaxTokensRecovery: ask again for truncated replies with a larger cap")] = None
     empty_outcome_retry_budget: Annotated[int | None, Setting("count?", "stops without a tool call that may be answered in a row", inherited=Passed.NO)] = None
-    plain_text_terminal_fallback_tool: Annotated[str | None, Setting("text?", "the tool a plain-text stop is taken for", see="[the policy](protocol-policy.md#plain-text-where-a-delivery-was-expected)")] = None
-    plain_text_terminal_fallback_eager: Annotated[bool, Setting("bool", "take it for that tool at once", needs="plain_text_terminal_fallback_tool")] = False
+    plain_text_terminal_fallback_tool: Annotated[str | None, Setting("text?", "the tool that a plain-text stop counts as calling", see="[the policy](protocol-policy.md#plain-text-where-a-delivery-was-expected)")] = None
+    plain_text_terminal_fallback_eager: Annotated[bool, Setting("bool", "count it as a call of that tool at once", needs="plain_text_terminal_fallback_tool")] = False
     plain_text_terminal_fallback_eager_nudge: Annotated[bool, Setting("bool", "nudge first, at most twice", needs="plain_text_terminal_fallback_eager")] = False
     graceful_turn_limit_message_provider: Annotated[Callable[[], str] | None, Setting("callable?", "a function that gives the words of the wind-down notice", python_only="a Python callable")] = None
     graceful_turn_limit_grace_provider: Annotated[Callable[[], int] | None, Setting("callable?", "a function that gives the grace, asked at every turn", python_only="a Python callable", needs="max_iterations")] = None
@@ -149,7 +149,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
         return Lineup(self.plugins).names()
 
     def child_builder(self) -> AgentBuilder:
-        """A builder for a child's configuration: all but what is this agent's own, as each setting declares."""
+        """A builder for a child's configuration: everything a child inherits, as each setting declares."""
         from glidepath.agent.builder import child_builder
 
         return child_builder(self)

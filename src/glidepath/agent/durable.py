@@ -74,9 +74,9 @@ class Opening(Record, kw_only=True):
     decided: Mapping[str, Decision] = {}
     """Those of a person, which the journal keeps."""
     notes: Sequence[Note] = ()
-    """What waits in the session's inbox."""
+    """What is in the session's inbox."""
     stop: str | None = None
-    """Why the run must stop, asked for while nobody flew it."""
+    """Why the run must stop: a stop requested while no process ran it."""
     counted: frozenset[str] = frozenset()
     """Calls that had not begun and are counted already."""
     offspring: Mapping[str, tuple[Offspring, ...]] = {}
@@ -194,7 +194,7 @@ def _recall(scribe: Scribe, folded: Folded) -> None:
 
 
 def _crashed(folded: Folded) -> bool:
-    """Its last run has not ended, and nobody flies it."""
+    """Its last run has not ended, and no process is running it."""
     return bool(folded.fields) and folded.result is None
 
 
@@ -244,7 +244,7 @@ async def reopened(
     accept_repair: bool = False,
     scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
-    """Claim a session to continue with its last run; raises `ConfigurationError` when there is none, or it is another."""
+    """Claim a session to continue its last run; raises `ConfigurationError` when there is none, or a different one."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:

@@ -1,4 +1,4 @@
-"""Forking for an agent: from its store, with its texts; calls of its read-only tools are no effects."""
+"""Forking for an agent: from its store, with its texts; calls of its read-only tools do not count as effects."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ async def run_inside(
 ) -> RunResult:
     """Run an agent as a child of the run whose call or hook this is, wherever it was started.
 
-    In a thread with its own loop the child flies on the loop of its parent, where everything about it is known.
-    Only where that loop is blocked, by `run_sync` in an `async def`, it flies here, on the same ledger.
+    In a thread with its own loop the child runs on the loop of its parent, where everything about it is known.
+    Only where that loop is blocked, by `run_sync` in an `async def`, it runs here, on the same ledger.
     """
 
     def begin(token: CancelToken, name: str) -> Any:
@@ -123,7 +123,7 @@ async def _apart(
     stream: RunStream | None = None,
     budget: Budget | None = None,
 ) -> RunResult:
-    """Fly a child on this loop, which is not its parent's: without its own journal, unless its agent has one."""
+    """Run a child on this loop, which is not its parent's: without its own journal, unless its agent has one."""
     run = place.run
 
     def fly(token: CancelToken, post: Post) -> Any:

@@ -1,4 +1,4 @@
-"""Many tools: when the tools of sources would fill the context window, they stand behind two that never change.
+"""Many tools: when the tools of sources would fill the context window, two tools that never change replace them.
 
 The model looks tools up with `find_tools` and calls them with `call_found_tool`; so the beginning of every request
 stays the same, whichever tools are found. A call becomes a call of the real tool before anybody judges it: gates,

@@ -89,7 +89,7 @@ def _written_at(price: Price | None, model: object) -> Price | None:
 
 
 def _where_prices_are() -> str:
-    """A hint for whoever has no list of prices, and so knows none."""
+    """A hint for anyone without a price list."""
     from importlib.util import find_spec
 
     known = find_spec("genai_prices") is not None

@@ -177,7 +177,9 @@ class Purse:
         if not isinstance(grant, Grant):
             raise StoreError(f"the wallets' store failed: draw answered with {type(grant).__name__}, not with a Grant")
         if grant.verdict == "fenced":
-            raise StoreError(f"what {hold.key!r} held of wallet {self.line[-1].name!r} is another's now", kind="fenced")
+            raise StoreError(
+                f"what {hold.key!r} held of wallet {self.line[-1].name!r} now belongs to another run", kind="fenced"
+            )
         with root.tree.lock:
             self._reach(grant.tokens, grant.money)
             if max(asked.tokens, asked.money) > 0:
@@ -273,6 +275,6 @@ def _cause(grant: Grant, last: str) -> StopCause:
 
 
 def _down(error: StoreError) -> Touchdown:
-    """The wallet cannot be reached, or is another's by now: nothing more may be spent."""
+    """The wallet is unreachable or now belongs to another run: spend nothing more."""
     cause = StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
     return Touchdown(Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED))

@@ -64,7 +64,7 @@ class Leg:
         """By call: after which commit it came, and what it was."""
         self.kin: dict[str, list[Child]] = {}
         self.taken: dict[int, dict[str, Any]] = {}
-        """By commit: the state to take from the journal, where something else than this run has changed the figures."""
+        """By commit: the state to take from the journal, where something else has changed the figures."""
         self.charged: dict[int, dict[str, Used]] = {}
         self.states: dict[int, dict[str, str]] = {}
         """By commit: what the programs in flight continued from; it tells how long they computed, too."""

@@ -1,4 +1,4 @@
-"""Flying a journal again: the same loop, the recorded replies and results, the recorded clock and ids.
+"""Replaying a journal: the same loop, the recorded replies and results, the recorded clock and ids.
 
 No model and no tool is called. Every commit is made again and its hash compared with the one that is recorded: where
 they differ, the runtime or the configuration has changed what a run does. A journal is replayed leg by leg, each from
@@ -154,7 +154,7 @@ class _Checking(MemoryStore):
             self.over.set()
 
     async def reach(self, number: int) -> None:
-        """Wait until so many commits are made, or can no longer be. Those who wait for the same one continue together."""
+        """Wait until this many commits are made, or never will be. Waiters for the same one continue together."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.setdefault(number, []).append(turn)
         self._move()
@@ -292,7 +292,7 @@ def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
 async def replay(
     agent: Agent, store: SessionStore, session_id: str, *, agents: Mapping[str, Agent] | None = None
 ) -> Replayed:
-    """Fly every leg of a session again under this agent's configuration, and compare every commit.
+    """Replay every leg of a session under this agent's configuration, and compare every commit.
 
     The children of its calls are replayed, too, if they are agents made tools by `as_tool` or are in `agents`, by the
     name of the agent. Raises `StoreError` when the journal cannot be read. Hooks of plugins are asked again. Servers of

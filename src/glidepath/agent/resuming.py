@@ -60,7 +60,7 @@ def _of_session(session: Session) -> RunResult | tuple[Snapshot, Session]:
 
 
 def _check_open_calls(result: RunResult) -> None:
-    """What waits for a decision must be what the transcript has no result for, and the transcript must be whole."""
+    """Check that the calls waiting for a decision are exactly those without a result in a whole transcript."""
     snapshot: Any = result.snapshot
     if not all(0 <= place < len(result.messages) for place in snapshot.pinned):
         raise ConfigurationError("this result cannot be resumed: messages of its run are missing")
@@ -84,7 +84,7 @@ def run_of(target: object) -> str | None:
 
 
 def nothing_to_decide(decisions: Any, obeyed: Mapping[str, Decision] | None = None) -> None:
-    """Refuse decisions about a run that is done, unless they were obeyed: whoever made them expects them to count."""
+    """Reject decisions about a finished run unless they were obeyed: the person who made them expects an effect."""
     if decisions is not None and not isinstance(decisions, Mapping):
         check_decisions(decisions, Snapshot(run_id=""))
     for call_id, decision in (decisions or {}).items():

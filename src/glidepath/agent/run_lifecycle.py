@@ -142,7 +142,7 @@ def _opened(
 
 
 def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
-    """An id nobody else has; a loop of the simulator has its own, so that the same flight can be flown again."""
+    """An id nobody else has; a loop of the simulator has its own, so that the same flight can be repeated."""
     seeded = getattr(loop, "new_id", None)
     return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
 
@@ -157,7 +157,7 @@ async def finish_run(
     opening: Opening | None = None,
     fitted: Fitted | None = None,
 ) -> RunResult:
-    """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned.
+    """Run, conclude, clean up. Afterwards nothing of the run is alive except what its result lists as abandoned.
 
     After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
     """

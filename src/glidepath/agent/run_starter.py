@@ -125,7 +125,7 @@ class RunStarter(Equipped):
         given: Given,
         stream: RunStream | None,
     ) -> Run:
-        """A run that is ready to fly, in the task that will fly it."""
+        """A run that is ready to start, in the task that will run it."""
         plan = self._plan if parent is None else priced_under(self._plan, self.config, parent.meter)
         now = self._began or asyncio.get_running_loop().time()
         shared = parent.deadline(now) if parent is not None else inf

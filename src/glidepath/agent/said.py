@@ -1,4 +1,4 @@
-"""What was said to a builder so far."""
+"""What a builder has been told so far."""
 
 from __future__ import annotations
 

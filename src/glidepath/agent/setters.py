@@ -158,11 +158,11 @@ class Setters(Said):
         return self._set("empty_outcome_retry_budget", value)
 
     def plain_text_terminal_fallback_tool(self, value: str | None) -> Self:
-        """The tool a plain-text stop is taken for."""
+        """The tool that a plain-text stop counts as calling."""
         return self._set("plain_text_terminal_fallback_tool", value)
 
     def plain_text_terminal_fallback_eager(self, value: bool = True) -> Self:
-        """Take it for that tool at once. Needs `plain_text_terminal_fallback_tool`."""
+        """Count it as a call of that tool at once. Needs `plain_text_terminal_fallback_tool`."""
         return self._set("plain_text_terminal_fallback_eager", value)
 
     def plain_text_terminal_fallback_eager_nudge(self, value: bool = True) -> Self:

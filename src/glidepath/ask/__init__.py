@@ -205,8 +205,8 @@ class _Call(Record, eq=False, gc=False):
     """One model call with all its attempts.
 
     Many are made, and the garbage collector does not look at them. An error keeps its call, by the frames of its
-    traceback, and a model may keep the error: whoever makes a call clears its `error` and its `run` in the end, so that
-    nothing leads from it back to either.
+    traceback, and a model may keep the error: the code that makes a call clears its `error` and its `run` in the end,
+    so that nothing leads from it back to either.
     """
 
     run: Any  # a Run
@@ -563,7 +563,7 @@ def _too_long(error: ModelError) -> bool:
 
 
 def _delay(retries: int, error: ModelError, chance: Callable[[], float]) -> float:
-    """Exponential with full jitter on the upper half; a provider's Retry-After is honoured."""
+    """Exponential with full jitter on the upper half; a provider's Retry-After is honored."""
     grown = min(LONGEST_DELAY, FIRST_DELAY * 2.0**retries)
     asked: Any = getattr(error, "retry_after", None)
     if isinstance(asked, int | float) and asked > 0:

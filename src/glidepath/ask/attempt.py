@@ -108,7 +108,7 @@ class Attempt(Record, gc=False):
     capped: bool = False
     """It continued far beyond the output cap that it was sent."""
     garbled: bool = False
-    """Some of its text was none."""
+    """Some of its text was not a str."""
     split: bool = False
     """The arguments of a call came in more than one piece."""
     dead: bool = False
@@ -151,7 +151,7 @@ class Attempt(Record, gc=False):
         self.size = max(self.size, sum([max(LEAST, len(part)) for part in (*self.parts, *thoughts, *arguments)]))
 
     def gather(self, size: int) -> None:
-        """Join what has come, `size` bytes in all; what is no text is left out, and `fault` says so."""
+        """Join what has come, `size` bytes in all; anything that is not text is left out, and `fault` says so."""
         self.size = size - self.surplus  # which `metered` adds
         try:
             text = "".join(self.parts)
@@ -169,7 +169,7 @@ class Attempt(Record, gc=False):
     def fault(self) -> ModelError | None:
         """What is wrong with it, now that it is over; None when it is a reply."""
         if self.garbled:
-            return ModelError("the model streamed a TextDelta whose text is no str")
+            return ModelError("the model streamed a TextDelta whose text is not a str")
         if self.end is None:
             return TransientError("the stream ended without its terminal event: a dropped connection")
         if not self.pulse():
@@ -233,7 +233,7 @@ class Attempt(Record, gc=False):
                 seen[fresh] = None
                 made.append(_tool_call(fresh, name, arguments))
         except (AttributeError, TypeError) as error:
-            raise ModelError(f"the model streamed a tool call that is none: {told(error)}") from error
+            raise ModelError(f"the model streamed a malformed tool call: {told(error)}") from error
         return tuple(made), size
 
     def _thoughts(self) -> tuple[Sequence[AssistantBlock], int]:
@@ -449,7 +449,7 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
         if run.voice.chunks and delta.text:
             run.emit(StreamChunk, delta.text)
         return max(LEAST, len(delta.text))
-    raise ModelError(f"the model streamed a {type(delta).__name__}, which is no delta of glidepath.models")
+    raise ModelError(f"the model streamed a {type(delta).__name__}, which is not a delta of glidepath.models")
 
 
 def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:

@@ -85,7 +85,7 @@ def let_go(call: Any) -> None:
 
 
 def take_over(call: Any, error: ModelError) -> None:
-    """A call has failed on the model in use: tell its breaker, and continue with the next model; else the error stands."""
+    """A call failed on the current model: tell its breaker and continue with the next model, or raise the error."""
     run: Run = call.run
     plan, probe = run.plan, call.probing
     health = plan.health

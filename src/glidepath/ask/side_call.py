@@ -1,7 +1,7 @@
 """A model call beside the turn, for somebody else's question: reserved, metered and charged like any other.
 
-It runs in its own task while the run waits for a tool, so it does not use the run's watch: whoever started it
-cancels it. It is no iteration, and what it says is not part of the answer.
+It runs in its own task while the run waits for a tool, so it does not use the run's watch: the code that
+started it cancels it. It does not count as an iteration, and what it says is not part of the answer.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _settle(run: Run, call: MeteredCall, account: SideAccount, *, free: bool) ->
 
 
 def _wake(run: Run) -> None:
-    """Something happened beside the run's own task: wake whoever listens."""
+    """Something happened outside the run's own task: wake the listeners."""
     if run.watch.ring is not None:
         run.watch.ring()
 

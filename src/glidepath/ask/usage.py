@@ -80,7 +80,7 @@ def settled(
 def _examined(
     run: Run, reported: Usage, booking: Booking, view: Sequence[Message], attempt: Attempt, system_prompt: str | None
 ) -> Usage:
-    """A closer look: figures that come in parts, or are no whole numbers."""
+    """A closer look: figures that come in parts, or are not whole numbers."""
     sure = type(reported.input) is int and reported.input >= booking.estimate * _SURELY
     given = _plausible(reported.input, 0 if sure else _least_input(run, view, system_prompt), booking.estimate)
     written = _plausible(reported.output, attempt.size / _CHARS_PER_TOKEN_AT_MOST - 4, attempt.size)

@@ -197,7 +197,7 @@ def workspace_folder(settings: LoadedSettings, world: World) -> Path:
     try:
         folder = (world.folder / Path(settings.get("workspace") or ".").expanduser()).resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise ConfigurationError(f"workspace: {settings['workspace']!r:.80} is no path ({error})") from None
+        raise ConfigurationError(f"workspace: {settings['workspace']!r:.80} is not a path ({error})") from None
     if not folder.is_dir():
         raise ConfigurationError(f"workspace: {folder} is not a folder")
     return folder

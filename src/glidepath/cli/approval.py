@@ -42,7 +42,7 @@ _USUAL_SIZE = (80, 24)
 class AskPerson(Protocol):
     """Shows rows, then a prompt, forgets what was typed before, and answers with one line; None when the person left.
 
-    A key in `keys` is an answer by itself. `draft` stands in the line already, where that is possible.
+    A key in `keys` is an answer by itself. `draft` is already in the line, where that is possible.
     """
 
     def __call__(
@@ -142,8 +142,8 @@ async def consult(
 ) -> Decision | None:
     """Show a call to its end, page by page, and ask about it then; None when the person left.
 
-    Whoever does not want to read it all skips the rest, and is told how much that is. Nothing but an answer to the last
-    question allows anything. A tool in `always` is not asked about again.
+    A person who does not want to read it all skips the rest, and is told how much that is. Nothing but an answer to the
+    last question allows anything. A tool in `always` is not asked about again.
     """
     columns, lines = size
     if always is not None and one.pending.form is None and one.pending.call.name in always:

@@ -23,7 +23,7 @@ _GUTTER = "    "
 
 
 class Change(NamedTuple):
-    """One file before and after a call; None is no file."""
+    """One file before and after a call; None means no file."""
 
     path: str
     before: str | None
@@ -75,7 +75,7 @@ class Changes(Plugin):
         return change
 
     def planned(self, name: str, arguments: Mapping[str, Any]) -> Change | None:
-        """What a call would change; None when that cannot be said."""
+        """What a call would change; None when that is unknown."""
         path, before = str(arguments.get("path", "")), None
         if name not in WRITERS:
             return None

@@ -35,7 +35,7 @@ class LoadedSettings:
     """All settings of one command with their origins.
 
     `found` is true for a file nobody named, `trusted` when a person trusts its folder. `ignored` has what such a file
-    says in vain, because nobody does.
+    asks for and does not get, because nobody trusts it.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ def gather(options: Namespace, world: World, *, ask: bool = True, only: Collecti
 
 
 def _text(spoken: Mapping[str, Known]) -> bool:
-    """False for whoever asked for JSON: a program reads that, and cannot be asked."""
+    """False when JSON was asked for: a program reads that, and cannot be asked."""
     return "output_format" not in spoken or spoken["output_format"].value == "text"
 
 
@@ -240,9 +240,7 @@ def _unknown(key: str) -> str:
     from glidepath.tools.advice import closest
 
     if key.rpartition(".")[2].lower() in _KEYS:
-        return (
-            f"there is no setting {key!r}: a key belongs in the environment (`glidepath models` says which variable)"
-        )
+        return f"there is no setting {key!r}: a key belongs in the environment (`glidepath models` says which variable)"
     names = [*BY_KEY, *BY_SEED]
     inner = {name.rpartition(".")[2]: name for name in names}  # a key outside its section
     flags = {s.flag.lstrip("-").replace("-", "_"): s.key for s in SETTINGS if s.flag}

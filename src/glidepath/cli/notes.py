@@ -31,7 +31,7 @@ def add_decision(parser: argparse.ArgumentParser, *, required: bool) -> None:
 
 
 def decided(options: argparse.Namespace) -> dict[str, Decision]:
-    """What was decided; empty when nothing was said."""
+    """What was decided; empty when nothing was decided."""
     from glidepath.errors import ConfigurationError
     from glidepath.run import answer, approve, deny
 

@@ -105,7 +105,7 @@ class _Parser(argparse.ArgumentParser):
         flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
         if flag is None:
             hint = "; a file is named with --config FILE" if "--config" in self._option_string_actions else ""
-            return f"{unknown[0]} is one word too many{hint}"
+            return f"{unknown[0]} is an unexpected argument{hint}"
         from difflib import get_close_matches
 
         meant = _MEANT.get(flag)

@@ -42,7 +42,7 @@ async def atlas(city: str) -> str:
 
 
 def scripted() -> ScriptedModel:
-    """What stands in for the embedded model: it calls its tool for as long as it has one, and fills its output cap."""
+    """Replaces the embedded model: it calls its tool for as long as it has one, and fills its output cap."""
 
     def answer(request: ModelRequest) -> Turn:
         asked = request.messages[0].text

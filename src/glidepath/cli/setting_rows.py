@@ -54,8 +54,8 @@ ROWS = (
     Setting(kind="table", help="passed to the model's provider as it is", key="extras", python="LoopConfig.extras"),
     Setting(kind="recovery", help="ask again for truncated replies with a larger cap: max_attempts, scaling, ceiling", key="max_output_tokens_recovery", python="LoopConfig.max_output_tokens_recovery"),
     Setting(kind="count?", help="stops without a tool call that may be answered in a row", key="empty_outcome_retry_budget", python="LoopConfig.empty_outcome_retry_budget"),
-    Setting(kind="text?", help="the tool a plain-text stop is taken for", key="plain_text_terminal_fallback_tool", python="LoopConfig.plain_text_terminal_fallback_tool"),
-    Setting(kind="bool", help="take it for that tool at once", key="plain_text_terminal_fallback_eager", python="LoopConfig.plain_text_terminal_fallback_eager"),
+    Setting(kind="text?", help="the tool that a plain-text stop counts as calling", key="plain_text_terminal_fallback_tool", python="LoopConfig.plain_text_terminal_fallback_tool"),
+    Setting(kind="bool", help="count it as a call of that tool at once", key="plain_text_terminal_fallback_eager", python="LoopConfig.plain_text_terminal_fallback_eager"),
     Setting(kind="bool", help="nudge first, at most twice", key="plain_text_terminal_fallback_eager_nudge", python="LoopConfig.plain_text_terminal_fallback_eager_nudge"),
     Setting(kind="choice", help="what happens at a limit: withdraw the tools, steer, force the answer, or off", flag="--landing", choices=("withdraw", "steer", "force", "off"), key="landing", python="LoopConfig.landing"),
     Setting(kind="text?", help="given to hooks and events", key="conversation_id", python="LoopConfig.conversation_id"),
@@ -79,7 +79,7 @@ ROWS = (
     Setting(kind="bool", help="hide <think> and its synonyms from the visible text", key="thinking_tags", python="LoopConfig.thinking_tags"),
 )
 PYTHON_ONLY: dict[str, str] = {
-    "LoopConfig.tool_sources": "Python objects; MCP servers stand in [mcp.servers.NAME]",
+    "LoopConfig.tool_sources": "Python objects; MCP servers go in [mcp.servers.NAME]",
     "LoopConfig.limits": "the section [limits]",
     "LoopConfig.guardrails": "the section [guardrails]",
     "LoopConfig.event_sink": "a Python callable",

@@ -43,7 +43,7 @@ _TOOLS = (
     _own("sandbox", "choice", "the shell tool's sandbox: auto uses it where it is installed, require insists on it", "--sandbox", choices=("auto", "require", "off"), default="auto", found=("auto", "require")),
     _own("shell_home", "text?", "the folder that is HOME for shell commands, read-only in the sandbox; an empty one by default", "--shell-home", metavar="DIR"),
     _own("allow_protected", "names", "protected files that the tools may write, such as .vscode/tasks.json", "--allow-protected", metavar="PATHS"),
-    _own("redact", "text?", "a function that rewrites what is said before it is stored: python:module:function", "--redact", metavar="NAME"),
+    _own("redact", "text?", "a function that rewrites messages before they are stored: python:module:function", "--redact", metavar="NAME"),
     _own("approve", "choice", "calls that need a person's approval: ask, approve all of them, or deny them", "--approve", choices=("ask", "all", "deny"), default="ask", in_file=False),
     _own("edits", "choice", "write and edit: ask a person first (as chat does by default), or apply them", "--edits", choices=("ask", "apply"), found=("ask",)),
     _own("agents_md", "bool", "give the model the AGENTS.md of a folder that you trust", "--agents-md", default=True, found=FREE),

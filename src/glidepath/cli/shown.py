@@ -1,8 +1,8 @@
 """What strangers wrote, as it is: whole, with nothing hidden and nothing that could pass for something else.
 
-Characters that cannot be seen, or that would steer the terminal, are shown as `<U+001B>`. Text stands behind a gutter:
-`|` begins a line of the text, `>` continues a line that is too long for the screen. So no text, whatever it holds,
-can look like another argument or like a question of ours, and two different texts never look the same.
+Characters that cannot be seen, or that would steer the terminal, are shown as `<U+001B>`. Text is shown behind a
+gutter: `|` begins a line of the text, `>` continues a line that is too long for the screen. So no text, whatever it
+holds, can look like another argument or like a question of ours, and two different texts never look the same.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ __all__ = ["DEFAULT_STORE", "NO_STORE", "assume_store", "keep_sessions", "make_s
 DEFAULT_STORE = "default"
 """The name of the store in the user's data folder."""
 NO_STORE = "none"
-"""Said instead of a store by whoever wants nothing kept."""
+"""The word for not keeping anything."""
 _SQLITE, _SEGMENTS = "sqlite", "segments"
 _FILES = (".db", ".db3", ".sqlite", ".sqlite3")  # what a new SQLite file is called
 

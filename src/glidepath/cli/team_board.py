@@ -130,7 +130,7 @@ class PlainBoard:
             self._world.note(said)
 
     def recall(self, events: Sequence[TeamEvent]) -> None:
-        """It was said when it happened."""
+        """It was shown when it happened."""
 
     def say(self, text: str) -> None:
         """Our own line."""

@@ -213,7 +213,7 @@ def _config_fields() -> tuple[str, ...]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise ConfigurationError(f"{path}: larger than {_MOST_BYTES} bytes: this is no team")
+            raise ConfigurationError(f"{path}: larger than {_MOST_BYTES} bytes: this is not a team file")
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -33,7 +33,7 @@ class TrustRecord(NamedTuple):
 def trusted_files(path: Path) -> tuple[bool, Mapping[str, bytes]]:
     """Whether a person trusts this folder as it is now, and its covered files by name, as they were read to decide it.
 
-    Whoever acts on one of these files acts on these bytes, and only when the first value is true. Nobody is asked.
+    Code that acts on one of these files acts on these bytes, and only when the first value is true. Nobody is asked.
     """
     folder = look(path)
     return is_trusted(folder), folder.files

@@ -95,7 +95,7 @@ class World:
             return False
 
     def forget_typed(self) -> None:
-        """Drop what was typed before a question: it was no answer to what is asked now."""
+        """Drop what was typed before a question: it did not answer what is asked now."""
         try:
             import termios
         except ImportError:
@@ -104,7 +104,7 @@ class World:
             termios.tcflush(self.stdin.fileno(), termios.TCIFLUSH)
 
     def close_quietly(self) -> None:
-        """Whoever read our output has gone: what is still buffered must not fail again when Python shuts down."""
+        """The reader of our output has gone: what is still buffered must not fail again when Python shuts down."""
         with contextlib.suppress(OSError, ValueError, AttributeError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.stdout.fileno())

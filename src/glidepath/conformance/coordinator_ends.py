@@ -213,7 +213,7 @@ class EndingClauses(CoordinatorContract):
         self.run(clause())
 
     def test_coord_30_a_paused_team_goes_on(self) -> None:
-        """COORD-30: resumed with decisions, only what was not finished is done, by whoever had begun it."""
+        """COORD-30: resumed with decisions, only what was not finished is done, by the member that began it."""
 
         async def clause() -> None:
             stage = _waiting_stage()
@@ -381,7 +381,7 @@ class _Spender:
 
 
 def _waiting_stage_for_anybody() -> Stage:
-    """Two steps that either member can do; whoever has the second wants to send something."""
+    """Two steps that either member can do; the member with the second wants to send something."""
 
     @tool(requires_approval=True)
     async def send() -> str:

@@ -60,7 +60,7 @@ class CallGuardContract(Contract):
         assert said, f"it said nothing in {LONG} steps"
 
     def test_guard_4_verdicts_can_be_carried_out(self) -> None:
-        """GUARD-4: a verdict is a `GuardVerdict` with a known action, a reason, and words for whoever is to be told."""
+        """GUARD-4: a verdict is a `GuardVerdict` with a known action, a reason, and words for the model or a person."""
         for verdict in self._provoked({}):
             assert isinstance(verdict, GuardVerdict), f"it answered {verdict!r:.100}"
             assert verdict.action in ACTIONS

@@ -187,7 +187,7 @@ class ModelContract(Contract):
         self.run(clause())
 
     def test_model_10_a_cancelled_call_stops(self) -> None:
-        """MODEL-10: whoever waits for it can be cancelled: the cancellation comes through, at once, as what it is."""
+        """MODEL-10: waiting for it can be cancelled: the cancellation comes through, at once, as what it is."""
 
         async def clause() -> None:
             async with self.playing("silence") as model:

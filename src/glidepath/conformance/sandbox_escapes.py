@@ -121,7 +121,7 @@ class SandboxContract(SandboxFiles):
             assert done.stdout == "1\n", done.stdout
 
     def test_sbx_37_no_capabilities(self) -> None:
-        """SBX-37: whoever the program is, it has no capability, and cannot become somebody else."""
+        """SBX-37: whatever its user, the program has no capability, and cannot become somebody else."""
         with scene_around() as scene:
             self.held("SBX-37", "os.setuid(12345); os.setuid(0)", scene)
             self.held("SBX-37", "os.setgroups([0, 1, 2])", scene)

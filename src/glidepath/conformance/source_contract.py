@@ -123,7 +123,7 @@ class ToolSourceContract(Contract):
         self.run(main())
 
     def test_src_7_asking_may_be_cancelled(self) -> None:
-        """SRC-7: whoever asks for the tools may be cancelled; the supply stays usable."""
+        """SRC-7: a request for the tools may be cancelled; the supply stays usable."""
 
         async def main() -> None:
             async with self._open() as supply:

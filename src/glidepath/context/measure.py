@@ -128,7 +128,7 @@ def _id(call_id: str) -> int:
 
 
 def _json(arguments: dict[str, Any]) -> str:
-    """The arguments as they are sent; for what JSON cannot hold, a text that is no shorter."""
+    """The arguments as they are sent; for what JSON cannot hold, a text of at least that length."""
     try:
         return _wire.encode(arguments).decode()
     except Exception:  # lone surrogates, numbers past 64 bits, foreign objects, nesting without end

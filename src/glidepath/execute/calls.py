@@ -138,7 +138,7 @@ def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
 
 
 def _turn_away(run: Run, job: Job) -> None:
-    """Unknown and hidden tools, and arguments that are no JSON object."""
+    """Unknown and hidden tools, and arguments that are not a JSON object."""
     call, allowed = job.call, run.turn.allowed
     if job.tool is None:
         shown = sorted(run.plan.tools if allowed is None else allowed)

@@ -1,4 +1,4 @@
-"""Calls that had begun when the process died: each becomes its result, or unknown. Nothing else is said of them."""
+"""Calls that had begun when the process died: each becomes its result, or unknown. Nothing else is assumed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
 
 
 def close_accounts(run: Run, call_id: str) -> None:
-    """The children of this call do not continue: what they have cost is charged, and what is unknown of them is listed."""
+    """The children of this call do not continue: charge what they cost, and list what is unknown."""
     told = {child.run_id for child in run.work.children}
     for child in run.terms.resumed.offspring.get(call_id, ()):  # type: ignore[union-attr]
         if child.run_id not in told:

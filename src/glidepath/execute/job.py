@@ -238,7 +238,7 @@ class Job(Record, eq=False):
         return message
 
     def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:
-        """A result that is no short text, within its size."""
+        """A result other than a short text, within its size."""
         plan = run.plan
         if count:
             limit = _result_budget(run, count)

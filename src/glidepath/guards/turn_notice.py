@@ -80,7 +80,7 @@ class GracefulTurnLimit:
                 raise TypeError(f"message_provider returned {text!r:.80}, not a text")
             text.encode()  # half of a surrogate pair can be neither stored nor sent
             if len(text) > LONGEST_NOTICE:
-                raise ValueError(f"message_provider returned {len(text)} characters, which is no notice")
+                raise ValueError(f"message_provider returned {len(text)} characters, which is too long for a notice")
         except BaseException as error:  # SystemExit, too: it must not end the process
             return default, error
         return str.__str__(text), None

@@ -99,7 +99,7 @@ class OfferedTools(tuple[Tool, ...]):  # noqa: SLOT001 - it has its own attribut
 
 
 class McpServer(ToolSource):
-    """A server of tools that speaks MCP; it stands in `tools=[...]` beside functions.
+    """A server of tools that speaks MCP; it goes in `tools=[...]` beside functions.
 
     `McpServer("time", command="mcp-server-time")` starts a program and talks to it over its pipes;
     `McpServer("docs", url="https://...")` talks streamable HTTP. It is started when a run first needs it, shared by the
@@ -108,9 +108,9 @@ class McpServer(ToolSource):
 
     `env` is added to PATH, HOME and a few others; nothing else of this process's environment reaches the program.
     `trusted=True` believes the server's own hints (read-only, idempotent, destructive). `required=True` makes a run
-    fail when the server cannot be reached; otherwise the run continues without its tools. `auth="oauth"` uses the tokens
-    of `glidepath mcp login`; any `httpx2.Auth` is used as it is. `sampling=Sampling(...)` and `elicitation=True` allow
-    what is refused otherwise. `sandbox=Sandbox(...)` closes a program in: what it may read, write and reach.
+    fail when the server cannot be reached; otherwise the run continues without its tools. `auth="oauth"` uses the
+    tokens of `glidepath mcp login`; any `httpx2.Auth` is used as it is. `sampling=Sampling(...)` and `elicitation=True`
+    allow what is refused otherwise. `sandbox=Sandbox(...)` closes a program in: what it may read, write and reach.
     """
 
     __slots__ = ("chosen", "link", "name", "prefix", "required")

@@ -156,7 +156,7 @@ def judge_pins(link: ServerLink, definitions: Mapping[str, Any]) -> Verdicts:
 def differences(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, *, most: int | None = MOST_LINES) -> str:
     """What changed in a definition, as lines for a person; texts are cleaned, and said where something was hidden.
 
-    Beyond `most` lines it says how many more there are; None: all of them, for whoever is to approve them.
+    Beyond `most` lines it says how many more there are; None: all of them, for the person who approves them.
     """
     return "\n".join(_lines(old, new, most))
 

@@ -346,7 +346,7 @@ class ServerOwner:
             self._lost = _reason(error, self.link)
 
     def _end(self, up: asyncio.Future[None] | None, began: float) -> None:
-        """The connection is gone: whoever waits is told, and the next use makes another."""
+        """The connection is gone: waiters are told, and the next use makes another."""
         self._client, self._task, self._up = None, None, None
         self._bell = self._loop.create_future()
         if self._closing:

@@ -86,7 +86,7 @@ def _boxed(link: ServerLink) -> Boxed | None:
 
 
 class Noise:
-    """What a server said that was no message."""
+    """What a server wrote that was not a message."""
 
     def __init__(self) -> None:
         self.lines = 0

@@ -237,7 +237,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _tell(run: Any, *fields: Any) -> None:
-    """Say it beside the run's own task, and wake whoever listens."""
+    """Report it outside the run's own task, and wake the listeners."""
     run.emit(ToolsChanged, *fields)
     ring = getattr(getattr(run, "watch", None), "ring", None)
     if ring is not None:

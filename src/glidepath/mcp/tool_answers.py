@@ -112,7 +112,7 @@ def _link(content: Any) -> str:
 
 
 def _kind_of_image(raw: bytes) -> str | None:
-    """What a picture is by its first bytes: a provider refuses the whole conversation for one that is none."""
+    """What a picture is by its first bytes: a provider refuses the whole conversation for a malformed one."""
     for kind, begins in _BEGINNINGS.items():
         if raw.startswith(begins) and (kind != "image/webp" or raw[8:12] == b"WEBP"):
             return kind

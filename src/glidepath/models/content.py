@@ -56,7 +56,7 @@ IMPOSSIBLE = -9999.0
 
 
 def held(item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Citation] = ()) -> str:
-    """An item of the provider's own as it came, with its place: behind so many characters of text and so many calls.
+    """An item of the provider's own as it came, with its place: after this many characters of text and this many calls.
 
     `cites` are the sources it names, for `AssistantMessage.citations`.
     """
@@ -190,7 +190,7 @@ def parsed(data: str) -> Any:
 
 
 def worded(text: object) -> str:
-    """A piece of text; what is none is a fault of the line."""
+    """A piece of text; anything else is a fault of the line."""
     if isinstance(text, str):
         return text
     raise TypeError(f"{type(text).__name__} instead of text")

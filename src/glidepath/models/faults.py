@@ -204,7 +204,7 @@ def _status(error: BaseException) -> int | None:
 
 
 def _is_status(number: object) -> TypeGuard[int]:
-    """A status that is no success; the SDKs follow redirects, so one that is left leads nowhere."""
+    """A status that does not mean success; the SDKs follow redirects, so one that is left leads nowhere."""
     return type(number) is int and 300 <= number < 600  # noqa: PLR2004 - the statuses of HTTP
 
 

@@ -453,7 +453,7 @@ def _citations(given: Any, text: str) -> Iterable[Citation]:
 
 
 def _place_of(quote: str, segment: Any, text: str, written: bytes) -> tuple[int | None, int | None]:
-    """Where a quote stands in the text. Google counts bytes, in its own part: what does not fit is looked up."""
+    """Where a quote is in the text. Google counts bytes, in its own part: what does not fit is looked up."""
     if not quote:
         return None, None
     end = count(segment, "end_index")

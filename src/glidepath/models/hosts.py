@@ -83,7 +83,7 @@ class ModelHost(Value, frozen=True, kw_only=True):
     """One place that serves models, as a model string names it."""
 
     name: str
-    """What stands before the colon."""
+    """The part before the colon."""
     reaches: str
     example: str
     adapter: str
@@ -381,7 +381,7 @@ _ROWS = (
 )
 
 HOSTS: Mapping[str, ModelHost] = {row.name: row for row in _ROWS}
-"""Every host, by what stands before the colon."""
+"""Every host, by the part before the colon."""
 
 
 def find_host(name: object) -> ModelHost:

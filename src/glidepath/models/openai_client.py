@@ -66,7 +66,7 @@ class OpenAIPort:
 
 
 def _actual(named: ModelHost, client: object, url: str) -> ModelHost:
-    """The host behind an address: a client of one's own may lead to Azure, OPENAI_BASE_URL anywhere."""
+    """The host behind an address: your own client may lead to Azure, OPENAI_BASE_URL anywhere."""
     azure = HOSTS["azure"]
     if azure.owns(url) or "Azure" in type(client).__name__:
         return azure

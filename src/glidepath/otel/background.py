@@ -48,7 +48,7 @@ class Background:
 
     @property
     def inherited(self) -> bool:
-        """Whether this process was forked since: the thread is not here, and what waits is the parent's."""
+        """Whether this process was forked since: the thread is not here, and the queue is the parent's."""
         return self._process != os.getpid()
 
     def put(self, job: Job) -> None:
@@ -80,7 +80,7 @@ class Background:
         return await loop.run_in_executor(None, done.wait, patience)
 
     def _stuck(self, patience: float) -> bool:
-        """Whether one job has taken so long that waiting would be in vain."""
+        """Whether one job has taken so long that waiting would be pointless."""
         since = self._busy_since
         return since is not None and monotonic() - since > patience
 

@@ -3,9 +3,9 @@
 The SDK's `start_span` asks a sampler, checks every attribute under a lock and calls the processors twice: 20 to 30
 microseconds a span, about as much as a whole turn. With the usual set-up (the SDK's provider as it is, everything
 sampled, batch or simple processors, no limits of one's own) none of that has an effect below a run whose own span is
-recorded. A `LightSpan` is a full span to whoever meets it as the current one; at its end it becomes the SDK's
+recorded. A `LightSpan` is a full span to anyone who meets it as the current one; at its end it becomes the SDK's
 `ReadableSpan` and goes to the same processors. Anything unusual, and the SDK's tracer makes the spans: `light_tracer`
-answers None. A test flies both ways and compares.
+answers None. A test compares both ways.
 
 This is the one module that looks at a private attribute of the SDK: a provider does not say which processors it has.
 """

@@ -55,7 +55,7 @@ class ChannelSteering(Plugin):
         return left
 
     def steering(self, context: PollContext) -> Any:
-        """What waits for this run, or for any."""
+        """Messages for this run, or for any."""
         return self._take(context.run_id) if self._waiting else None
 
     def follow_up(self, context: PollContext) -> Any:

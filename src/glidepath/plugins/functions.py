@@ -1,4 +1,4 @@
-"""A function as a plugin, for whoever needs one hook and no class."""
+"""A function as a plugin, when one hook is enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Showing events to whoever watches a run: isolated, filtered, and never in the run's way."""
+"""Showing events to the observers of a run: isolated, filtered, and never in the run's way."""
 
 from __future__ import annotations
 

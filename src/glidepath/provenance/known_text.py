@@ -33,7 +33,7 @@ class Chunk(Mutable):
     """The words that say what each of its addresses is."""
 
     def has(self, value: str, said: Sequence[Chunk] = ()) -> bool:
-        """True when the text brings these words or addresses by itself. What stands beside an address may be `said`."""
+        """True when the text brings these words or addresses by itself. What is next to an address may be `said`."""
         found = addresses(value)
         if found:
             return (
@@ -143,7 +143,7 @@ class KnownText:
 
 
 def leaves(data: Any, name: str = "") -> list[tuple[str, str]]:
-    """The values in plain data as text, each with the name of the field it stands in; at most `MOST_LEAVES`."""
+    """The values in plain data as text, each with the name of its field; at most `MOST_LEAVES`."""
     found: list[tuple[str, str]] = []
     waiting = [(name, data)]
     while waiting:

@@ -37,7 +37,7 @@ _FILES = word_set(
     "bmp c cfg conf cpp css csv doc docx gif go h html ics ini java jpeg jpg js json lock log md mp3 mp4 "
     "odt pdf png ppt pptx py rb rs rst rtf sh sql svg tar tex toml ts tsv txt wav xls xlsx xml yaml yml"
 )
-"""Endings after which a name without a path is taken for a file's."""
+"""Suffixes that make a name without a path count as a file."""
 _COMMON = word_set(
     "a about after all also an and any are as at be but by can could do for from has have he her his how "
     "i if in into is it its just me my no not of on one or our please she so some than that the their "

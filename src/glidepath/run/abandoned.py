@@ -42,8 +42,8 @@ def is_request(cancelled: BaseException | None) -> bool:
 def move_scopes(coroutine: Any, owner: TaskBound, new: asyncio.Task[Any]) -> None:
     """Give the timeouts, task groups and runs that a coroutine is inside of the task in which it continues.
 
-    They cancel the task in which they were entered: that of the owner, who lets go and stays. It is the task of whoever
-    called the run, and may do anything by then.
+    They cancel the task in which they were entered: that of the owner, who lets go and stays. It is the task of the
+    run's caller, and may do anything by then.
     """
     old = owner.task
     for scope in scopes(coroutine):
@@ -112,8 +112,8 @@ def closable(
 ) -> Generator[Any, Any, Any]:
     """Await a coroutine that is sure to end when its task is cancelled, once nobody waits for it any more.
 
-    `asyncio.run` cancels what is left at the end and waits for it. What was let go is asked once more then; if it goes
-    on all the same it is closed a second later, so that it cannot keep the event loop from closing. A cancellation that
+    `asyncio.run` cancels what is left at the end and waits for it. What was let go is asked once more then; if it keeps
+    running it is closed a second later, so that it cannot keep the event loop from closing. A cancellation that
     it takes back was its own (a timeout), and asks for nothing. `error` is raised in it first.
     """
     ends: asyncio.TimerHandle | None = None

@@ -91,7 +91,7 @@ def _of_tool(tool: Tool) -> str:
 
 
 def _of_schema(schema: Any) -> str:
-    """The digest of a schema, also of one that is no JSON."""
+    """The digest of a schema, also of one that is not JSON."""
     try:
         return _digest(canonical(schema))
     except Exception:

@@ -119,7 +119,7 @@ class Place(Record, eq=False):
         return cls(run, hook, _ASKED)
 
     def copy(self, mailbox: Mailbox | None = None) -> Place:
-        """The same place for whoever needs it by himself; `mailbox` when its loop is blocked, or about to be."""
+        """The same place for a caller that needs it alone; `mailbox` when its loop is blocked, or about to be."""
         return Place(self.run, self.key, self.work, mailbox, self.warned)
 
     @property
@@ -182,7 +182,7 @@ class SideWork(Record, eq=False):
     heard: Mapping[str, tuple[str, ...]] = _NOTHING
     """The untrusted sources that children and programs have read, by call or hook."""
     above: Any = None
-    """The run that has started this one, while this one flies."""
+    """The run that started this one, while this one runs."""
 
     def belong_to(self, above: Any) -> None:
         """The run that has started this one; None when it has ended, so that a child does not keep its parent."""
@@ -406,7 +406,7 @@ class _Errand:
             self.outcome.set_exception(error)
 
     def stop(self) -> None:
-        """On the loop of the run: whoever asked for it was cancelled."""
+        """On the loop of the run: the caller was cancelled."""
         if self._task is not None:
             self._task.cancel()
 

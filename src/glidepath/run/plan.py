@@ -56,7 +56,7 @@ class Escalation(Protocol):
 
 
 class Times(Patience, frozen=True, kw_only=True):
-    """Every time limit below the run's own, in seconds; None is none."""
+    """Every time limit below the run's own, in seconds; None means no limit."""
 
     connect: float | None
     tool: float | None
@@ -76,7 +76,7 @@ class Route:
 
 
 class Fallback(Value, frozen=True):
-    """The delivery tool that plain text is taken for: on terminal turns, on every turn (`eager`), or after asking."""
+    """The delivery tool that plain text calls: on terminal turns, on every turn (`eager`), or after asking."""
 
     tool: str
     eager: bool = False

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["broke_prefix", "kept_prefix"]
 
 SYSTEM_FIRST = frozenset({"anthropic", "google"})
-"""Vendors that take system messages only in front of everything else, wherever they stand in the transcript."""
+"""Vendors that take system messages only in front of everything else, wherever they are in the transcript."""
 _log = logging.getLogger("glidepath")
 _LOST = "%s: the next request cannot use the prompt cache of the last one: %s"
 

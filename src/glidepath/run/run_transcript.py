@@ -1,4 +1,4 @@
-"""What was said: the transcript and the model's view of it, the turn that is open, and the answer so far."""
+"""The conversation: the transcript and the model's view of it, the turn that is open, and the answer so far."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Transcript(Record, eq=False, kw_only=True):
         return later
 
     def untold(self) -> list[Message]:
-        """What waits when the run ends: nobody has seen it."""
+        """What is left when the run ends: nobody has seen it."""
         notices = [UserMessage(text, internal=True, reason=reason) for reason, _, text in self.later]
         return [*self.waiting, *notices]
 
@@ -200,7 +200,7 @@ class Transcript(Record, eq=False, kw_only=True):
         self.weighed_view, self.weighed_messages, self.weighed_characters = view, len(view), characters
 
     def allow_pictures(self, most: int) -> None:
-        """A view may have so many bytes of them from now on."""
+        """A view may have this many bytes of them from now on."""
         self.most_pictures = most
 
     def recount_pictures(self, pictures: int) -> None:
@@ -230,7 +230,7 @@ class Transcript(Record, eq=False, kw_only=True):
 
 
 class CurrentTurn(Record, eq=False):
-    """Where the run stands: its state and checkpoint, the reply and the results of the turn, and counts of both."""
+    """The state of the run: its phase and checkpoint, the reply and the results of the turn, and counts of both."""
 
     SURVIVES: ClassVar[tuple[str, ...]] = (
         "iterations",
@@ -332,7 +332,7 @@ class CurrentTurn(Record, eq=False):
         self.state = AgentState.WAITING_FOR_TOOL
 
     def take_landing(self, message: AssistantMessage) -> None:
-        """The reply to the landing call, which is no turn."""
+        """The reply to the landing call, which does not count as a turn."""
         self.reply, self.results = message, ()
         self.stop_reason = message.stop_reason
 
@@ -341,7 +341,7 @@ class CurrentTurn(Record, eq=False):
         self.reply = message
 
     def drop_reply(self) -> None:
-        """It was not added to the transcript: its calls are nobody's."""
+        """It was not added to the transcript: its calls are dropped."""
         self.reply = None
 
     def answer(self, results: tuple[ToolResultMessage, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What a run asks of whoever keeps its journal, and of whoever can be started inside it: one protocol each."""
+"""What a run asks of the keeper of its journal, and of anything that can be started inside it: one protocol each."""
 
 from __future__ import annotations
 

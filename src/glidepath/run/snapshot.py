@@ -144,7 +144,7 @@ def configured(run: Run) -> str:
 
 
 def _guard_state(state: Any) -> dict[str, Any]:
-    """A copy of what the guards have counted; what is no plain data is none of ours."""
+    """A copy of what the guards have counted; anything but plain data is left out."""
     if type(state) is not dict:
         return {}
     try:
@@ -167,7 +167,7 @@ def snapshot_of(result: RunResult) -> Snapshot:
 
 
 def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
-    """Continue counting where the run stopped. What is above the meter has been charged already, or is another's."""
+    """Continue counting where the run stopped. What is above the meter is charged already, or not ours."""
     meter.turns = max(0, snapshot.turns)  # a journal from elsewhere may say anything, and gives nobody more
     meter.tool_calls = max(0, snapshot.metered_tool_calls)
     meter.descendants = max(0, snapshot.descendants)

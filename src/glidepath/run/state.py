@@ -80,7 +80,7 @@ class Run(Record, eq=False, kw_only=True):
 
     @property
     def state(self) -> AgentState:
-        """Where it stands."""
+        """Its state."""
         return self.turn.state
 
     @property
@@ -149,7 +149,7 @@ class Run(Record, eq=False, kw_only=True):
     def look_around(self) -> None:
         """Find out once who else has a say in the turns of this run; again when that has changed.
 
-        With none of these a turn is straightforward, and `cruise` may fly it.
+        With none of these a turn is straightforward, and `cruise` may run it.
         """
         counts = self.plan.counter is not None and self.meter.limited
         self.cruises = self.plan.cruises and self.watch.sentry is None and not counts
@@ -173,16 +173,16 @@ class Run(Record, eq=False, kw_only=True):
         return self.watch.time() - self.terms.started_at
 
     def emit(self, kind: Callable[..., Event], *fields: Any) -> None:
-        """Say what happened, to whoever listens: the kind of event, then its own fields in their order.
+        """Report what happened to the listeners: the kind of event, then its own fields in their order.
 
-        What happens in every turn is said on the spot instead: `voice.tell_all` gets the same event, a call earlier.
+        What happens in every turn is emitted on the spot instead: `voice.tell_all` gets the same event, a call earlier.
         """
         voice = self.voice
         if voice.tell_all is not None:
             voice.tell_all(kind(self.run_id, voice.parent_id, voice.next_number(), voice.now(), *fields))
 
     def hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
-        """Say that a plugin failed and what comes of it; after the last event, nothing is said."""
+        """Say that a plugin failed and what comes of it; after the last event, nothing is emitted."""
         if self.result is None:
             self.emit(HookFailed, name, hook, error, effect)
         else:  # nothing is said after the last event

@@ -48,7 +48,7 @@ class RunStream(Generic[OutputT]):
 
     @property
     def result(self) -> RunResult[OutputT]:
-        """How the run ended; raises RuntimeError while it is flying."""
+        """How the run ended; raises RuntimeError while it is running."""
         task = self._task
         ended = task is not None and task.done()
         result = self.run.result if self.run is not None and ended else None
@@ -60,7 +60,7 @@ class RunStream(Generic[OutputT]):
 
     @property
     def state(self) -> AgentState:
-        """Where the run stands at this moment: IDLE before it takes off, then as in `RunResult.state` once it ended."""
+        """The state of the run right now: IDLE before it takes off, then as in `RunResult.state` once it ended."""
         if self.run is None:
             ended = self._task is not None and self._task.done()
             return self.result.state if ended else AgentState.IDLE

@@ -10,7 +10,7 @@ __all__ = ["NEVER_SENT", "hidden", "is_notice", "sendable"]
 
 NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
 _HIDDEN = CustomMessage("hidden")
-"""Stands where the model sees nothing, so that every other message keeps its place."""
+"""A placeholder where the model sees nothing, so that every other message keeps its place."""
 
 
 def sendable(messages: Iterable[Message]) -> list[Message]:
@@ -26,7 +26,7 @@ def is_notice(message: Message) -> bool:
 def hidden(
     messages: Sequence[Message], sizes: Sequence[int], stale: frozenset[int]
 ) -> tuple[Sequence[Message], Sequence[int]]:
-    """The messages and their sizes, with nothing where the stale ones stand; the same lists when there is none."""
+    """The messages and their sizes, with nothing where the stale ones are; the same lists when there is none."""
     if not stale:
         return messages, sizes
     messages, sizes = list(messages), list(sizes)

@@ -18,7 +18,7 @@ _LAST = 1 << 62
 
 
 class Consumer(Protocol):
-    """Whoever consumes the events of a run, as `RunStream` does: they wait for it in its `outbox`."""
+    """A consumer of the events of a run, such as `RunStream` does: they wait for it in its `outbox`."""
 
     outbox: list[Event]
 
@@ -67,11 +67,11 @@ class Voice(Record, eq=False, kw_only=True):
 
     @classmethod
     def silent(cls, voice: Voice) -> Voice:
-        """The voice of a run for what is no part of its answer: nobody hears it."""
+        """The voice of a run for anything that is not part of its answer: nobody hears it."""
         return cls(run_id=voice.run_id, parent_id=voice.parent_id, now=voice.now, next_number=counter(1))
 
     def attend(self, stream: Consumer | None, audience: Audience | None) -> None:
-        """Whoever wants to hear is told from now on."""
+        """From now on the listeners are told."""
         outbox = None if stream is None else stream.outbox
         self.stream, self.outbox, self.audience = stream, outbox, audience
         if audience is not None:
@@ -84,7 +84,7 @@ class Voice(Record, eq=False, kw_only=True):
         self.chunks = outbox is not None or (audience is not None and audience.wants_chunks)
 
     def rename(self, run_id: str) -> None:
-        """Another id, before anything is said: a replay has that of the run it repeats."""
+        """Another id, before anything is emitted: a replay has that of the run it repeats."""
         self.run_id = run_id
 
     def chunk_sink(self, attempt: Listened) -> Callable[[Event], Any] | None:

@@ -423,7 +423,7 @@ class Watch(TaskBound):
         self.interrupt = Interrupt(Signal.TASK, "cancel", "the task was cancelled")
 
     def move(self, old: asyncio.Task[Any], new: asyncio.Task[Any]) -> None:
-        """The run continues in another task, since whoever had waited for it there has let go of it."""
+        """The run continues in another task, since its former caller has let go of it."""
         if self.task is old:
             self.retract()
             self.task, self.base = new, new.cancelling()
@@ -431,7 +431,7 @@ class Watch(TaskBound):
             self.level, self.own, self.heard = self.base, 0, 0
 
     def forgive(self, *, asked: bool) -> bool:
-        """Foreign code had cancelled itself, and has taken it back: it may continue, unless it was asked to stop, too."""
+        """Foreign code cancelled itself and took it back: it may continue, unless it was also asked to stop."""
         if not asked:
             self._patience_at = inf
         return asked
@@ -464,7 +464,7 @@ class Watch(TaskBound):
             self.wanted = False
 
     async def let_others_hear(self) -> None:
-        """A run that was interrupted gives way once: whoever was cancelled with it hears of it before it does more."""
+        """A run that was interrupted gives way once: anything cancelled with it hears of it before it does more."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as cancelled:

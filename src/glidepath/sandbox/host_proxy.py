@@ -75,7 +75,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def listed(hosts: Sequence[str]) -> tuple[Listed, ...]:
-    """The entries of a list; raises `ConfigurationError` for one that is none."""
+    """The entries of a list; raises `ConfigurationError` for a malformed one."""
     return tuple(Listed(host) for host in hosts)
 
 

@@ -287,7 +287,7 @@ def _through_proxy(job: dict[str, Any], port: int) -> None:
 
 
 def _environment(sandbox: Sandbox, home: str) -> dict[str, str]:
-    """Nothing of ours but what was named: no keys, no tokens."""
+    """Nothing of ours except what was named: no keys, no tokens."""
     found = {"PATH": PROGRAMS, "HOME": home or "/", "LANG": "C.UTF-8", "TERM": "dumb"}
     for name in sandbox.env:
         if name in os.environ:  # what was named in code, by whoever declared the sandbox

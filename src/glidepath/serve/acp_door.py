@@ -132,14 +132,14 @@ class EditorAgent:
         return schema.ListSessionsResponse(sessions=found, next_cursor=page.cursor)
 
     async def close_session(self, session_id: str, **_: Any) -> None:
-        """Stop what flies in it, and forget it."""
+        """Stop what is running in it, and forget it."""
         await self.cancel(session_id)
         self._sessions.pop(session_id, None)
 
     # --- prompts ----------------------------------------------------------------------------------------------
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> schema.PromptResponse:
-        """Fly one run to its end, asking for permission where it pauses."""
+        """Execute one run to its end, asking for permission where it pauses."""
         session = self._sessions.get(session_id)
         if session is None:
             raise acp.RequestError.resource_not_found(f"there is no session {session_id!r:.80}: begin one first")

@@ -1,6 +1,6 @@
 """The door for AG-UI front ends: a thread is a session, a run that waits for a person ends with interrupts.
 
-`POST /agui` flies the server's only agent (or the one that `forwardedProps.agent` names), `POST /agui/NAME` the one of
+`POST /agui` runs the server's only agent (or the one that `forwardedProps.agent` names), `POST /agui/NAME` the one of
 that name. Tools of the front end are refused: an agent brings its own. How the run ended is in the last event's
 metadata.
 """

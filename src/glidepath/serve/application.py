@@ -92,7 +92,7 @@ class ServeOptions(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
-        """The error for an option that is none."""
+        """The error for an unknown option."""
         return ConfigurationError(f"serve has no option {name!r}; there are {', '.join(cls.__struct_fields__)}")
 
 
@@ -287,7 +287,7 @@ class DeckServer:
         return await self.reader.at(request.path_params["id"], _number(request, "turn", 0, 0, MOST))
 
     async def approvals(self, _: Request) -> dict[str, Any]:
-        """What waits for a person."""
+        """Calls that are waiting for a person."""
         return {"approvals": await self.reader.approvals()}
 
     async def budgets(self, _: Request) -> dict[str, Any]:
@@ -360,8 +360,8 @@ class DeckServer:
             await self.hub.measures.settle()
         hub = self.hub
         figures = {
-            "glidepath_serve_runs_in_flight": ("gauge", "Runs that fly in this process", len(hub.flights)),
-            "glidepath_serve_runs_most": ("gauge", "Runs that may fly at once", hub.max_runs),
+            "glidepath_serve_runs_in_flight": ("gauge", "Runs in this process", len(hub.flights)),
+            "glidepath_serve_runs_most": ("gauge", "Runs allowed at once", hub.max_runs),
             "glidepath_serve_readers": ("gauge", "Readers of event streams", hub.readers),
             "glidepath_serve_events_total": ("counter", "Events that were logged", hub.recorded),
         }

@@ -69,7 +69,7 @@ class EventLog(Protocol):
         ...
 
     async def prune(self, older_than: float) -> None:
-        """Forget the events of runs that wrote none for so many seconds."""
+        """Forget the events of runs that wrote none for this many seconds."""
         ...
 
     async def close(self) -> None:
@@ -114,7 +114,7 @@ class MemoryLog:
         """Nothing is open."""
 
     async def prune(self, older_than: float) -> None:
-        """There are never more than so many runs."""
+        """There are never more than this many runs."""
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -222,7 +222,7 @@ class FolderLog:
             os.close(file)
 
     async def prune(self, older_than: float) -> None:
-        """Remove the files of runs that wrote nothing for so many seconds."""
+        """Remove the files of runs that wrote nothing for this many seconds."""
         before = time.time() - older_than
         for path in list(self.folder.glob("*.jsonl")) if self.folder.is_dir() else []:
             with suppress(OSError):
@@ -250,7 +250,7 @@ def _mend(file: int, size: int) -> None:
 def log_for(store: Any) -> EventLog:
     """The log that belongs to a store: beside an embedded one, a table of PostgreSQL, else in memory.
 
-    A store that redacts has its log in memory: events would otherwise be on disk as they were said.
+    A store that redacts has its log in memory: events would otherwise be on disk verbatim.
     """
     from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
     from glidepath.sessions.redaction import redactor_of

@@ -27,7 +27,7 @@ BEAT = b": \n\n"
 
 
 def told(kind: str, value: object, number: int | None = None) -> bytes:
-    """A message that is no event of a run."""
+    """A message that is not an event of a run."""
     mark = b"" if number is None else b"id: %d\n" % number
     return b"%sevent: %s\ndata: %s\n\n" % (mark, kind.encode(), _wire.encode(value))
 

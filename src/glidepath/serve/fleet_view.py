@@ -130,7 +130,7 @@ class FleetView:
         }
 
     async def unfinished(self, tenant: str | None) -> list[str]:
-        """The sessions of the fleet's runs that wait or fly: of a tenant, or all."""
+        """The sessions of the fleet's runs that are queued or running: of a tenant, or all."""
         ledger = await self.ledger()
         if ledger is None:
             return []

@@ -30,7 +30,7 @@ BODY_SECONDS = 10.0  # in which a body must have arrived
 LEAST_TOKEN = 16  # characters
 ROLES = ("view", "control")
 OPEN = frozenset({"/healthz", "/readyz"})
-"""Paths that need neither a token nor a known host: for whoever looks after the process."""
+"""Paths that need neither a token nor a known host: health checks for the operator."""
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "font-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "

@@ -1,4 +1,4 @@
-"""The hub: drives the runs of this server, whoever watches or does not, and finds the feed of any run.
+"""The hub: drives the runs of this server, watched or not, and finds the feed of any run.
 
 A run belongs to the hub, not to the request that started it: a client that goes away changes nothing. What the hub
 knows about a run is folded from its events; with a store, everything can be found again after the process has died.
@@ -54,7 +54,7 @@ class ChildEvents(Plugin):
         self._breakers = hub.breakers
 
     def event_observer(self, event: Event) -> None:
-        """Pass it on when it is a child's; wake whoever reads it when it is not."""
+        """Pass it on when it is a child's; wake its readers when it is not."""
         if event.parent_id is not None:
             self._tell(event)
             return
@@ -80,7 +80,7 @@ class Flight(Record, eq=False, kw_only=True):
 
 
 class Hub:
-    """Everything that flies in this process, and where to find what does not."""
+    """Everything that runs in this process, and where to find what does not."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Hub:
                 await agent.__aenter__()
 
     async def ground(self) -> None:
-        """Stop what flies, for a resume with a store, wait for it a few seconds, and let readers end; start nothing."""
+        """Stop the runs (a store lets you resume them), wait a few seconds, let readers end; start nothing."""
         if self.closing:
             return
         self.closing = True
@@ -260,7 +260,7 @@ class Hub:
         return Flight(agent=agent, name=name, token=CancelToken(), started=started, began=time.time())
 
     async def _launch(self, flight: Flight, session: str | None, opened: Callable[[], RunStream[Any]]) -> RunFeed:
-        """Fly it in its own task, and wait until it has taken off."""
+        """Run it in its own task, and wait until it has taken off."""
         await self.open()
         self._starting.add(flight)
         if session is not None:
@@ -414,7 +414,7 @@ class Hub:
         self.stamps[run_id] = self.changes
 
     def flight_in(self, session_id: str) -> Flight | None:
-        """What flies in a session, in this process."""
+        """What is running in a session, in this process."""
         return self.flights.get(self._latest.get(session_id, ""))
 
     def latest(self, session_id: str) -> str | None:
@@ -468,7 +468,7 @@ class Hub:
 
 
 def _prepared(name: str, agent: Agent[Any], store: Any, watch: Sequence[Plugin]) -> Agent[Any]:
-    """The agent as the hub flies it: watched, with the server's store, and under its name on the server."""
+    """The agent as the hub runs it: watched, with the server's store, and under its name on the server."""
     return agent.replace(plugins=(*agent.config.plugins, *watch), store=store, agent_name=name)
 
 

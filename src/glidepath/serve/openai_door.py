@@ -224,7 +224,7 @@ class _Response:
         self.items: list[dict[str, Any]] = []
 
     def in_progress(self) -> dict[str, Any]:
-        """As long as the run flies."""
+        """As long as the run lasts."""
         return {
             "id": RESPONSE + self.feed.run_id,
             "object": "response",

@@ -66,7 +66,7 @@ class PrometheusCounter:
 
 
 class PrometheusHistogram:
-    """How often a figure was at most so much."""
+    """How often a value was at most this."""
 
     def __init__(self, name: str, unit: str, description: str, buckets: Sequence[float]) -> None:
         self.name = f"{_name(name)}{_UNITS.get(unit, '')}"

@@ -152,7 +152,7 @@ class RetoldLog:
         """Nothing is written: the journal is another program's."""
 
     async def head(self, run_id: str) -> LogHead | None:  # noqa: ARG002 - as a log has it
-        """Whoever has this log knows its run."""
+        """The holder of this log knows its run."""
         return None
 
     async def count(self, run_id: str) -> int:  # noqa: ARG002

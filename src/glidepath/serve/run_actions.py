@@ -155,7 +155,7 @@ class RunActions:
         if left or card.agent not in self.hub.agents:
             await self._note_decision(found, body.id, made)
             await self._remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
-            what = f"noted: {left} more to decide" if left else "noted: whoever resumes the run obeys it"
+            what = f"noted: {left} more to decide" if left else "noted: it takes effect when the run is resumed"
             return self._done(found, began, what)
         self.hub.admit(card.agent, found.session_id)
         await self._remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
@@ -205,7 +205,7 @@ class RunActions:
     def _resumable(self, found: FoundRun) -> RunCard:
         card = self.reader.card(found.feed, found.entry)
         if card.state == "running":
-            raise Refused(409, "in_flight", "this run is in flight already")
+            raise Refused(409, "in_flight", "this run is already running")
         if not card.resumable:
             raise Refused(409, "already_done", "this run is done: start another one in its session, or fork it")
         return card
@@ -319,9 +319,9 @@ class RunActions:
         return DoneAnswer(run_id="", state=state, sequence=0, took_ms=_ms(began), message=what)
 
     async def _stop_fleet(self, tenant: str | None, reason: str, *, active: bool) -> int:
-        """Stop what waits or flies in other processes, or take the stops back; how many.
+        """Stop what is queued or running in other processes, or take the stops back; how many.
 
-        A tenant's runs are those of the fleet's ledger; without a tenant it is every run that flies on this store.
+        A tenant's runs are those of the fleet's ledger; without a tenant it is every run on this store.
         """
         sessions = set(await self.view.unfinished(tenant))
         if tenant is None:
@@ -335,7 +335,7 @@ class RunActions:
         return len(sessions)
 
     async def _elsewhere(self) -> set[str]:
-        """The sessions whose run flies on this store in another process."""
+        """The sessions whose run is on this store in another process."""
         found: set[str] = set()
         cursor: str | None = None
         while self.store is not None:
@@ -350,7 +350,7 @@ class RunActions:
     async def _remark(
         self, found: FoundRun, flight: Flight | None, action: str, reason: str, who: Visitor, **more: Any
     ) -> None:
-        """Journal what was done, why, and who: by the run itself where it flies here, else in the session's inbox."""
+        """Journal what was done, why, and who: by the run if it is in this process, else in the session's inbox."""
         if self.store is None or (found.entry is None and flight is None):
             return
         control = _control(action, reason, who, **more)

@@ -105,7 +105,7 @@ class StoreReader:
         return feed
 
     async def keep_telling(self, feed: RunFeed) -> None:
-        """While somebody reads a run that does not fly here: look for what its journal or its log has more."""
+        """While somebody reads a run of another process: look for what its journal or its log has more."""
         while feed.readers and not feed.live:
             await asyncio.sleep(LOOK)
             before = feed.last
@@ -319,7 +319,7 @@ class StoreReader:
         return (None, None) if folded is None else (folded.result, folded)
 
     async def controls(self, found: FoundRun) -> list[dict[str, Any]]:
-        """What people did to the runs of a session: by its journal, and what waits in its inbox."""
+        """What people did to the runs of a session: by its journal, and what is in its inbox."""
         if self.store is None or found.entry is None:
             return []
         journal = await self.journal(found.session_id)

@@ -425,7 +425,7 @@ def gone(book: Book, name: str, *, parent: bool) -> None:
 
 
 def all_used(row: PeriodRow) -> PeriodRow:
-    """An account as another store takes it in: whoever holds something of it settles where it was held."""
+    """An account as another store takes it in: holds are settled where they were made."""
     return PeriodRow(name=row.name, period=row.period, used=_plus(row.used, row.held))
 
 

@@ -42,7 +42,7 @@ class FamilyMember(Value, frozen=True, kw_only=True):
 
 
 async def family_of(store: SessionStore, session_id: str) -> list[Entry]:
-    """The sessions that belong to this one, itself apart: its children and theirs; of a team, what its members flew."""
+    """The sessions that belong to this one: its children and theirs; for a team, the runs of its members."""
     mine = f"{session_id}/"
     found = [entry async for entry in each_session(store, prefix=mine, roots=False) if is_child(entry)]
     if session_id.startswith(TEAM):

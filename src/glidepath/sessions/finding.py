@@ -1,4 +1,4 @@
-"""Finding, labelling and removing sessions among many, in any store: with its catalog, or without one."""
+"""Finding, labeling and removing sessions among many, in any store: with its catalog, or without one."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def expired(
 async def prune(
     store: SessionStore, *, older_than: float, states: Sequence[str] | None = _ENDED, tag: str | None = None
 ) -> list[str]:
-    """Remove sessions whose last run ended so many seconds ago in one of these states; their children, too.
+    """Remove sessions whose last run ended at least this many seconds ago in one of these states; their children, too.
 
     `states=None` is any state; a run in flight always stays. With a `tag`, only sessions that have it. Answers with
     the ids of all that are gone.

@@ -90,7 +90,7 @@ class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Imported(Value, frozen=True, kw_only=True):
-    """What is before this was taken in from a file, under this id: a stranger wrote it. It keeps nobody's decisions."""
+    """What is before this was taken in from a file, under this id: a stranger wrote it. It keeps no decisions."""
 
     session_id: str
 
@@ -212,7 +212,7 @@ class Folded:
         self.imported = False
         """Some of it was taken in from a file."""
         self.foreign = False
-        """The last batch was: whoever wrote its calls, no model of ours asked for them."""
+        """The last batch was: somebody else wrote its calls, no model of ours asked for them."""
         self.forked: Forked | None = None
         """Where it was copied from, when it was."""
         self.repaired: Quarantine | None = None
@@ -251,7 +251,9 @@ class Folded:
         self.reserved = None
         records = list(records)
         if self.children and any(record.kind not in _BESIDE for record in records):
-            self.children = [child for child in self.children if not child.of_hook]  # the run has continued: all is told
+            self.children = [
+                child for child in self.children if not child.of_hook
+            ]  # the run has continued: all is told
         for record in records:
             reader = _READERS.get(record.kind)
             self.sequence, self.time = record.sequence, record.time

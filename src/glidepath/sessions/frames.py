@@ -2,7 +2,7 @@
 
 A frame is a header and a payload, each under its own checksum. The header's checksum starts from the number of
 its store and its segment, so that a frame in a strange place is not taken for one. A frame says where the frame before
-it of the same session is: whoever has the last one finds them all.
+it of the same session is: the last one leads to all of them.
 """
 
 from __future__ import annotations

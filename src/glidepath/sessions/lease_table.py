@@ -1,7 +1,7 @@
 """The table of leases: until when each session of a segment store is held. Renewing one is a write of 24 bytes.
 
 Every session has two cells, for tokens that are even and odd: an owner that was replaced and wakes up late renews its
-own cell, never that of whoever came after it. It is read and written as a file and not mapped into memory: a mapped
+own cell, never that of its successor. It is read and written as a file and not mapped into memory: a mapped
 file that somebody truncates kills the process that looks at it.
 """
 

@@ -45,7 +45,7 @@ _LEFT_OUT: Any = object()
 
 
 def decoded(data: bytes, kind: object) -> Any:
-    """Read JSON as `kind`, leniently; raises `WireError` for what is no such thing at all."""
+    """Read JSON as `kind`, leniently; raises `WireError` for anything else."""
     try:
         return _wire.decode(data, kind)
     except WireError:

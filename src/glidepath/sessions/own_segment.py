@@ -1,8 +1,8 @@
 """The segment that one process writes: appended to, never changed, and nobody else's but for fences.
 
-What makes this safe among processes is the order of a file's appends. The system decides it, whoever writes: whatever
-was put into this file by others before our frame lies in front of it. So the place where our frame begins tells whether
-anybody has fenced us, without a lock and without a word about memory.
+What makes this safe among processes is the order of a file's appends. The system decides it, no matter who writes:
+whatever was put into this file by others before our frame lies in front of it. So the place where our frame begins
+tells whether anybody has fenced us, without a lock and without a word about memory.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def _birth(pid: int) -> str:
 
 
 def this_owner() -> str:
-    """A name for whoever asks in this process; different at every call."""
+    """A name for the caller in this process; different at every call."""
     return f"{_process(os.getpid(), _namespace())}{_SEPARATOR}{os.urandom(4).hex()}"
 
 

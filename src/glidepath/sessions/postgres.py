@@ -79,7 +79,7 @@ gone AS (DELETE FROM glidepath_commits c USING moved WHERE c.session = moved.key
 SELECT count(*) FROM moved
 """  # noqa: S608 - constants of ours
 _held: set[str] = set()
-"""The owners of all leases that this process has: any other one of this process is left over, and nobody's."""
+"""The owners of all leases that this process has: any other one of this process is a leftover without an owner."""
 
 
 class _Line:
@@ -123,7 +123,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         return self._dsn
 
     async def asked(self, query: str, *arguments: object) -> Any:
-        """One value from the same database, for what stands beside the journals there."""
+        """One value from the same database, for data beside the journals there."""
 
         async def work(connection: Any) -> Any:
             return await connection.fetchval(query, *arguments)
@@ -134,7 +134,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         return os.getpid(), id(asyncio.get_running_loop())
 
     def _enter(self) -> _Line:
-        """The line of this loop, made at once: whoever comes next finds it."""
+        """The line of this loop, made at once: the next caller finds it."""
         line = self._lines.get(self._place())
         if line is None or line.pool.loop is not asyncio.get_running_loop():
             pool = ConnectionPool(self._dsn, size=self._size, timeout=self._timeout, prepare=self._prepare)
@@ -176,7 +176,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:
-        """One in which rows are locked: whoever stands still in it holds them no longer than `timeout`."""
+        """One in which rows are locked: a stalled one holds them no longer than `timeout`."""
         async with self._connection() as connection, connection.transaction():
             most = max(1, int(self._timeout * 1000))
             await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {most}")

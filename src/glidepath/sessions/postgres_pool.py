@@ -103,7 +103,7 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def connection(self, *, known: Callable[[], bool] | None = None) -> AsyncIterator[Any]:
-        """A connection of one's own, for a while; raises `TimeoutError` when all are taken for too long.
+        """A connection for one caller, for a while; raises `TimeoutError` when all are taken for too long.
 
         With `known`, a database that is known and restarts is waited for.
         """
@@ -111,7 +111,7 @@ class ConnectionPool:
             async with asyncio.timeout(self._timeout):
                 await self._places.acquire()
         except TimeoutError:
-            raise TimeoutError(f"all connections were taken for {self._timeout:g} s") from None
+            raise TimeoutError(f"all connections were in use for {self._timeout:g} s") from None
         try:
             connection = self._waiting() or await self._connected(known)
             try:

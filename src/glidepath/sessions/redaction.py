@@ -172,7 +172,7 @@ class RedactingStore:
     """A store whose content goes through `hook` before it is written: `RedactingStore(SqliteStore(path), hide)`.
 
     `hook` gets every text that a person, a model or a tool said, and returns what is kept of it. It must be a plain
-    function, and the same for the same text. When it raises, or returns something else than a str, nothing is written
+    function, and the same for the same text. When it raises, or returns anything other than a str, nothing is written
     and the run ends FAILED. A call whose stored arguments it changed is never run from the journal: after a crash its
     outcome is unknown, and an approval must bring the arguments.
     """

@@ -1,4 +1,4 @@
-"""The scribe: writes one run's journal while the run flies. Intent before the effect, result after it.
+"""The scribe: writes one run's journal during the run. Intent before the effect, result after it.
 
 A commit has what came since the last one: messages, what changed in the state of the run, and then why it is made now:
 a model call is about to start and may cost so much; tool calls are about to start; one of several calls has ended; the
@@ -201,7 +201,7 @@ class Scribe:
         self.born.add(session_id)
 
     def follow(self, session_id: str, meter: Meter) -> None:
-        """A child flies: what it spends is in the figures of this run from now on."""
+        """A child is running: what it spends is in the figures of this run from now on."""
         self.kin[session_id] = meter
 
     def _stop_if_asked(self) -> None:
@@ -366,7 +366,7 @@ class Scribe:
                 await heard(later)
 
     async def _see_through(self, task: asyncio.Task[None]) -> None:
-        """Wait until it is written, whoever interrupts the run meanwhile: half a commit is no use to anybody."""
+        """Wait until it is written, even if the run is interrupted: half a commit is no use to anybody."""
         watch = self._run.watch
         if asyncio.current_task() is not watch.task:
             await asyncio.wait([task])
@@ -436,7 +436,7 @@ class Scribe:
         return self._beats % RENEW == RENEW - 1
 
     async def hear(self, sign: Sign) -> None:
-        """What the store says about the session: it is another's, or somebody in another process wants something."""
+        """What the store says about the session: another process owns it, or wants something."""
         run = self._run
         if run is None:
             return  # it has ended meanwhile

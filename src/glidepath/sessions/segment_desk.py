@@ -66,7 +66,7 @@ class SegmentDesk:
         self.held: dict[int, Held] = {}
         self.dirty: dict[int, Held] = {}
         self.strays: set[tuple[int, int]] = set()
-        """Where frames are that do not count: segment and session. Whoever makes the index again meets them, too."""
+        """Where frames are that do not count: segment and session. Rebuilding the index meets them, too."""
         self.own: OwnSegment | None = None
         self.flushed = 0
         self.syncs = False
@@ -125,7 +125,7 @@ class SegmentDesk:
         return own
 
     def _retire(self, old: OwnSegment) -> None:
-        """Nothing more is written to this one: the index gets to know all of it."""
+        """Nothing more is written to this one: the index learns all of it."""
         found = old.look()
         if found is not None:
             self.heed(found)
@@ -159,14 +159,14 @@ class SegmentDesk:
         return own.number, start
 
     def heed(self, others: Intrusion) -> None:
-        """Whoever fenced one of our sessions has it now."""
+        """The process that fenced one of our sessions has it now."""
         for fence in others.fences:
             held = self.held.get(fence.key)
             if held is not None and held.token < fence.token:
                 del self.held[fence.key]
 
     def fence(self, row: Row, number: int, token: int) -> None:
-        """Put a fence into the segment of whoever holds this session: nothing it writes behind it counts."""
+        """Put a fence into the segment of this session's holder: nothing it writes behind it counts."""
         path = segment_path(self.path, number)
         frame = packed(salt_of(self.folder.store, number), Kind.FENCE, row.key, token)
         try:
@@ -308,7 +308,7 @@ class SegmentDesk:
         return (None, GONE) if expires == GONE else (row.owner, expires)
 
     def evict(self, row: Row) -> Row:
-        """Take a session from whoever holds it, or held it last; the row as of now. Inside a transaction."""
+        """Take a session from its holder, or its last holder; the row as of now. Inside a transaction."""
         if row.writer == self.me:
             self.flush([row.key])
             self.held.pop(row.key, None)
@@ -340,7 +340,7 @@ class SegmentDesk:
         return self.own is not None and self.own.replaced()
 
     def retire(self) -> None:
-        """Nobody holds anything: our segment is free for whoever writes next. Never fails."""
+        """Nobody holds anything: our segment is free for the next writer. Never fails."""
         own = self.own
         if own is not None and not self.gone():
             with suppress(Exception), self.transaction():

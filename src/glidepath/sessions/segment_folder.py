@@ -203,7 +203,7 @@ class SegmentFolder:
             return made
 
     def lose_index(self) -> None:
-        """Put the index aside; whoever opens the store makes a new one."""
+        """Put the index aside; the next process to open the store makes a new one."""
         path = f"{self.path}/index.db"
         with suppress(FileNotFoundError):
             os.replace(path, f"{path}.lost")  # noqa: PTH105

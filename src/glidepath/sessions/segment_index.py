@@ -176,7 +176,7 @@ class SegmentIndex:
             raise Foreign
 
     def _prepare(self, db: Any) -> None:
-        """Make the tables of a new file. Whoever does this holds the folder's lock alone, or finds them made."""
+        """Make the tables of a new file. The caller holds the folder's lock alone, or finds them made."""
         if db.execute("PRAGMA page_count").fetchone()[0] > 1:
             self._check(db)
         else:
@@ -265,7 +265,7 @@ class SegmentIndex:
         self.db.execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, key))
 
     def mark(self, key: int, marks: Iterable[tuple[int, int, int]]) -> None:
-        """Note where some commits are: number, segment and place. Whoever looks for one near it need not go far."""
+        """Note where some commits are: number, segment and place. Looking for one near it is then short."""
         rows = [(key, *mark) for mark in marks]
         self.db.executemany("INSERT OR REPLACE INTO marks VALUES(?, ?, ?, ?)", rows)
 

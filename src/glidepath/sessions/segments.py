@@ -128,7 +128,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             raise disk_error(error, self.path) from error
         except UnicodeEncodeError as error:
             raise StoreError(
-                f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing"
+                f"{error.object!r:.80} is not valid Unicode: it cannot be in a store", kind="missing"
             ) from None
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
             raise StoreError(f"the session store {self.path} is damaged ({told(error)})", kind="damaged") from error

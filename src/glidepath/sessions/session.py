@@ -36,7 +36,7 @@ class HasState(Protocol):
 
     @property
     def state(self) -> AgentState:
-        """Where it stands."""
+        """Its state."""
         ...
 
 
@@ -64,7 +64,7 @@ def checked_id(name: object) -> str:
 
 
 def checked(messages: object) -> list[Message]:
-    """A list of these messages; raises `ConfigurationError` when they are none. They are built unchecked, for speed."""
+    """A list of these messages; raises `ConfigurationError` for malformed ones. Messages are built unchecked."""
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise ConfigurationError(f"session messages must be messages, not {messages!r:.100}")
     found = list(messages)
@@ -115,12 +115,12 @@ class Session:
 
     @property
     def in_flight(self) -> bool:
-        """True while a run flies in this session."""
+        """True while a run uses this session."""
         return self.flight is not None
 
     @property
     def state(self) -> AgentState:
-        """Where the run in flight stands at this moment; how the last one ended, when there is none."""
+        """The state of the current run; how the last one ended, when there is none."""
         return self._state if self.flight is None else self.flight.state
 
     @state.setter

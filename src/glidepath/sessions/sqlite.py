@@ -244,7 +244,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             raise StoreError(f"the session store {self.path}: {error}", kind="unavailable") from error
         except UnicodeEncodeError as error:
             raise StoreError(
-                f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing"
+                f"{error.object!r:.80} is not valid Unicode: it cannot be in a store", kind="missing"
             ) from None
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
             what = told(error)  # of another type, or text that is none: we wrote no such thing

@@ -169,7 +169,7 @@ class Plugin:
     """A plugin overrides the hooks it needs; the others cost nothing.
 
     Give it a `name` (default: the class name in snake_case, unique in a configuration). `runs_before` and
-    `runs_after` name plugins it must stand before or behind. State that belongs to one run is made in `for_run`.
+    `runs_after` name plugins it must come before or after. State that belongs to one run is made in `for_run`.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """What happened in a team, in the past tense. They go to the same observers as the events of a run.
 
 Every team event carries the request (`run_id`, also as `request_id`), the team, a sequence number without gaps, the
-time, and the step and attempt it is about, if any. `Team.emit` writes the envelope; whoever makes an event gives only
-what it says. The first event of an execution is `TeamStarted`; the last is exactly one of `TERMINAL`.
+time, and the step and attempt it is about, if any. `Team.emit` writes the envelope; the maker of an event gives
+only its content. The first event of an execution is `TeamStarted`; the last is exactly one of `TERMINAL`.
 """
 
 from __future__ import annotations

@@ -292,7 +292,7 @@ class Execution:
         return seat
 
     def candidates(self, step: TeamStep) -> list[Member]:
-        """Who may do a step now. An attempt that was cut off continues with the member who began it, if there is one."""
+        """Who may do a step now. An interrupted attempt continues with the member who began it, if there is one."""
         able = candidates(step, self.team.members)
         seat = self.seat(step)
         if not seat.begun:

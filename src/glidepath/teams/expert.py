@@ -276,7 +276,7 @@ class _Expert:
         return found
 
     def _taken(self, seat: StepRun, found: Review) -> Review:
-        """The review as it counts: out of time is no pass, and a person who spoke meanwhile is to be heard."""
+        """The review as it counts: out of time does not pass, and a person who spoke meanwhile is to be heard."""
         verdict = found.verdict
         if seat.expired and seat.stopped is None and self._execution.halted is None:
             return replace(found, verdict=refused("the step's time is up", exceeded=True), warning=None)

@@ -47,8 +47,8 @@ class TeamCoordinator(Protocol):
     12. When `team.cancel` is cancelled, no new member run is started and those in flight are stopped; the result is
         CANCELLED. When the time is up the same happens and the result is TIMEOUT.
     13. Without a valid plan, FAIL_FAST fails the team before any step; FALLBACK uses the deterministic plan and warns.
-    14. A member that pauses makes its step WAITING. Other steps continue. When nothing else can, the result is PAUSED. Its
-        run continues with the same member (`team.past.steps[...].paused_by`).
+    14. A member that pauses makes its step WAITING. Other steps continue. When nothing else can, the result is PAUSED.
+        Its run continues with the same member (`team.past.steps[...].paused_by`).
     15. Steps that `team.past` lists as finished are not run again.
     16. Nothing it started is alive when it returns.
 

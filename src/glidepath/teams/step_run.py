@@ -56,7 +56,7 @@ class StepRun:
         if self.accepted and (past.arbiter or past.senior):
             self.warnings.append("accepted by the arbiter" if past.arbiter else "accepted only from the senior")
         self.origins = past.origins
-        """The untrusted sources that whoever worked on it has read."""
+        """The untrusted sources that its authors have read."""
         self.usage: Usage = past.usage
         self.cost: Decimal | None = past.cost
         self.expired = False

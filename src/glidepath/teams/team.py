@@ -282,7 +282,9 @@ class Team:
         bond.let_go()
         closing = asyncio.get_running_loop().create_task(bond.close(), name="team closing")
         cancelled: asyncio.CancelledError | None = None
-        while not closing.done():  # whoever cancels meanwhile: the journal is let go of, then the cancellation continues
+        while (
+            not closing.done()
+        ):  # whoever cancels meanwhile: the journal is let go of, then the cancellation continues
             try:
                 await asyncio.wait({closing})
             except asyncio.CancelledError as stop:
@@ -503,7 +505,7 @@ async def _knows(store: SessionStore, session: str) -> bool:
 
 
 def _from_outside(error: BaseException) -> bool:
-    """Whether it is not the member's: somebody at the keyboard, or whoever cancels this task."""
+    """Whether it is not the member's: somebody at the keyboard, or a cancel of this task."""
     task = asyncio.current_task()
     cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
     return cancelled or isinstance(error, KeyboardInterrupt)

@@ -85,7 +85,7 @@ class VerdictOutcome(str, Enum):
 
 
 class StepState(str, Enum):
-    """Where a step stands. The last five are terminal; the legal moves are in `glidepath.teams.step_table`."""
+    """The state of a step. The last five are terminal; the legal moves are in `glidepath.teams.step_table`."""
 
     PENDING = "pending"
     IN_FLIGHT = "in_flight"
@@ -175,7 +175,7 @@ def as_tuple(value: Value, *names: str) -> None:
 
 
 class RoleDefinition(Value, frozen=True, kw_only=True):
-    """A part to be played: instructions for whoever plays it, and what they must be able to do.
+    """A part to be played: instructions for the member that plays it, and what they must be able to do.
 
     `required_capability` must be offered by a member, else planning fails.
     """
@@ -447,7 +447,7 @@ class StepOutcome(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """What a person said to this step."""
     origins: tuple[str, ...] = ()
-    """The untrusted sources that whoever worked on it has read: `output` may come from any of them."""
+    """The untrusted sources that its authors have read: `output` may come from any of them."""
 
     def __post_init__(self) -> None:
         check_name("StepOutcome.step_id", self.step_id)

@@ -85,7 +85,7 @@ class VirtualClock:
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in virtual time.
 
-    `workers` is the set of things that are busy in real time: whoever starts a thread adds a token, and a callback on
+    `workers` is the set of things that are busy in real time: code that starts a thread adds a token, and a callback on
     this loop discards it. `run_in_executor` (and so `asyncio.to_thread`) does that by itself.
     """
 
@@ -147,7 +147,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _VirtualSelector(selectors.BaseSelector):
-    """Stands where the loop waits: decides between waiting in real time, jumping, and giving up."""
+    """Replaces the loop's wait: decides between waiting in real time, jumping, and giving up."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop

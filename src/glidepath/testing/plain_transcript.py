@@ -53,7 +53,7 @@ class _Check:
         elif isinstance(message, UserMessage | SystemMessage):
             missing = [call.id for call in self._open if call.id not in self._pending]
             if missing:
-                self._say(position, f"a {message.role} message stands before the results of {', '.join(missing)}")
+                self._say(position, f"a {message.role} message comes before the results of {', '.join(missing)}")
 
     def close(self, *, last: bool) -> None:
         for call in self._open:

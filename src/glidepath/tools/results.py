@@ -40,7 +40,7 @@ class ToolResult(Value, frozen=True):
 def as_result(value: object) -> ToolResult:
     """The result for whatever a tool returned: as JSON, else as its best text with a marker.
 
-    Raises `ToolError`, with advice for whoever wrote the tool, only for bytes that are no image.
+    Raises `ToolError`, with advice for the author of the tool, only for bytes that are not an image.
     """
     if type(value) is str:
         return ToolResult(clean(value) or NO_OUTPUT)

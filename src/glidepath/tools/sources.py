@@ -45,7 +45,7 @@ class ToolSupply:
         raise NotImplementedError
 
     def attach(self, run: SuppliedRun) -> None:
-        """A run that has these tools begins. What has to be said about them is emitted as its events."""
+        """A run that has these tools begins. News about them is emitted as its events."""
 
     def pins(self) -> Mapping[str, str]:
         """A digest of every tool it offers, by name, for the journal."""
@@ -60,7 +60,7 @@ class ToolSupply:
 
 @experimental(reason=UNPROVEN)
 class ToolSource:
-    """Something that stands in `tools=[...]` and offers tools when a run starts.
+    """Something that goes in `tools=[...]` and offers tools when a run starts.
 
     A source is a value: immutable, shared by any number of agents and loops. Subclasses set `name` and implement
     `open`. Sources with the same `origin` share one supply; `choose` says which of its tools this source offers, and

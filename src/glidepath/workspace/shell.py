@@ -176,7 +176,7 @@ def _job(
 
 
 async def _aside(work: Callable[[], Any]) -> Any:
-    """Do it on a thread and wait for its end, whoever cancels."""
+    """Do it on a thread and wait for its end, even if cancelled."""
     worker = ThreadWorker(work, "glidepath-survey")
     worker.start()
     await _through(worker.finished())

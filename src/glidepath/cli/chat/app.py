@@ -245,7 +245,7 @@ class ChatApp(App[int]):
         await self._note("\n".join(shown) + tail or "(no output)", "tool")
 
     async def action_interrupt(self, why: str = "Esc") -> None:
-        """Esc: stop the turn, keep what was said; what waits to be sent goes back into the line."""
+        """Esc: stop the turn, keep what was said; unsent messages go back into the line."""
         if self.query_one(Prompt).searching:
             self.query_one(Prompt).leave_search()
             return
@@ -275,7 +275,7 @@ class ChatApp(App[int]):
         await self._leave(0, "left")
 
     async def _leave(self, code: int, why: str) -> None:
-        """Land what flies, then go: a run that was stopped is over in a moment."""
+        """Land the running turn, then leave: a run that was stopped is over in a moment."""
         self._waiting.clear()
         self.talk.interrupt(why)
         if self._asked is not None and not self._asked.done():

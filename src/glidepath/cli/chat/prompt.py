@@ -61,7 +61,7 @@ class Prompt(TextArea):
 
     @property
     def value(self) -> str:
-        """What stands there."""
+        """The text in the line."""
         return self.text
 
     @value.setter
@@ -71,7 +71,7 @@ class Prompt(TextArea):
 
     @property
     def said(self) -> str:
-        """What stands there, without white space around it."""
+        """The text in the line, stripped."""
         return self.text.strip()
 
     @property
@@ -80,7 +80,7 @@ class Prompt(TextArea):
         return self._search is not None
 
     def put_back(self, texts: Sequence[str]) -> None:
-        """What was sent too early stands in the line again, before what is being typed."""
+        """Put a message that was sent too early back into the line, before what is being typed."""
         self.value = "\n".join([*texts, *([self.said] if self.said else [])])
 
     def forget_typed(self) -> str:

@@ -159,7 +159,7 @@ class Talk:
             self.status.phase = "ready"
 
     def idle_line(self, width: int) -> str:
-        """What is worth saying while nothing flies."""
+        """What is worth showing while nothing is running."""
         totals = self.session.totals
         parts = ["ready", f"{figure(totals.usage.total)} tokens", "" if totals.cost is None else money(totals.cost)]
         line = " \u00b7 ".join(part for part in parts if part)

@@ -1,6 +1,6 @@
 """Decide about a call of a paused run, from anywhere.
 
-The decision waits in the store, and whoever resumes the run obeys it. `glidepath runs show SESSION` lists the calls
+The decision waits in the store, and resuming the run applies it. `glidepath runs show SESSION` lists the calls
 that wait. In a fleet, `glidepath fleet resume` decides and lets the run continue.
 """
 

@@ -1,7 +1,7 @@
 """See in a minute what is different: a limit that lands, a budget that holds, a loop that is noticed.
 
 It runs on the embedded model, a real one of 135 million parameters: no key, no account, no network once the model is
-here. Where it cannot be had, a scripted one stands in. With your own task, one agent with one tool answers it.
+here. Where it is unavailable, a scripted model takes its place. With your own task, one agent with one tool answers it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         if not fine and options.model == EMBEDDED and model.name != SCRIPTED:
             from glidepath.cli.scenes import scripted
 
-            world.write("\nThe embedded model does not work here, so a scripted one stands in. Once more:\n")
+            world.write("\nThe embedded model does not work here, so here it is again with a scripted model:\n")
             fine = asyncio.run(_play(scripted(), world))
     finally:
         getattr(model, "close", _nothing)()

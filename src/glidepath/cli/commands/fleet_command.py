@@ -1,7 +1,7 @@
 """Look at a fleet, and say what it may spend and how fast.
 
 Without an action: its workers, its runs and its budgets. Quotas are for a day and a month in UTC; a quota that is left
-out is no limit. A model's rate is for the whole fleet, evenly spaced.
+out is unlimited. A model's rate is for the whole fleet, evenly spaced.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath fleet` takes."""
     add_store_flag(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    actions.add_parser("status", help="its workers, what waits and what flies where, its budgets")
-    resumed = actions.add_parser("resume", help="let a paused run continue, inside its budgets; decide about a call first")
+    actions.add_parser("status", help="its workers, queued and running runs, budgets")
+    resumed = actions.add_parser(
+        "resume", help="let a paused run continue, inside its budgets; decide about a call first"
+    )
     resumed.add_argument("session", help="the run's session")
     add_decision(resumed, required=False)
-    told = actions.add_parser("send", help="send a message to a run, whichever worker flies it")
+    told = actions.add_parser("send", help="send a message to a run, on any worker")
     told.add_argument("session", help="the run's session")
     told.add_argument("message", nargs="+", help="what to say")
     stopped = actions.add_parser("stop", help="stop a run: in flight, in a queue, or paused")
     stopped.add_argument("session", help="the run's session")
     stopped.add_argument("--reason", default="", help="what its result will say")
     pruned = actions.add_parser("prune", help="forget runs that ended long ago; their ids can be used again")
-    pruned.add_argument("--days", type=float, default=30, help="older than so many days (default: 30)")
+    pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
     budget = actions.add_parser("budget", help="what the whole fleet may use; nothing said takes the limit away")
     _quota(budget, "", "in all")
     tenant = actions.add_parser("tenant", help="a tenant and its quotas")

@@ -117,7 +117,7 @@ def _list(found: list[tuple[McpServer, str]], world: World) -> int:
 
 
 def _lock(path: Path, world: World) -> Lock | None:
-    """The lock; a damaged one is said, and counts as none here."""
+    """The lock; a damaged one is reported and treated as missing."""
     from glidepath.errors import ConfigurationError
     from glidepath.mcp.pins import read_lock
 

@@ -339,7 +339,7 @@ async def _fly_on(
 
 
 def resume_line(session: str, settings: LoadedSettings, result: RunResult | None = None) -> str:
-    """The command that continues a session: with what was said on this command line, and without a password.
+    """The command that continues a session: with the flags of this command line, and without a password.
 
     A limit that was hit is raised: without that, the run would end at once again.
     """
@@ -358,7 +358,7 @@ def _raised(settings: LoadedSettings, result: RunResult | None) -> list[str]:
 
 
 def said_flags(settings: LoadedSettings) -> list[str]:
-    """What of this command line has to be said again, for the same model, tools and store."""
+    """What of this command line has to be repeated, for the same model, tools and store."""
     words: list[str] = []
     for key, flag in (("store", "--store"), ("model", "--model"), ("tools", "--tools"), ("wallet", "--wallet")):
         value = settings.get(key)

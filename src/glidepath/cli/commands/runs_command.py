@@ -1,6 +1,6 @@
 """Look at what a store keeps, and look after it.
 
-A run is named by its session's id. `export` writes a readable file that `import` takes back and `replay` flies again
+A run is named by its session's id. `export` writes a readable file that `import` takes back and `replay` replays
 without a model or a tool; `stop` reaches a run in any process within a second.
 """
 
@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listed = actions.add_parser("list", help="the runs in the store, the last written first")
     listed.add_argument("--children", action="store_true", help="the runs of child agents, too")
-    listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most so many")
+    listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most this many")
     listed.add_argument("--json", action="store_true", help="one JSON object a line")
-    shown = _named(actions.add_parser("show", help="one run: how it stands, what it used, its messages"))
+    shown = _named(actions.add_parser("show", help="one run: its state, usage and messages"))
     shown.add_argument("--json", action="store_true", help="as one JSON object")
     shown.add_argument("-n", "--limit", type=int, metavar="N", help="the last so many messages")
     shown.add_argument("--plot", action="store_true", help="how each limit was used up, turn by turn")
@@ -41,11 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     imported.add_argument("file", help="the file; - reads standard input")
     imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
     pruned = actions.add_parser("prune", help="forget runs that ended long ago")
-    pruned.add_argument("--days", type=float, default=30, help="older than so many days (default: 30)")
+    pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
     _named(actions.add_parser("repair", help="keep what is whole of a damaged journal, and say what is not"))
     _named(
         actions.add_parser(
-            "replay", help="fly a journal again with the settings of its run, call no model and no tool, and compare"
+            "replay",
+            help="replay a journal with the settings of its run, without calling a model or a tool, and compare",
         )
     )
     for name, action in actions.choices.items():
@@ -153,7 +154,7 @@ async def _show_json(session: str, store: Any, world: World) -> int:
 
 
 async def show_session(session: str, store: Any, world: World, *, last: int | None = None) -> int:
-    """Print one session: how it stands, what it used, its messages with the numbers of their turns."""
+    """Print one session: its state, usage and messages with the numbers of their turns."""
     from glidepath.cli.shown import call_line, revealed
     from glidepath.cli.status import money, printable
     from glidepath.sessions.archive import show

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         page.add_argument("--limit", type=int, default=50, metavar="N", help="sessions on a page (default: 50)")
         page.add_argument("--cursor", metavar="TEXT", help="where the next page begins, as the last one said")
         page.add_argument("--json", action="store_true", help="one JSON object a line")
-    _named(actions.add_parser("show", help="one session: how it stands, what it used, its messages by turn"))
+    _named(actions.add_parser("show", help="one session: its state, usage and messages by turn"))
     tagged = _named(actions.add_parser("tag", help="give a session a title and tags"))
     tagged.add_argument("--add", action="append", default=[], metavar="TAG", help="add a tag; may be repeated")
     tagged.add_argument("--remove", action="append", default=[], metavar="TAG", help="take one away; may be repeated")

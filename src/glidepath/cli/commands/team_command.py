@@ -142,7 +142,7 @@ def _who(outcome: StepOutcome) -> str:
 
 
 def _tools(outcome: StepOutcome, team: Team) -> Iterable[Any]:
-    """The tools of whoever waits."""
+    """The tools of the member that is waiting."""
     if outcome.senior:
         senior = getattr(team.coordinator, "senior", None)
         return () if senior is None else senior.config.tools

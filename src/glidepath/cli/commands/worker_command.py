@@ -1,4 +1,4 @@
-"""Fly the runs that are submitted to a fleet.
+"""Work through the runs that are submitted to a fleet.
 
 Every worker of a fleet has the same store, in PostgreSQL. Start as many as you like, on as many machines: a run goes to
 one of them, and when that one dies, to another. The first Ctrl-C or SIGTERM lets the runs in flight end for a while,
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--concurrency", type=int, default=8, help="runs of each agent at a time (default: 8)")
     parser.add_argument(
-        "--lease", type=seconds, default=10.0, help="silent for so long, a worker is taken for dead (default: 10s)"
+        "--lease", type=seconds, default=10.0, help="a worker silent for this long is presumed dead (default: 10s)"
     )
     parser.add_argument("--poll", type=seconds, default=0.5, help="how often to look for work (default: 0.5s)")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The bell of a fleet: one connection that hears what others say, so that nobody has to look again and again."""
+"""The bell of a fleet: one connection that hears what others say, so that nothing has to poll."""
 
 from __future__ import annotations
 

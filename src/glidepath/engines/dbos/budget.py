@@ -33,8 +33,8 @@ _PLENTY = 1 << 60
 class FleetBudget(Budget):
     """The parent of one leg of one run. Its root holds what was granted to the run, and draws when a call needs more.
 
-    A grant belongs to the run, not to the worker: whoever continues with the run continues with its grant. What the run
-    had spent before is in its journal.
+    A grant belongs to the run, not to the worker: the worker that continues the run also continues its grant. What the
+    run had spent before is in its journal.
     """
 
     def __init__(
@@ -214,6 +214,6 @@ def _tired(drawn: Drawn) -> StopCause:
 
 
 def _down(error: StoreError) -> Touchdown:
-    """The ledger cannot be reached, or is another's by now: nothing more may be spent."""
+    """The ledger is unreachable or now belongs to another worker: spend nothing more."""
     cause = StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
     return Touchdown(Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED))

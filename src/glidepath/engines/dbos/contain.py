@@ -21,7 +21,7 @@ _log = logging.getLogger("glidepath")
 
 
 class _Relay(logging.Handler):
-    """What DBOS says is for whoever looks for a fault: on our own logger, for debugging but for what is an error."""
+    """What DBOS logs is for debugging: on our own logger, for debugging but for what is an error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = logging.ERROR if record.levelno >= logging.CRITICAL else logging.DEBUG

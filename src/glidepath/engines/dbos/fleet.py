@@ -170,16 +170,17 @@ class Fleet:
         await self.ledger.announce()
 
     async def send(self, session: str, message: str | Message, *, note_id: str | None = None) -> None:
-        """Send a message to a run, whichever worker flies it; see `glidepath.sessions.inbox.send`."""
+        """Send a message to a run, on any worker; see `glidepath.sessions.inbox.send`."""
         await self.ledger.outcome(session)
         await send(self.store, session, message, note_id=note_id)
 
     async def status(self) -> FleetStatus:
-        """How many runs wait, fly, have paused and have failed; how old the oldest is; and who flies what."""
+        """How many runs are queued, running, paused and failed; how old the oldest is; and which worker runs what."""
         return await status_of(self.ledger)
 
     async def prune(self, *, older_than: float, states: Sequence[str] = ("completed",)) -> list[str]:
-        """Remove sessions that ended so many seconds ago, with their runs, children and what the engine knows of them.
+        """Remove sessions that ended at least this many seconds ago, with their runs, children and what the engine
+        knows of them.
 
         Their ids can be used again. What tenants used in days and months before that is forgotten, too.
         """
@@ -205,7 +206,7 @@ class Fleet:
     async def result(self, session: str) -> RunResult | None:
         """The whole result, with its messages, from the journal; None while the run has not ended, or continues.
 
-        Raises `ConfigurationError` for a run that could not be flown at all, with what was wrong.
+        Raises `ConfigurationError` for a run that could not be started at all, with what was wrong.
         """
         outcome, error = await self.ledger.outcome(session)
         if outcome is None:
@@ -219,7 +220,7 @@ class Fleet:
         if result is None and outcome == "paused":
             return None
         if result is None:
-            raise ConfigurationError(f"run {session!r} was not flown: {error or outcome}")
+            raise ConfigurationError(f"run {session!r} was not run: {error or outcome}")
         return result
 
     async def stop(self, session: str, reason: str = "") -> None:

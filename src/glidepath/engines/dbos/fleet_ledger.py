@@ -61,7 +61,7 @@ class FleetAccount(Value, frozen=True, kw_only=True):
 
 
 class Look(Value, frozen=True, kw_only=True):
-    """What a worker must know before it flies a leg of a run."""
+    """What a worker must know before it runs a leg of a run."""
 
     tenant: str | None
     outcome: str | None
@@ -267,10 +267,10 @@ class FleetLedger:
     # --- one run ----------------------------------------------------------------------------------------------
 
     async def look(self, session: str, *, taken: bool = False) -> Look | None:
-        """How a run stands, and whether anything above it is limited; None when it was never submitted.
+        """The state of a run, and whether anything above it is limited; None when it was never submitted.
 
-        `taken`: a worker has been given the run. That is counted: a run that takes every worker down is not tried for
-        ever.
+        `taken`: a worker has been given the run. That is counted: a run that takes every worker down is not tried
+        forever.
         """
         row = await self._fetchrow(
             "WITH r AS (UPDATE glidepath_fleet_runs SET taken = taken + $3 WHERE session = $1 RETURNING *) "
@@ -366,11 +366,11 @@ class FleetLedger:
         await self._fetchval("SELECT glidepath_firm($1, NULL, $2)", session, error)
 
     async def announce(self) -> None:
-        """Say that runs were queued: whoever has nothing to do looks."""
+        """Say that runs were queued: idle workers look."""
         await self._execute(f"NOTIFY {QUEUED}")
 
     async def write_off(self, silent: float) -> None:
-        """What is held by runs that nobody has flown for `silent` seconds counts as spent until somebody does."""
+        """What is held by runs that no worker has touched for `silent` seconds counts as spent until somebody does."""
         while await self._fetchval("SELECT glidepath_firm(NULL, $1, NULL)", float(silent)):
             pass
 
@@ -404,9 +404,9 @@ class FleetLedger:
         return any(row["id"] == worker for row in workers), late, others, rated
 
     async def strays(self, worker: str, flown: Sequence[str]) -> list[tuple[str, str]]:
-        """Runs that were taken from a queue and are flown by nobody who is heard of, and by whom they were taken.
+        """Runs that were taken from a queue and no known worker is running, and by whom they were taken.
 
-        `flown` are those that this worker flies.
+        `flown` are those that this worker runs.
         """
         rows = await self._fetch(
             "SELECT workflow_uuid, executor_id FROM dbos.workflow_status WHERE status = 'PENDING' AND name = $1 "

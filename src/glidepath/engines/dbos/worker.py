@@ -1,4 +1,4 @@
-"""A worker: takes runs from the queues of its agents, flies them, and continues with those of workers that died.
+"""A worker: takes runs from the queues of its agents, runs them, and continues those of workers that died.
 
 DBOS gives each run to one worker at a time. What was done in a run is in its journal and nowhere else: the workflow is
 one call of `Agent.run` or `Agent.resume`, and has no steps of its own (docs/adr/0007-one-truth.md).
@@ -36,10 +36,10 @@ LAUNCH = 30.0  # seconds for DBOS to make its tables and start, in which nothing
 
 
 class Worker:
-    """Flies the runs that are submitted for its agents: `await Worker(dsn, agents={...}).serve()`.
+    """Executes the runs that are submitted for its agents: `await Worker(dsn, agents={...}).serve()`.
 
     `agents` maps names to an `Agent`, a `LoopConfig`, a function that makes one, or "module:attribute". `concurrency`
-    is how many runs of each agent it flies at a time; `lease` how many seconds it may be silent before others take
+    is how many runs of each agent it runs at a time; `lease` how many seconds it may be silent before others take
     its runs; `poll` how often it looks for work. One worker for a process. Needs the extra `glidepath[dbos]`.
     """
 
@@ -189,7 +189,7 @@ class Worker:
                     patience = now + 2 * self._lease
                 heard = now
                 if not known:
-                    _log.warning("worker %s was silent for too long: its runs are flown by others", self.id)
+                    _log.warning("worker %s was silent for too long: other workers have its runs", self.id)
                     return True
                 dead = [one for one in others if not alive(one)]
                 if now >= next_search:
@@ -208,7 +208,7 @@ class Worker:
         return False
 
     async def _search(self) -> list[str]:
-        """Who has runs and is no worker: one that was taken for dead, woke up, took runs, and died.
+        """Owners of runs that are not workers: presumed dead, they woke up, took runs, and died.
 
         A run that DBOS gave to this worker, and that has no flight, is put back when it is seen for the second time.
         """
@@ -217,7 +217,7 @@ class Worker:
         mine = {session for session, owner in strays if owner == self.id}
         again, self._stray = mine & self._stray, mine
         if again:
-            _log.warning("worker %s puts back what it never flew: %s", self.id, ", ".join(sorted(again)))
+            _log.warning("worker %s puts back what it never started: %s", self.id, ", ".join(sorted(again)))
             await self.ledger.put_back(self.id, sorted(again))
             await self.ledger.announce()
         return sorted({owner for _, owner in strays if owner != self.id})

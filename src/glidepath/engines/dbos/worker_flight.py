@@ -29,7 +29,7 @@ _log = logging.getLogger("glidepath")
 HANDED_OVER = "handed over to another worker"
 LEFT = "a later release wrote its journal: left to a worker that can read it"
 LASTING = frozenset({"conflict", "missing", "damaged", "schema"})
-"""Failures of the store that will not be over the next time. One that is another's now may be ours again."""
+"""Failures of the store that will not be over the next time. One that another worker has now may be ours again."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 MOST_WORKERS = 20  # a run that took so many workers down with it is not tried again
 
@@ -58,10 +58,11 @@ class WorkerFlight:
         self.token.cancel(HANDED_OVER)
 
     async def fly(self) -> str:
-        """Fly to the end, and return the outcome. Raises `CancelledError` when the run is handed over.
+        """Run to the end, and return the outcome. Raises `CancelledError` when the run is handed over.
 
-        DBOS writes nothing down for a workflow that was cancelled: it stays pending, and whoever takes over flies on.
-        So nothing else gives up here: while another has the run, this one waits until it has ended, or is free.
+        DBOS writes nothing down for a workflow that was cancelled: it stays pending, and the worker that takes over
+        continues. So nothing else gives up here: while another has the run, this one waits until it has ended, or is
+        free.
         """
         wait = FIRST_WAIT
         try:
@@ -146,7 +147,7 @@ class WorkerFlight:
         return (journal.folded if begun else None), journal.entry.flag
 
     async def _to_resume(self, folded: Folded, stop: str | None) -> bool:
-        """A run that has ended flies on after all: its worker or the database had, or a person has decided."""
+        """A run that was marked as ended continues after all: its worker or the database had, or a person has decided."""
         result: Any = folded.result
         if result.outcome is not LoopOutcome.PAUSED:
             return _goes_on(result)
@@ -160,13 +161,13 @@ class WorkerFlight:
         return Purse(wallet.store, wallet.line, wallet.meter)
 
     async def _settled(self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount) -> str | None:
-        """The outcome; None when it is another's to say, or was said."""
+        """The outcome, or None if another worker owns it or has already recorded it."""
         settled = await budget.settle(outcome, error, spent=None if budget.leg is not None else spent)
         return outcome if settled else None
 
 
 def _stopped(reason: str) -> CancelToken:
-    """Somebody asked for a stop while nobody flew the run: it lands as soon as it is taken up."""
+    """A stop was requested while no worker ran it: it lands as soon as it is taken up."""
     token = CancelToken()
     token.cancel(reason)
     return token

@@ -203,7 +203,7 @@ def _chosen(
             f"local model {given!r:.200} is neither one of {', '.join(KNOWN)} nor a file that can be read: {error}"
         ) from error
     if magic != _MAGIC:
-        raise ConfigurationError(f"{given!r:.200} is no GGUF file: it does not begin with {_MAGIC.decode()}")
+        raise ConfigurationError(f"{given!r:.200} is not a GGUF file: it does not begin with {_MAGIC.decode()}")
     return path.resolve(), f"local:{path.stem}", {}
 
 

@@ -143,7 +143,7 @@ def _unescaped(text: str, at: int) -> tuple[str, int]:
 
 
 def _paired(text: str, at: int, high: int) -> tuple[str, int]:
-    """The character of a surrogate pair; a half that stands alone is no character."""
+    """The character of a surrogate pair; a lone half is not a character."""
     follows = text[at + _HEX : at + _HEX + 2]
     if high >= _LOW or not "\\u".startswith(follows):
         return _LOST, _HEX

@@ -86,7 +86,7 @@ class _Raising(Plugin):
     name = "specimen.outlandish"
 
     async def event_observer(self, event: Event) -> None:
-        """Raise something that is no Exception."""
+        """Raise something that is not an Exception."""
         raise Outlandish("not an Exception")
 
 

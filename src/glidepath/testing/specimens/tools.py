@@ -72,7 +72,7 @@ class StubbornTool(_OneCall):
     name = "stubborn_tool"
 
     async def work(self, number: int) -> Any:
-        """Continue, whoever asks to stop."""
+        """Continue, no matter who asks to stop."""
         until = asyncio.get_running_loop().time() + 600
         while asyncio.get_running_loop().time() < until:
             try:
