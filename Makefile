@@ -55,11 +55,12 @@ test-all: ## the same on every CPython from 3.11 to 3.14 that is installed
 quick: venv ## the kernel's tests, in under a minute
 	$(BIN)/python -m pytest -n 2 -q -m "not slow and not process" $(KERNEL)
 
-lint: venv ## ruff, mypy --strict, import contracts
+lint: venv ## ruff, mypy --strict, import contracts, plain English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_words.py
 
 format: venv ## let ruff fix and format
 	$(BIN)/ruff check --fix .

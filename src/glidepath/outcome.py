@@ -343,8 +343,7 @@ class PerRun(Value, frozen=True, kw_only=True):
 
 
 class ConfigurationChange(Value, frozen=True, kw_only=True):
-    """Something about the agent that was different when its run continued. `before` and `now` are None if there was
-    nothing.
+    """Something about the agent that had changed when its run continued; `before` or `now` is None if it was missing.
 
     `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, plugin or constraint;
     `name` says which limit, tool, plugin or constraint.

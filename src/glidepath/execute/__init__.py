@@ -208,8 +208,7 @@ def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> None:
 
 
 async def finish_batch(run: Run) -> bool:
-    """Continue with the batch a run stopped in: what was decided is done, what was not waits on. As `execute`
-    otherwise.
+    """Continue the batch a run stopped in, as `execute` does: do what was decided, keep waiting for the rest.
 
     A call that neither waits nor was decided about had not begun when the process died: it takes the usual way.
     """
@@ -465,8 +464,7 @@ async def follow_up(run: Run, jobs: list[Job]) -> None:
 
 
 def _finish(run: Run, jobs: list[Job]) -> bool:
-    """Results become messages, in source order; calls waiting for a person are listed. True when there are votes to
-    count.
+    """Results become messages, in source order; calls waiting for a person are listed. True if votes are to count.
 
     That is when a terminal tool, one that votes to end the run, or one that nobody knows is among them.
     """

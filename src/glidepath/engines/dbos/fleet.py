@@ -179,8 +179,7 @@ class Fleet:
         return await status_of(self.ledger)
 
     async def prune(self, *, older_than: float, states: Sequence[str] = ("completed",)) -> list[str]:
-        """Remove sessions that ended at least this many seconds ago, with their runs, children and what the engine
-        knows of them.
+        """Remove sessions that ended at least this many seconds ago, with their runs, children and engine records.
 
         Their ids can be used again. What tenants used in days and months before that is forgotten, too.
         """

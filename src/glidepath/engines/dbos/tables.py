@@ -190,7 +190,7 @@ BEGIN
   ELSE
     DELETE FROM glidepath_waiting w WHERE w.session = p_session;
   END IF;
-  IF verdict <> 'granted' THEN  -- a waiting run holds nothing that it does not need
+  IF verdict <> 'granted' THEN  -- whoever waits holds nothing that it does not need
     tokens := greatest(spent_t, least(r.tokens, hold_t)); money := greatest(spent_m, least(r.money, hold_m));
   ELSE
     tight := NULL;
@@ -238,8 +238,8 @@ BEGIN
 END $$;
 """
 
-# A run that cannot continue, or that nobody has flown for a while, may have spent all that it holds: nobody waits for
-it._FIRM = """
+# A run that cannot continue, or that no worker has touched for a while, may have spent all it holds: do not wait.
+_FIRM = """
 CREATE OR REPLACE FUNCTION glidepath_firm(p_session text, p_silent float8, p_error text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -147,7 +147,7 @@ class WorkerFlight:
         return (journal.folded if begun else None), journal.entry.flag
 
     async def _to_resume(self, folded: Folded, stop: str | None) -> bool:
-        """A run that was marked as ended continues after all: its worker or the database had, or a person has decided."""
+        """True if an ended run should continue: its worker or the database ended it, or a person decided."""
         result: Any = folded.result
         if result.outcome is not LoopOutcome.PAUSED:
             return _goes_on(result)
