@@ -281,9 +281,12 @@ def test_a_flag_s_name_in_a_file_is_answered_with_the_key(tmp_path, key, meant):
     [
         (("run", "--max-turn", "3", "go"), "there is no flag --max-turn; did you mean --max-turns?"),
         (("run", "--max-turn=3", "go"), "there is no flag --max-turn; did you mean --max-turns?"),
-        (("config", "check", "my.toml"), "my.toml is one word too many; a file is named with --config FILE"),
+        (
+            ("config", "check", "my.toml"),
+            "unexpected argument 'my.toml' (to name a configuration file, use --config FILE)",
+        ),
         (("runs", "list", "--stor", "x"), "there is no flag --stor; did you mean --store?"),
-        (("demo", "one", "two"), "two is one word too many"),
+        (("demo", "one", "two"), "unexpected argument 'two'"),
         (("sim", "--zzzzzz"), "there is no flag --zzzzzz\n"),
     ],
 )

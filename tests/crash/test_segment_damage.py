@@ -546,6 +546,6 @@ def test_a_session_id_that_is_no_unicode_is_missing(path):
             await store.close()
 
     for act_ in (lambda store: store.load("\udcff"), lambda store: store.claim("\udcff", "me")):
-        with pytest.raises(StoreError, match="no valid Unicode") as caught:
+        with pytest.raises(StoreError, match="not valid Unicode") as caught:
             asyncio.run(ask(act_))
         assert caught.value.kind == "missing"

@@ -73,7 +73,7 @@ def test_a_run_that_is_not_paused_is_not_resumed(crew):
         assert await fleet.wait(session) == "done"
         await fleet.resume(session, {"c0": deny()})
 
-    with pytest.raises(ConfigurationError, match="is done: only a paused run goes on"):
+    with pytest.raises(ConfigurationError, match="is done: only a paused run continues"):
         with_fleet(crew, work)
 
 

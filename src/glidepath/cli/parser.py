@@ -98,14 +98,18 @@ class _Parser(argparse.ArgumentParser):
         """As ever, but there are no unknown ones."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.exit(2, f"{self.prog}: error: {self._about(unknown)}\n`{self.prog} --help` says what it takes.\n")
+            self.exit(2, f"{self.prog}: error: {self._about(unknown)}\n`{self.prog} --help` lists what it takes.\n")
         return found, unknown
 
     def _about(self, unknown: Sequence[str]) -> str:
         flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
         if flag is None:
-            hint = "; a file is named with --config FILE" if "--config" in self._option_string_actions else ""
-            return f"{unknown[0]} is an unexpected argument{hint}"
+            hint = (
+                " (to name a configuration file, use --config FILE)"
+                if "--config" in self._option_string_actions
+                else ""
+            )
+            return f"unexpected argument {unknown[0]!r}{hint}"
         from difflib import get_close_matches
 
         meant = _MEANT.get(flag)

@@ -45,9 +45,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     if action == "revoke":
         return _revoke(world.folder / (options.path or "."), world)
     if options.path is not None:
-        raise ConfigurationError(
-            f"{options.path} is an unexpected argument; `glidepath trust --help` says what it takes"
-        )
+        raise ConfigurationError(f"unexpected argument {options.path!r}; `glidepath trust --help` lists what it takes")
     if action == "list":
         return _list(world)
     return _trust(_folder(world.folder / (action or ".")), world, yes=options.yes)

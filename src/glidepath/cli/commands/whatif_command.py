@@ -184,7 +184,7 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
     runs = f"{len(fates)} {'run' if len(fates) == 1 else 'runs'}"
     world.write(
         f"{runs}: {stopped} would have been stopped; {lost} of {answered} answers lost; "
-        f"cost {money(paid)} as run, {money(then)} so\n"
+        f"cost {money(paid)} and would have been {money(then)}\n"
     )
 
 
