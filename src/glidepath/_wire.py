@@ -41,7 +41,7 @@ replace = msgspec.structs.replace
 asdict = msgspec.structs.asdict
 astuple = msgspec.structs.astuple
 settle_field = msgspec.structs.force_setattr
-"""Set a field of a frozen value, in its `__post_init__` only: to normalise what was given."""
+"""Set a field of a frozen value, in its `__post_init__` only: to normalize what was given."""
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -198,7 +198,7 @@ class KillSwitchConstraint(_BuiltIn):
             self.look = switch.is_set
         elif inspect.iscoroutinefunction(switch):
             raise ConfigurationError(
-                "switch must be a plain function, not async: write a constraint with check_every for what has to wait"
+                "switch must be a plain function, not async: to wait, write a constraint with check_every"
             )
         elif callable(switch):
             self.look = switch

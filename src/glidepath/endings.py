@@ -261,5 +261,5 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
     except GeneratorExit:
         raise
     except BaseException as another:  # then at least there is a result
-        _log.error("%s: %s, while it was brought down after %s", run.run_id, told(another), told(defect))
+        _log.error("%s: %s, while it was shut down after %s", run.run_id, told(another), told(defect))
     return failure(run, "internal", told(defect))

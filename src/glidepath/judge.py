@@ -238,7 +238,7 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: object) ->
         if stopped.why is Why.INTERRUPT:
             raise run.interrupted() from None
         hung = f"did not answer within {run.plan.times.constraint} s"
-        reason = f"{constraint.name} {hung if stopped.why is Why.TIMEOUT else 'was cancelled from inside'}"
+        reason = f"{constraint.name} {hung if stopped.why is Why.TIMEOUT else 'cancelled itself'}"
     except KeyboardInterrupt:
         raise run.interrupted_by_hand() from None
     except BaseException as error:  # SystemExit, too: a constraint must not end the process
@@ -259,7 +259,7 @@ def weighed(constraint: ResourceConstraint, validation: object) -> Weighed:
     if type(action) is not ResourceAction:
         raise TypeError(f"on_violation returned {type(action).__name__}, not ResourceAction")
     if type(state) is not AgentState or state not in _LIMITED:
-        raise TypeError(f"its state is {shown(state)}, which no limit ends a run in")
+        raise TypeError(f"its state is {shown(state)}, which is not a valid end state for a limit")
     return plain(validation), action, state
 
 
@@ -330,7 +330,7 @@ def _is_news(run: Run, record: ValidationRecord) -> bool:
         return False
     run.audit.warn(record.constraint, said)
     if run.audit.warnings == MOST_WARNINGS:
-        _log.warning("%s: %d warnings of constraints are noted; more are not", run.run_id, MOST_WARNINGS)
+        _log.warning("%s: %d constraint warnings recorded; further ones are dropped", run.run_id, MOST_WARNINGS)
     return True
 
 

@@ -137,7 +137,7 @@ class FileBlock(Value, frozen=True, gc=False, tag_field="type", tag="file"):
         file = Path(path)
         found = media_type or _SUFFIXES.get(file.suffix.lower()) or guess_type(file.name)[0] or ""
         if not cls(found).kind:
-            hint = "; make an ImageBlock of a picture" if found.startswith("image/") else "; pass media_type="
+            hint = "; use an ImageBlock for a picture" if found.startswith("image/") else "; pass media_type="
             raise ConfigurationError(f"{str(path)[-200:]!r}: no provider is known to take {found or 'this type'}{hint}")
         return cls(found, data=file.read_bytes(), name=file.name)
 

@@ -237,7 +237,7 @@ class AbandonedWork(Value, frozen=True, kw_only=True):
 
 
 class PendingCall(Value, frozen=True, kw_only=True):
-    """A call that waits for a person's decision."""
+    """A call that waiting for a person's decision."""
 
     call: ToolCall
     reason: str = ""

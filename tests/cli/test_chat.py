@@ -154,7 +154,7 @@ def test_what_waited_does_not_take_the_place_of_what_is_being_typed(tmp_path):
         ("/status", "0 turns of yours"),
         ("/tools", "shell  Run a shell command"),
         ("/model", "The model is python:flights:chat"),
-        ("/compact", "nothing to leave out"),
+        ("/compact", "nothing to shorten"),
         ("/staus", "There is no /staus. Did you mean /status?"),
         ("/model python:flights:NOPE", "no attribute 'NOPE'"),
         ("/model python:flights:hello", "From now on python:flights:hello answers"),

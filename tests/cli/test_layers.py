@@ -86,7 +86,7 @@ def test_older_keys_mean_the_same_and_zero_is_off_there(tmp_path):
         ("model = 3", "model: expected text"),
         ("prices = {gpt = [1]}", "prices.gpt: expected [input, output]"),
         ("prices = {gpt = [1, -1]}", "expected dollars of at least 0"),
-        ("approve = 'all'", "a file cannot say this; use --approve"),
+        ("approve = 'all'", "this cannot be set in a file; use --approve"),
         ("this is no toml", "not valid TOML"),
         ("max_output_tokens_recovery = {attempts = 3}", "there is no setting 'attempts'"),
     ],

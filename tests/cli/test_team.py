@@ -230,7 +230,7 @@ def test_a_team_that_waits_says_how_to_go_on_and_goes_on(desk):
 def test_a_team_that_waits_without_a_store_says_what_to_do(desk):
     ran = glidepath("team", "run", "team.toml", "a note", folder=desk)
     assert ran.code == 6, ran
-    assert "nothing is kept: run it with --store FILE to continue later" in ran.err
+    assert "nothing was saved: run it with --store FILE to continue later" in ran.err
 
 
 @pytest.mark.parametrize(("policy", "done"), [("all", 2), ("deny", 0)])

@@ -64,7 +64,7 @@ def test_an_operator_outranks_a_wallet_and_takes_it_back(tmp_path):
         (("set", "c", "--max-tokens", "9", "--as-declared"), "not both"),
         (("set", "new", "--as-declared"), "there is no wallet 'new'"),
         (("set", "new", "--max-tokens", "9", "--parent", "nobody"), "there is no wallet 'nobody'"),
-        (("set", "here", "--max-tokens", "9", "--per", "day"), "--per and --parent are of a new wallet"),
+        (("set", "here", "--max-tokens", "9", "--per", "day"), "--per and --parent are only for a new wallet"),
         (("set", "here", "--max-cost", "9"), "wallet 'here' has no max_cost"),
         (("set", "new", "--max-tokens", "9", "--per", "week"), "invalid choice: 'week'"),
         (("remove", "nobody"), "there is no wallet 'nobody'"),

@@ -152,7 +152,7 @@ def test_many_runs_are_queued_together_or_not_at_all(crew):
         (["go"] * 1001, None, "tasks must be"),
         (["go", " "], None, "task is empty"),
         (["go"], [], "one id for each"),
-        (["go", "go"], ["a", "a"], "an id twice"),
+        (["go", "go"], ["a", "a"], "a duplicate id"),
         (["go"], [""], "session must be an id"),
     ],
 )

@@ -245,7 +245,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         above: Any = None if parent is INHERIT else parent
         if resume is None:
             if decisions is not None:
-                raise ConfigurationError("decisions belong to resume=...: a new run has no calls that wait for any")
+                raise ConfigurationError("decisions need resume=...: a new run has no pending calls")
             messages = as_messages(prompt, self.config)
             place, agent = place_of(parent), self._as_given(given)
             if place is None:
@@ -253,7 +253,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             home = self._home_inside(place, session, cancel)
             return RunStream(partial(stream_inside, agent, place, messages, home, cancel, given))
         if prompt is not None or session is not None:
-            raise ConfigurationError("stream(resume=...) continues without a new prompt and in its own session")
+            raise ConfigurationError("stream(resume=...) takes no prompt and no session: it continues the run it names")
         if self.config.store is None:  # raise here, not when the first event is asked for
             found = find(resume)
             if isinstance(found, RunResult):

@@ -81,7 +81,7 @@ class AgentBuilder(Setters):
     ) -> Self:
         """See events: a function of an event, or this one hook of a plugin. `events`: which; None is all but chunks."""
         if events is not None and isinstance(hook, Plugin):
-            raise BuilderError("event_observer(plugin, events=...): a plugin says itself which events it wants")
+            raise BuilderError("event_observer(plugin, events=...): set the events on the plugin itself")
         return self._hook("event_observer", hook, name, events)
 
     def steering(self, hook: Source, *, name: str | None = None) -> Self:

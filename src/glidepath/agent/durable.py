@@ -66,7 +66,7 @@ class Opening(Record, kw_only=True):
     tail: frozenset[str] | None = None
     unknown: tuple[ToolCall, ...] = ()
     result: RunResult | None = None
-    """The run is done already."""
+    """The run is already done."""
     ended: RunResult | None = None
     """How it had ended, done or not."""
     snapshot: Snapshot | None = None

@@ -35,7 +35,7 @@ def split_tools(items: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[ToolSource
     for source in sources:
         name = getattr(source, "name", None)
         if not isinstance(name, str) or not name:
-            raise ConfigurationError(f"tools: the source {type(source).__name__} needs a name that is not empty")
+            raise ConfigurationError(f"tools: the source {type(source).__name__} needs a non-empty name")
     return tuple(item for item in items if not isinstance(item, ToolSource)), sources
 
 
@@ -49,7 +49,7 @@ class Fitted:
         self.tools: list[Tool] = []
         self.missing: list[tuple[str, str]] = []
         self.failed: tuple[str, str] | None = None
-        """The required source that gave none, and why."""
+        """The required source that offered no tools, and why."""
 
     def attend(self, run: Run) -> Ending | None:
         """The run begins: it is told what is missing; how it ends at once, when that was required."""
@@ -210,7 +210,7 @@ async def _closed(supply: ToolSupply) -> None:
     try:
         await supply.close()
     except Exception as error:
-        _log.warning("A source of tools failed while it was closed: %s", told(error))
+        _log.warning("A source of tools failed to close: %s", told(error))
 
 
 class Outfit:

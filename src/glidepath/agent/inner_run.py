@@ -39,7 +39,7 @@ def call_of(context: Any) -> Place:
     """The call of a `ToolContext`, as a place where children are started."""
     place = getattr(context._host, "place", None)  # noqa: SLF001 - ours
     if place is None:
-        raise ConfigurationError("this ToolContext has no run: stream() needs the context of a call that is running")
+        raise ConfigurationError("this ToolContext has no run: stream() needs the context of a running call")
     return place(context.call_id)  # type: ignore[no-any-return]
 
 

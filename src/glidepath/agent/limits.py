@@ -248,7 +248,7 @@ def _line(
         raise ConfigurationError(f"Budget.per must be 'day', 'month' or None for all time, not {shown(per, 100)}")
     if limits.scope != "run":
         raise ConfigurationError(
-            f"Budget takes limits without a scope: it bounds whatever runs on it; leave out scope={limits.scope!r}"
+            f"Budget takes limits without a scope: it covers every run that uses it; leave out scope={limits.scope!r}"
         )
     if store is None:
         given = {"name": name, "per": per}
@@ -272,7 +272,7 @@ def _line(
     for field in ("max_iterations", "max_tool_calls", "timeout"):
         if getattr(limits, field) is not None:
             raise ConfigurationError(
-                f"a stored budget limits max_tokens and max_cost, not {field}: put it into the limits of the agent"
+                f"a stored budget limits max_tokens and max_cost, not {field}: put it in the limits of the agent"
             )
     above: tuple[WalletTerms, ...] = () if parent is None else parent.line
     if parent is not None and parent.store is not store:

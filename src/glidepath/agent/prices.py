@@ -37,9 +37,9 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
         )
     if price is None:
         raise ConfigurationError(
-            f"a money limit (max_cost) needs a price and none is known for model {model.name!r}: "
+            f"a money limit (max_cost) needs a price, and none is known for model {model.name!r}: "
             f"pass prices={{{model.name!r}: (input, output)}} in dollars per million tokens, "
-            f"or unpriced='estimate:<model>' to count with another model's price{_where_prices_are()}"
+            f"or unpriced='estimate:<model>' to use another model's price{_where_prices_are()}"
         )
     return price
 

@@ -246,7 +246,7 @@ class Purse:
                 if getattr(error, "kind", "") == "locked" and time.monotonic() < until:
                     await asyncio.sleep(LONGEST_WAIT)
                     continue
-                what = "what this run holds of it is written off when its lease is over"
+                what = "what this run holds of it is written off when its lease expires"
                 _log.warning("wallet %r could not be settled; %s: %s", self.line[-1].name, what, error)
             return
 

@@ -179,7 +179,7 @@ class _Checking(MemoryStore):
                 turn.set_result(None)
 
     def _give_up(self) -> None:
-        self.difference = self.difference or f"commit {self.head + 1} was recorded, and nothing brings it about"
+        self.difference = self.difference or f"commit {self.head + 1} was recorded, but the replay does not produce it"
         self._move()
         self.over.set()
 
@@ -195,7 +195,7 @@ def _first_difference(recorded: Commit, made: Commit) -> str:
         if before != now:
             old, new = bytes(before.payload)[:200].decode(), bytes(now.payload)[:200].decode()
             return f"record {before.sequence}: recorded {before.kind} {old}, replayed {now.kind} {new}"
-    return f"commit {recorded.number} has another number of records"
+    return f"commit {recorded.number} has a different number of records"
 
 
 _NEVER = ToolResultMessage("", "", "there was no result", is_error=True)

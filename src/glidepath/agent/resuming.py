@@ -26,7 +26,7 @@ def find(target: object) -> RunResult | tuple[Snapshot, Session]:
     """
     if isinstance(target, str):
         raise ConfigurationError(
-            f"resume({target!r:.80}): a run is found by its session id in a store, and this agent has none; "
+            f"resume({target!r:.80}): finding a run by its session id needs a store, and this agent has none; "
             "pass the RunResult (or the Session) of the run"
         )
     if isinstance(target, Session):
@@ -90,7 +90,7 @@ def nothing_to_decide(decisions: Any, obeyed: Mapping[str, Decision] | None = No
     for call_id, decision in (decisions or {}).items():
         if not _was_obeyed(call_id, decision, obeyed or {}):
             raise ConfigurationError(
-                f"decisions: there is no pending call {call_id!r:.100}; the run is done, and nothing is pending"
+                f"decisions: there is no pending call {call_id!r:.100}; the run is done and nothing is pending"
             )
 
 
@@ -152,7 +152,7 @@ def _check_answer(call_id: str, decision: Decision, waiting: PendingCall) -> Non
     if decision.kind == "deny":
         return
     if decision.kind == "answer" and decision.arguments is None:
-        raise ConfigurationError(f"decisions[{call_id!r}]: this call waits for a form; pass answer({{...}})")
+        raise ConfigurationError(f"decisions[{call_id!r}]: this call needs a form; pass answer({{...}})")
     try:
         SchemaBinder("the form", {"type": "object", **form}).bind(decision.arguments or {})
     except ArgumentsError as error:

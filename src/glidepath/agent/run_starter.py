@@ -220,8 +220,8 @@ class RunStarter(Equipped):
         self._check_root(cancel, parent, config.limits)
         if snapshot.on_budget and parent is None and limits is None:
             raise ConfigurationError(
-                "this run spent from a budget above its own; pass it again: resume(..., parent=budget), with --wallet "
-                "NAME on the command line, or give the run limits of its own: resume(..., limits=Limits(...))"
+                "this run spent from a parent budget; pass it again: resume(..., parent=budget), with --wallet "
+                "NAME on the command line, or give the run its own limits: resume(..., limits=Limits(...))"
             )
         purse = Purse(parent.store, parent.line, parent.meter) if parent is not None and parent.line else None
         above = purse or parent
@@ -394,7 +394,7 @@ class RunStarter(Equipped):
         if not bounded and (parent is None or not parent.bounded):
             raise ConfigurationError(
                 "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
-                "or unbounded=True if that is what you want"
+                "or unbounded=True to run without one"
             )
 
 

@@ -25,7 +25,9 @@ class Said:
         said = self._parts[field]
         if said:
             first = next(iter(said))
-            raise BuilderError(f"{field}(...) would undo {first}({said[first]!r}): call {field}() before {first}()")
+            raise BuilderError(
+                f"{field}(...) would overwrite {first}({said[first]!r}): call {field}() before {first}()"
+            )
         return self._set(field, value)
 
     def _part(self, field: str, name: str, value: object) -> Self:

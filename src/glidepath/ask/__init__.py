@@ -325,7 +325,7 @@ class _Call(Record, eq=False, gc=False):
         """The plugins' view, which is `more` tokens larger, when `short` more can be paid for; else the source."""
         if short > 0 and not booking.add_input(short):
             run = self.run
-            fault = HookFault(f"its view takes {short} tokens more than can be paid for")
+            fault = HookFault(f"its view takes {short} tokens more than the budget allows")
             for name, _ in run.hooks.context_transform:
                 report(run, "context_transform", name, fault, "skipped")
             return source
@@ -387,7 +387,7 @@ class _Call(Record, eq=False, gc=False):
             self.error = None if attempt.cut else attempt.fault()
         else:
             self.stalled = True
-            why = "it was cancelled from inside" if stopped.why is Why.UNINVITED else "no delta in time"
+            why = "it cancelled itself" if stopped.why is Why.UNINVITED else "no delta in time"
             self.error = TransientError(f"the stream stalled: {why}")
 
     def _keep(self, attempt: Attempt) -> None:

@@ -206,7 +206,7 @@ class Attempt(Record, gc=False):
         if stop is None or self.cut:
             stop = self.stop_reason()
             if stop is StopReason.OTHER:
-                _log.warning("%s: the provider stopped for a reason unknown here: %r", run.run_id, end)
+                _log.warning("%s: the provider stopped for an unknown reason: %r", run.run_id, end)
         return Reply(
             AssistantMessage(kept, stop, usage, None, plan.model_name, None if end is None else end.info),
             calls,
@@ -379,7 +379,7 @@ async def _grown(run: Run, booking: Booking, size: int) -> bool:
 
 def _bytes(text: str) -> int:
     if text.__class__ is not str and not isinstance(text, str):
-        raise ModelError(f"the model streamed a delta with a {type(text).__name__} where a text belongs")
+        raise ModelError(f"the model streamed a delta with a {type(text).__name__} instead of text")
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 

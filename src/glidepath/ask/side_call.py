@@ -102,7 +102,7 @@ def _check(run: Run, account: SideAccount) -> None:
         raise SideRefused("the run is being stopped")
     coming_down = run.descent.notice is not None or run.descent.wind_down is not None or run.descent.verdict is not None
     if coming_down or run.descent.final_turn is not None or run.descent.landing_calls:
-        raise SideRefused("the run is landing, and makes no other model calls")
+        raise SideRefused("the run is landing and makes no other model calls")
     if account.calls >= account.max_calls:
         raise SideRefused(f"the limit of {account.max_calls} model calls of {account.name} in this run is reached")
     if run.plan.health.state is not BreakerState.CLOSED:
@@ -121,7 +121,7 @@ def _reserved(run: Run, question: SideQuestion, account: SideAccount, size: int)
         cap //= 2
     if left < LEAST_OUTPUT:
         raise SideRefused(f"the limit of {account.max_tokens} tokens of {account.name} in this run is reached")
-    raise SideRefused(f"what is left of the run's budget, or of {account.name}'s, does not pay for it")
+    raise SideRefused(f"what is left of the run's budget, or of {account.name}'s, does not cover it")
 
 
 async def _streamed(run: Run, call: MeteredCall) -> None:

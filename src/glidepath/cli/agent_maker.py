@@ -94,7 +94,7 @@ def _offer_little(settings: LoadedSettings, world: World) -> None:
         settings.known["tools"] = Known((), "default")
     elif len(tools) > 1 or servers or set(tools) & {"write", "edit", "shell"}:
         raise ConfigurationError(
-            f"the embedded model cannot handle {', '.join(tools) or 'the tools of servers'}: it has 135 million "
+            f"the embedded model cannot handle {', '.join(tools) or 'the tools of MCP servers'}: it has 135 million "
             "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it all the "
             "same, or name a larger model (`glidepath models`)"
         )
@@ -158,7 +158,7 @@ def make_model(name: str, world: World) -> Any:
 
     resolve = getattr(models, "resolve", None)
     if resolve is None:
-        raise ConfigurationError(f"model {name!r}: only python:MODULE:ATTRIBUTE is available in this version")
+        raise ConfigurationError(f"model {name!r}: only python:MODULE:ATTRIBUTE is supported in this version")
     key = world.environ.get("GLIDEPATH_API_KEY") if name.startswith("openai-compatible:") else None
     return resolve(name) if key is None else resolve(name, api_key=key)
 

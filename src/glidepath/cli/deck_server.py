@@ -167,7 +167,7 @@ def export(options: argparse.Namespace, world: World) -> int:
     from glidepath.serve.store_reader import StoreReader
 
     if not options.run or not options.file:
-        raise ConfigurationError("say which run and where to: glidepath deck export RUN out.html")
+        raise ConfigurationError("name a run and a file: glidepath deck export RUN out.html")
     store = make_store(options.store or DEFAULT_STORE, world)
 
     async def read() -> dict[str, Any]:

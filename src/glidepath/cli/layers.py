@@ -136,7 +136,7 @@ def configuration_in(folder: Folder) -> Path | None:
     here = [folder.path / name for name in CONFIGURATION if name in folder.files]
     if len(here) > 1:
         raise ConfigurationError(
-            f"there are both {CONFIGURATION[0]} and {CONFIGURATION[1]} here: remove one, or name one with --config"
+            f"both {CONFIGURATION[0]} and {CONFIGURATION[1]} exist here: remove one, or name one with --config"
         )
     return here[0] if here else None
 
@@ -162,7 +162,7 @@ def load(path: Path, content: bytes | None = None) -> dict[str, tuple[Any, str]]
         if setting is None:
             raise ConfigurationError(f"{path.name}: {_unknown(key)}")
         if not setting.in_file:
-            raise ConfigurationError(f"{path.name}: {key}: a file cannot say this; use {setting.flag}")
+            raise ConfigurationError(f"{path.name}: {key}: this cannot be set in a file; use {setting.flag}")
         if setting.key in found:
             other = found[setting.key][1]
             raise ConfigurationError(f"{path.name}: {key} and {other} are the same setting: keep one")
@@ -313,4 +313,4 @@ def _check(settings: LoadedSettings) -> None:
         if settings.get(key) and not settings.get(partner):
             raise ConfigurationError(f"{key} ({settings.origin(key)}) has no effect without {partner}: {why}")
     if settings.get("tool_choice") not in (None, "auto", *OFF) and not settings["tools"]:
-        raise ConfigurationError(f"tool_choice ({settings.origin('tool_choice')}) needs tools, and there are none")
+        raise ConfigurationError(f"tool_choice ({settings.origin('tool_choice')}) needs tools, but there are none")

@@ -33,7 +33,7 @@ _WISHES = {
     "plugins": "these plugins are loaded",
     "store": "the record of your runs is kept here",
     "telemetry.otel": "figures about your runs go to the collector that the environment names",
-    "telemetry.content": "what you and the model say goes there, too",
+    "telemetry.content": "everything you and the model say also goes there",
 }
 _NAMING = ("model", "fallback_models", "tools")
 _EFFECTS = {"python:": "runs Python code", "openai-compatible:": "gets your GLIDEPATH_API_KEY"}

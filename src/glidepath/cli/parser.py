@@ -18,10 +18,10 @@ Execute = Callable[[argparse.Namespace, "World"], int]
 
 _EPILOG = """\
 exit codes:
-  0 done   1 failed   2 usage   3 ended by a limit   4 stuck   5 refused   6 waits for a decision
+  0 done   1 failed   2 usage   3 ended by a limit   4 stuck   5 refused   6 waiting for a decision
   130 Ctrl-C   143 SIGTERM
 
-`glidepath COMMAND --help` says more about a command.
+`glidepath COMMAND --help` explains a command.
 """
 
 

@@ -75,7 +75,7 @@ class DemoStage:
             texts=Texts(landing="Tell me in one sentence what the atlas said."),
         )
         result = await self._watch(agent, "tools withdrawn, one last call from the reserve")
-        self._end(result, "Elsewhere a limit is an exception, and the work is gone.")
+        self._end(result, "Elsewhere a limit is an exception and the work is lost.")
         return result.outcome is not LoopOutcome.FAILED
 
     async def budget(self) -> bool:

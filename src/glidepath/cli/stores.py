@@ -83,7 +83,7 @@ async def migrate_store(name: str | None, source: Any, world: World) -> int:
 
     target = SegmentStore() if name is None else make_store(name, world)
     if getattr(source, "path", None) == getattr(target, "path", ""):
-        raise ConfigurationError(f"{source.path} is where these sessions are: name another store to carry them to")
+        raise ConfigurationError(f"{source.path} already holds these sessions: name another store to copy them to")
     try:
         done = await migrate(source, target)
     finally:
@@ -120,7 +120,7 @@ def keep_sessions(settings: LoadedSettings, world: World) -> None:
             _must_be_writable(folder)
         settings.known["store"] = Known(DEFAULT_STORE, "default")
     except (ConfigurationError, OSError) as error:
-        world.note(f"this run cannot be resumed, because its session cannot be kept: {error}")
+        world.note(f"this run cannot be resumed, because its session cannot be saved: {error}")
 
 
 def _must_be_writable(folder: Path) -> None:
@@ -139,7 +139,7 @@ def assume_store(settings: LoadedSettings, what: str) -> str:
 
     if not _default_is_sqlite() and not is_segment_folder(default_folder()):
         raise ConfigurationError(
-            f"{what} needs the store that the run was made with: pass --store PATH (there is no {default_folder()})"
+            f"{what} needs the store of the run: pass --store PATH (there is no {default_folder()})"
         )
     settings.known["store"] = Known(DEFAULT_STORE, "default")
     return DEFAULT_STORE

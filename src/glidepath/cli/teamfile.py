@@ -96,7 +96,7 @@ class TeamFile:
             said = self._checked(f"roles[{number}]", section, RoleDefinition.__struct_fields__)
             role = self._made(f"roles[{number}]", RoleDefinition, **said)
             if role.name in roles:
-                raise ConfigurationError(f"{self._name}: roles[{number}]: there is a role {role.name!r} already")
+                raise ConfigurationError(f"{self._name}: roles[{number}]: there is already a role {role.name!r}")
             roles[role.name] = role
         steps = [self._step(number, section, roles) for number, section in enumerate(self._list("steps"), 1)]
         plan = self._made("steps", TeamExecutionPlan, steps=steps) if steps else None

@@ -110,7 +110,7 @@ def _place_for(folder: Path) -> Path:
     """
     place = _place()
     if place.resolve().is_relative_to(folder) and not Path.home().is_relative_to(folder):
-        raise ConfigurationError(f"the data folder {place.parent} is not outside of {folder}: check XDG_DATA_HOME")
+        raise ConfigurationError(f"the data folder {place.parent} is inside {folder}: check XDG_DATA_HOME")
     return place
 
 

@@ -241,7 +241,7 @@ def _outside(paused: Any) -> Any:
     """It asks for something of the system: nothing of that is there."""
     name = str(paused.function_name)
     if "sleep" in name:
-        return paused.resume({"exc_type": "RuntimeError", "message": "a program cannot wait: end it and say so"})
+        return paused.resume({"exc_type": "RuntimeError", "message": "a program cannot wait: end it and report that"})
     return paused.resume_not_handled()
 
 
@@ -256,7 +256,7 @@ def _failed(error: Any, printed: str) -> Ended:
             return Ended(kind="program_output", text=f"the program printed more than {MOST_PRINTED} bytes")
         return Ended(kind="program_memory", text=f"the program used too much memory: {text}")
     if isinstance(inner, RuntimeError) and "suspension limit" in text:
-        return Ended(kind="program_timeout", text="the program asked for what is not there again and again")
+        return Ended(kind="program_timeout", text="the program kept asking for names that do not exist")
     return Ended(kind="program_error", text=error.display())
 
 

@@ -117,12 +117,12 @@ def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | Non
         if len(repaired) != len(calls) or not all(isinstance(call, ToolCall) for call in repaired):
             raise TypeError("normalize_tool_calls must return one call for each call")
         if not all(isinstance(new.name, str) and isinstance(new.arguments, dict) for new in repaired):
-            raise TypeError("normalize_tool_calls must keep names texts and arguments dicts")
+            raise TypeError("normalize_tool_calls must return str names and dict arguments")
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         why = told(error)
-        run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", why, "the calls do not run")
+        run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", why, "the calls will not run")
         return None
     return [
         replace(call, name=clean(new.name), arguments=new.stored) for call, new in zip(calls, repaired, strict=True)
@@ -204,7 +204,7 @@ def _spent(run: Run, room: int) -> Verdict | None:
         return None
     limit = next(node.caps.tool_calls for node in above if node.calls_wire - node.tool_calls <= room)
     metrics = {"max_tool_calls": limit}
-    reason = f"the limit of {limit} tool calls of a budget above is reached"
+    reason = f"the limit of {limit} tool calls of a parent budget is reached"
     cause = StopCause(source="ToolCallLimitConstraint", action="graceful_exit", reason=reason, metrics=metrics)
     return Verdict(state=AgentState.MAX_STEPS, cause=cause)
 
@@ -290,7 +290,7 @@ def _read(arguments: Mapping[Any, Any]) -> dict[Any, Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise HookFault(f"Replace takes arguments that can be read: {told(error)}") from error
+        raise HookFault(f"Replace takes readable arguments: {told(error)}") from error
 
 
 def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:

@@ -38,8 +38,8 @@ _log = logging.getLogger("glidepath")
 __all__ = ["ALWAYS_KEPT", "MOST_KEPT", "UNKNOWN", "Job", "failure"]
 
 NOT_SHOWN = (
-    "The tool ran to its end, and whatever it does is done. What it returned is binary data that cannot be shown here; "
-    "calling it again would not show it either."
+    "The tool ran to its end, and whatever it does is done. It returned binary data that cannot be shown here; "
+    "calling it again would not help."
 )
 UNKNOWN = ResultKind.UNKNOWN_EFFECT
 MOST_KEPT = 32_000  # characters of a result at most

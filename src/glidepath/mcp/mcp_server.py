@@ -205,7 +205,9 @@ class McpServer(ToolSource):
             )
         kept = names if self.chosen is None else tuple(name for name in self.chosen if name in names)
         if not kept:
-            raise ConfigurationError(f"MCP server {self.name!r}: only{names!r:.80} leaves none of {self.chosen!r:.80}")
+            raise ConfigurationError(
+                f"MCP server {self.name!r}: only{names!r:.80} leaves nothing of {self.chosen!r:.80}"
+            )
         return self._view(chosen=tuple(dict.fromkeys(kept)), prefix=self.prefix)
 
     def prefixed(self, prefix: str) -> McpServer:
@@ -260,7 +262,7 @@ class McpServer(ToolSource):
 def _sandbox(wrong: str, sandbox: Any, url: Any) -> Sandbox | None:
     if sandbox is None or isinstance(sandbox, Sandbox):
         if sandbox is not None and url is not None:
-            raise ConfigurationError(f"{wrong}: sandbox= closes a program in, and url= names somebody else's; drop one")
+            raise ConfigurationError(f"{wrong}: sandbox= closes a program in, and url= names a remote server; drop one")
         return sandbox
     raise ConfigurationError(f"{wrong}: sandbox must be a glidepath.sandbox.Sandbox, not {sandbox!r:.80}")
 
@@ -285,7 +287,7 @@ def _check_words(wrong: str, flags: Mapping[str, Any], words: Mapping[str, Any],
 
 def _check_reach(wrong: str, link: ServerLink) -> None:
     if (link.command is None) == (link.url is None):
-        raise ConfigurationError(f"{wrong}: give either command=... or url=..., and not both")
+        raise ConfigurationError(f"{wrong}: pass either command=... or url=..., not both")
     if link.url is not None:
         parts = urlsplit(link.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -294,9 +296,9 @@ def _check_reach(wrong: str, link: ServerLink) -> None:
             raise ConfigurationError(f"{wrong}: auth must be 'oauth' or an httpx2.Auth; a token belongs in headers")
         for field in ("args", "env", "cwd"):
             if getattr(link, field):
-                raise ConfigurationError(f"{wrong}: {field} belongs to a command, and this server has a url")
+                raise ConfigurationError(f"{wrong}: {field} is only for a command, and this server has a url")
     elif link.headers or link.auth is not None:
-        raise ConfigurationError(f"{wrong}: headers and auth belong to a url, and this server is a command")
+        raise ConfigurationError(f"{wrong}: headers and auth are only for a url, and this server is a command")
     elif link.command is not None and not link.command.strip():
         raise ConfigurationError(f"{wrong}: command is empty; name the program that starts the server")
 

@@ -36,11 +36,11 @@ class Verdicts(Value, frozen=True, kw_only=True):
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     reasons: Mapping[str, str] = {}
-    """For each tool that is not as it was pinned, the difference in words."""
+    """For each changed tool, the difference in words."""
 
     @property
     def differs(self) -> bool:
-        """True when something is not as it was pinned."""
+        """True when something has changed."""
         return bool(self.added or self.changed or self.removed)
 
 
@@ -168,7 +168,7 @@ def _lines(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, most: i
     if most is not None and len(lines) > most:
         yield f"[{len(lines) - most} more lines; `glidepath mcp diff` shows all]"
     if before == after:
-        yield "only signs that are not shown differ (control, zero-width or bidirectional marks, HTML comments)"
+        yield "only invisible characters differ (control, zero-width or bidirectional marks, HTML comments)"
 
 
 def _shown(definition: Mapping[str, Any] | None) -> list[str]:

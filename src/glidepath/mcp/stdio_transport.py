@@ -61,7 +61,7 @@ def _missing(link: ServerLink) -> str:
         return f"there is no folder {link.cwd!r}; correct cwd"
     first, _, rest = (link.command or "").strip().partition(" ")
     if rest and not link.args:
-        return f"there is no command {link.command!r}; write command={first!r} and put the rest into args=[...]"
+        return f"there is no command {link.command!r}; write command={first!r} and put the rest in args=[...]"
     return f"there is no command {link.command!r}; install it, or correct the path"
 
 
@@ -269,8 +269,7 @@ class StdioTransport:
     def _too_long(self, limit: int) -> str:
         self._kill(signal.SIGKILL)
         return (
-            f"it sent a message of more than {limit} bytes; raise max_message_bytes if that is what you want, or have "
-            "it send less"
+            f"it sent a message of more than {limit} bytes; raise max_message_bytes to allow it, or have it send less"
         )
 
     def _asks_too_much(self) -> str:

@@ -46,7 +46,7 @@ class AnthropicPort:
         else:
             self.host = find_host(host or "anthropic")
             if self.host.adapter not in ("anthropic", "bedrock", "vertex"):
-                raise ConfigurationError(f"host={host!r} does not serve Claude models by Anthropic's protocol")
+                raise ConfigurationError(f"host={host!r} does not serve Claude models over Anthropic's protocol")
             check_key(api_key, self.host.key)
             self.clients = Clients(lambda: _MAKERS[self.host.name](api_key, base_url, headers), _close)
         first = self.clients.peek()

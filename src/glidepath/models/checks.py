@@ -26,7 +26,7 @@ def check_key(key: object, variable: str) -> None:
     if not key.strip():
         raise ConfigurationError(f"the key is empty: set {variable}, or pass api_key=")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise ConfigurationError(f"the key has blanks or characters that no key has: check {variable} or api_key=")
+        raise ConfigurationError(f"the key contains blanks or invalid characters: check {variable} or api_key=")
 
 
 def check_url(url: object) -> None:

@@ -266,7 +266,7 @@ class VendorReply:
         name = str(word)[:60]
         if name not in self._unknown:
             self._unknown.add(name)
-            _log.warning("the provider stopped for a reason unknown here: %r", name)
+            _log.warning("the provider stopped for an unknown reason: %r", name)
         return "other"
 
     def end(self, stop: str, usage: Usage | None, why: str = "") -> Iterator[Delta]:

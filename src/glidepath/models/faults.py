@@ -159,7 +159,7 @@ class Faults:
         if kind is RejectedError and status in _ADVICE:
             return RejectedError(f"{what} ({_ADVICE[status]}; {self._advice})")
         if status is not None and status < _CLIENT_FAULT:
-            return RejectedError(f"{what} (the server sends elsewhere: check the address, base_url)")
+            return RejectedError(f"{what} (the server redirects: check base_url)")
         return kind(what)
 
     def _transport(self, error: BaseException) -> ModelError:
@@ -168,10 +168,10 @@ class Faults:
             if isinstance(cause, ssl.SSLCertVerificationError):
                 return RejectedError(f"{self._who}: the server's certificate is not trusted: {self.clean(cause)}")
             if type(cause).__name__ == "ConnectTimeout":
-                return TransientError(f"{self._who}: no connection could be opened in time (connect_timeout)")
+                return TransientError(f"{self._who}: could not connect in time (connect_timeout)")
             if type(cause).__name__ in _ASTRAY:
                 said = self.clean(cause, 200)
-                return RejectedError(f"{self._who}: the address leads nowhere: {said} (check base_url)")
+                return RejectedError(f"{self._who}: the address cannot be reached: {said} (check base_url)")
         root = causes[-1]
         words = self.clean(str(root) or str(error) or "no message")
         return TransientError(f"{self._who}: {type(error).__name__}: {words}")

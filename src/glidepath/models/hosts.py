@@ -162,7 +162,7 @@ _ROWS = (
     ),
     ModelHost(
         name="openai-responses",
-        reaches="the same, said explicitly",
+        reaches="the same, by its explicit name",
         example="openai-responses:gpt-5",
         adapter="responses",
         extra="openai",

@@ -56,7 +56,7 @@ async def watch_fleet(fleet: WatchedFleet, *, every: float = 10.0, meter_provide
         try:
             status, workers = await fleet.status(), await fleet.workers()
         except Exception as error:
-            _log.warning("the fleet could not be looked at: %s: %s", type(error).__name__, error)
+            _log.warning("the fleet could not be read: %s: %s", type(error).__name__, error)
             seen.clear()
         else:
             for state in _STATES:

@@ -37,7 +37,7 @@ class ChannelSteering(Plugin):
         except (TypeError, ValueError, WireError, RecursionError) as error:
             raise ConfigurationError(f"send() takes a text or a user message: {error}") from None
         if not ready.text.strip() or "\0" in ready.text:
-            raise ConfigurationError("send() takes a text that is not empty and has no NUL character")
+            raise ConfigurationError("send() takes a non-empty text without NUL characters")
         if run_id is not None and not isinstance(run_id, str):
             raise ConfigurationError(f"send(run_id=...) takes the id of a run, not {run_id!r:.100}")
         with self._lock:

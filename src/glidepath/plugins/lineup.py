@@ -146,7 +146,7 @@ def _refuse_misspelt(kind: type[Plugin]) -> None:
             if callable(value) and (close := _close(name, HOOKS, 0.8)):
                 raise ConfigurationError(f"{owner.__name__}.{name} is not a hook; did you mean {close!r}?")
             if close := _close(name, _SETTINGS, 0.85):
-                raise ConfigurationError(f"{owner.__name__}.{name} means nothing; did you mean {close!r}?")
+                raise ConfigurationError(f"{owner.__name__}.{name} has no effect; did you mean {close!r}?")
 
 
 def _close(name: str, known: Sequence[str], cutoff: float) -> str | None:

@@ -315,4 +315,4 @@ def _refuse(answer: object) -> None:
     if hasattr(answer, "__await__"):
         if hasattr(answer, "close"):
             answer.close()
-        raise TypeError("it answered with an awaitable; define it with `async def`")
+        raise TypeError("it returned an awaitable; define it with `async def`")

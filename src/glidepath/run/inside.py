@@ -157,7 +157,7 @@ class Place(Record, eq=False):
             what = "hook" if self.is_hook else "tool call"
             _log.warning(
                 "An agent was started by a task or thread that the %s %r left behind. The %s has ended, so the agent "
-                "runs on its own, outside the limits of that run. Await it inside the %s, or say parent=None.",
+                "runs on its own, outside the limits of that run. Await it inside the %s, or pass parent=None.",
                 what,
                 self.key,
                 what,

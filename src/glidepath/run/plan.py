@@ -169,7 +169,7 @@ class Plan(Value, frozen=True, kw_only=True):
     """How many of the constraints are ours; they come first."""
     custom: tuple[ResourceConstraint, ...]
     own_guards: bool
-    """The application has guards of its own."""
+    """The application has its own guards."""
     clocked: tuple[ResourceConstraint, ...]
     """Those that are asked on a clock, too."""
     switches: tuple[Switch, ...]
@@ -183,7 +183,7 @@ class Plan(Value, frozen=True, kw_only=True):
     conversation_id: str | None
     sink: Callable[[Any], Any] | None
     cruises: bool = False
-    """Nobody but the model, the ledger and the guards has a say in a turn, as far as the settings go: see `cruise`.
+    """Only the model, the ledger and the guards affect a turn, as far as the settings go: see `cruise`.
 
     It is worked out here: with any of these a turn is not ordinary.
     """

@@ -72,7 +72,7 @@ class Run(Record, eq=False, kw_only=True):
     work: SideWork
     voice: Voice
     cruises: bool = False
-    """Nobody but the model, the ledger and the guards has a say in its turns: see `look_around`."""
+    """Only the model, the ledger and the guards affect its turns: see `look_around`."""
     result: RunResult | None = None
 
     def __repr__(self) -> str:

@@ -197,7 +197,9 @@ class RunStream(Generic[OutputT]):
 
     def _ring_for_me(self) -> asyncio.Future[None]:
         if self._bell is not None and not self._bell.done():
-            raise RuntimeError("the next event of this stream is waited for already: it has one consumer at a time")
+            raise RuntimeError(
+                "another task is already waiting for the next event: a stream has one consumer at a time"
+            )
         self._bell = asyncio.get_running_loop().create_future()
         return self._bell
 

@@ -239,7 +239,7 @@ class Sentry:
                     if answer is not None:
                         await self._watch.wait(answer)
             if lookout.hanging() and not lookout.told:
-                reason = f"looking at the kill switch did not come back: {lookout.why}"
+                reason = f"checking the kill switch hung: {lookout.why}"
                 run.work.abandon("", lookout.name, "thread", reason)
 
     def stop(self) -> None:

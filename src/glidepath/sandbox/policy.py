@@ -110,7 +110,7 @@ class Sandbox(Value, frozen=True):
                 return name
             reasons.append(f"{name}: {missing}")
         raise SandboxError(
-            f"no sandbox can be closed here ({'; '.join(reasons)}). {self._way_out()}, or allow the program to run "
+            f"no sandbox works here ({'; '.join(reasons)}). {self._way_out()}, or allow the program to run "
             "without a sandbox by naming it: Sandbox(by=['bubblewrap', 'landlock', 'none'])"
         )
 
@@ -122,7 +122,7 @@ class Sandbox(Value, frozen=True):
             return "a list of hosts needs bubblewrap: Landlock cannot tell one host from another"
         for place in self.readable:
             if place not in self.writable and any(Path(place).is_relative_to(above) for above in self.writable):
-                return f"{place} is to be read only, inside a folder that may be written: that needs bubblewrap"
+                return f"{place} is read-only inside a writable folder: that needs bubblewrap"
         return ""
 
     def enter(
@@ -382,7 +382,7 @@ def _tried(mechanism: str) -> str:
                 check=False,
             )
     except (OSError, subprocess.SubprocessError, SandboxError) as error:
-        return f"it cannot be tried out: {error}"
+        return f"it cannot be tested: {error}"
     finally:
         del _TRIED[mechanism]
     if done.returncode == 7:  # noqa: PLR2004
@@ -400,7 +400,7 @@ def _missing(mechanism: str) -> str:
     if mechanism == "bubblewrap":
         return "" if shutil.which("bwrap", path=PROGRAMS) else "bubblewrap is not installed"
     abi = landlock_abi()
-    return "" if abi >= _LEAST_ABI else f"this kernel has Landlock version {abi}, and version {_LEAST_ABI} is needed"
+    return "" if abi >= _LEAST_ABI else f"this kernel has Landlock version {abi}, but version {_LEAST_ABI} is needed"
 
 
 # --- checks -----------------------------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ def _paths(field: str, given: object) -> tuple[str, ...]:
         if not os.path.exists(path):  # noqa: PTH110
             raise ConfigurationError(f"Sandbox.{field}: {text!r:.120} does not exist; make it first")
         if field == "write" and (path in _NEVER_WRITTEN or path.startswith(_NOTHING_WRITTEN_IN)):
-            raise ConfigurationError(f"Sandbox.write: {text!r:.120} is a part of the system; name your own folder")
+            raise ConfigurationError(f"Sandbox.write: {text!r:.120} is part of the system; name your own folder")
         if field == "read" and path in ("/", "/proc", "/sys", "/dev"):
             raise ConfigurationError(f"Sandbox.read: {text!r:.120} is the whole system; name what the program needs")
         found.append(path)
@@ -480,5 +480,5 @@ def _check(sandbox: Sandbox) -> None:
         raise ConfigurationError(f"Sandbox.by={list(sandbox.by)!r:.80} must name some of {', '.join(MECHANISMS)}")
     if "none" in sandbox.by[:-1]:
         raise ConfigurationError(
-            f"Sandbox.by={list(sandbox.by)!r:.80}: 'none' must be the last, since what follows it is never tried"
+            f"Sandbox.by={list(sandbox.by)!r:.80}: 'none' must come last: anything after it is never tried"
         )

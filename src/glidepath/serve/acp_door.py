@@ -83,7 +83,9 @@ class EditorAgent:
     ) -> schema.NewSessionResponse:
         """Begin a session. Servers of the editor are refused: an agent brings its own."""
         if mcp_servers:
-            raise acp.RequestError.invalid_params({"mcpServers": "this agent brings its own tools: configure none"})
+            raise acp.RequestError.invalid_params(
+                {"mcpServers": "this agent brings its own tools: do not configure any"}
+            )
         session = Session()
         self._sessions[session.id] = session if self._store is None else session.id
         self._folders[session.id] = cwd

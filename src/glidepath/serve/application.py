@@ -336,7 +336,7 @@ class DeckServer:
     async def start(self, _: Request, body: StartBody, who: Visitor) -> dict[str, Any]:
         """Start a run."""
         if not body.prompt.strip() or "\0" in body.prompt:
-            raise Refused(400, "bad_prompt", "prompt must be a text that is not empty and has no NUL character")
+            raise Refused(400, "bad_prompt", "prompt must be a non-empty str and has no NUL character")
         if len(body.prompt) > MAX_PROMPT:
             raise Refused(413, "long_prompt", f"prompt has {len(body.prompt)} characters; {MAX_PROMPT} is the most")
         feed = await self.hub.start(
@@ -453,7 +453,7 @@ def _posted(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable[Any]
         try:
             body = read(await request.body() or b"{}")
         except (WireError, ValueError, RecursionError) as error:
-            raise Refused(400, "bad_body", f"the body is not what this path takes: {error}"[:300]) from None
+            raise Refused(400, "bad_body", f"malformed body for this path: {error}"[:300]) from None
         check_reason(getattr(body, "reason", ""))
 
         async def act(request: Request) -> Any:

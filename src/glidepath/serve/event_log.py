@@ -151,7 +151,7 @@ class FolderLog:
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise StoreError(
-                f"events cannot be written to {self.folder} ({why}); make room, or make it a folder to write to",
+                f"events cannot be written to {self.folder} ({why}); free some space, or make the folder writable",
                 kind="unavailable",
             ) from None
 

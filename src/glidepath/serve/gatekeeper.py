@@ -162,7 +162,7 @@ class Gatekeeper:
         hosts = headers.get("host", [])
         if len(hosts) != 1 or _host(hosts[0]) not in self._hosts:
             raise Refused(
-                421, "wrong_host", "this server does not answer under that host name; start it with --allowed-host NAME"
+                421, "wrong_host", "this server does not answer to that host name; start it with --allowed-host NAME"
             )
         origin, site = headers.get("origin", [None])[-1], headers.get("sec-fetch-site", [None])[-1]
         if origin is not None and not self._same_origin(origin, hosts[0]):
@@ -176,7 +176,7 @@ class Gatekeeper:
             return
         visitor = self._visitor(headers)
         if visitor.role != "control" and scope["method"] not in _READ:
-            raise Refused(403, "view_only", "this token may only look; use a token with the role control")
+            raise Refused(403, "view_only", "this token is read-only; use a token with the role control")
         scope.setdefault("state", {})["visitor"] = visitor
 
     def _same_origin(self, origin: str, host: str) -> bool:

@@ -286,7 +286,7 @@ class Hub:
                         flight.started.set_result(feed)
             flight.result = stream.result
             if not flight.started.done():
-                raise Refused(409, "already_done", "this run is done: there is nothing to resume; start a new one")
+                raise Refused(409, "already_done", "this run is done and cannot be resumed; start a new one")
         except BaseException as error:
             self._failed(flight, error)
             if not isinstance(error, Exception):
@@ -464,7 +464,7 @@ class Hub:
         await asyncio.sleep(self.disconnect_grace)
         flight = self.flights.get(feed.run_id)
         if flight is not None and not feed.readers:
-            flight.token.wind_down("its reader has gone, and there is no store to keep it (on_disconnect=land)")
+            flight.token.wind_down("its reader has gone and there is no store to keep it (on_disconnect=land)")
 
 
 def _prepared(name: str, agent: Agent[Any], store: Any, watch: Sequence[Plugin]) -> Agent[Any]:

@@ -143,7 +143,7 @@ class OpenAIDoor:
         found = await self.reader.find(request.path_params["id"].removeprefix(RESPONSE))
         flight = self.hub.flights.get(found.run_id)
         if flight is None or found.feed is None:
-            raise Refused(409, "not_in_flight", "this response is not being made here: nothing was cancelled")
+            raise Refused(409, "not_in_flight", "this server is not producing that response: nothing was cancelled")
         token: CancelToken = flight.token
         token.cancel("cancelled by an OpenAI client")
         told = _Response(ResponsesBody(model=found.feed.head.agent, input=""), found.feed)
@@ -182,7 +182,7 @@ class OpenAIDoor:
         try:
             await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
-                raise Refused(408, "gone", "the client has gone; GET /api/runs/{id} shows what becomes of the run")
+                raise Refused(408, "gone", "the client has gone; GET /api/runs/{id} shows how the run continues")
             result = reading.result()
         finally:
             for task in (reading, leaving):
@@ -417,7 +417,7 @@ async def _parsed(request: Request, kind: type[Any]) -> Any:
     try:
         return _wire.decode(await request.body(), kind)
     except (WireError, ValueError, RecursionError) as error:
-        raise Refused(400, "bad_body", f"the body is not what this path takes: {error}"[:300]) from None
+        raise Refused(400, "bad_body", f"malformed body for this path: {error}"[:300]) from None
 
 
 def _no_tools(tools: Sequence[Any] | None) -> None:

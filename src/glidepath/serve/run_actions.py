@@ -67,7 +67,7 @@ class RunActions:
         if flight is None:
             self._reachable(found, card, "land")
             await self._remark(found, None, "land", reason, who, obey=True)
-            return self._done(found, began, "asked to land; it runs in another process and hears of it in a second")
+            return self._done(found, began, "asked to land; it runs in another process, which notices within a second")
         await self._remark(found, flight, "land", body.reason, who)
         flight.token.wind_down(reason)
         feed = _fed(flight)
@@ -86,7 +86,7 @@ class RunActions:
         await self._remark(found, flight, "stop", body.reason, who)
         if flight is None:
             await self._stored(self.store.flag(found.session_id, reason))
-            return self._done(found, began, "asked to stop; it runs in another process and hears of it in a second")
+            return self._done(found, began, "asked to stop; it runs in another process, which notices within a second")
         flight.token.cancel(reason)
         feed = _fed(flight)
         await _until(feed, lambda: feed.finished)
@@ -144,7 +144,7 @@ class RunActions:
             raise Refused(404, "unknown_call", f"no call {body.id!r:.80} waits in this run: {_names(waiting)}")
         known = await self._decisions(found)
         if body.id in known:
-            raise Refused(409, "decided", f"call {body.id!r:.80} was decided already ({known[body.id].kind})")
+            raise Refused(409, "decided", f"call {body.id!r:.80} was already decided ({known[body.id].kind})")
         made = _decision(body)
         try:
             check_decisions({body.id: made}, Snapshot(run_id=found.run_id, pending=result.pending))
@@ -172,10 +172,10 @@ class RunActions:
     async def _paused(self, found: FoundRun) -> tuple[RunCard, RunResult[Any]]:
         card = self.reader.card(found.feed, found.entry)
         if card.state != "paused":
-            raise Refused(409, f"run_{card.state}", f"this run is {card.state}: nothing in it waits for a decision")
+            raise Refused(409, f"run_{card.state}", f"this run is {card.state}: nothing in it needs a decision")
         result, _ = await self.reader.result(found, card)
         if result is None:
-            raise Refused(409, "run_lost", "how this run paused cannot be read any more")
+            raise Refused(409, "run_lost", "the record of this pause can no longer be read")
         return card, result
 
     async def _decisions(self, found: FoundRun) -> dict[str, Decision]:
@@ -295,13 +295,13 @@ class RunActions:
         began = time.perf_counter()
         if body.scope == "run":
             if not body.id:
-                raise Refused(400, "no_id", "say which run to stop: pass its id")
+                raise Refused(400, "no_id", "name the run to stop: pass its id")
             if body.active:
                 return await self.stop(body.id, ReasonBody(reason=body.reason), who)
             found = await self.reader.find(body.id)
             if self.store is not None:
                 await self._stored(self.store.flag(found.session_id, None))
-            return self._done(found, began, "the stop is taken back: the run can be resumed")
+            return self._done(found, began, "the stop is withdrawn: the run can be resumed")
         if body.scope == "tenant" and (not body.id or await self.view.ledger() is None):
             raise Refused(409, "no_tenant", "only a fleet has tenants: use its PostgreSQL as the store, and name one")
         reason = _said(body.reason, who, "kill switch")
@@ -312,7 +312,7 @@ class RunActions:
                 await self._remark(_found(flight), flight, "kill", body.reason, who)
                 flight.token.cancel(reason)
                 stopped += 1
-        what = f"{stopped} runs are stopped" if body.active else f"{stopped} stops are taken back"
+        what = f"{stopped} runs are stopped" if body.active else f"{stopped} stops are withdrawn"
         if body.scope == "fleet":
             what = f"{what}, and none can start here" if body.active else "runs can start again"
         state = "killed" if body.active else "open"
@@ -422,14 +422,14 @@ def _decision(body: DecideBody) -> Decision:
 
 def _text(field: str, text: str) -> str:
     if not text.strip() or "\0" in text:
-        raise Refused(400, f"bad_{field}", f"{field} must be a text that is not empty and has no NUL character")
+        raise Refused(400, f"bad_{field}", f"{field} must be a non-empty str and has no NUL character")
     if len(text) > _MAX_TEXT:
         raise Refused(413, f"long_{field}", f"{field} has {len(text)} characters; {_MAX_TEXT} is the most")
     return text
 
 
 def _names(waiting: Mapping[str, Any]) -> str:
-    return f"those that wait are {', '.join(waiting)}" if waiting else "none does"
+    return f"those waiting are {', '.join(waiting)}" if waiting else "none does"
 
 
 def _fed(flight: Flight) -> RunFeed:

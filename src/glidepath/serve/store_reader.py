@@ -73,7 +73,7 @@ class StoreReader:
     async def find(self, name: str) -> FoundRun:
         """The run with this id, or the last one of the session with this id; raises `Refused`."""
         if not name or len(name) > 300 or "\0" in name:  # noqa: PLR2004 - longer than any id
-            raise Refused(404, "unknown_run", "there is no such run: the id is not one")
+            raise Refused(404, "unknown_run", "there is no such run: malformed id")
         feed = await self.hub.feed(name)
         if feed is None and (run_id := self.hub.latest(name)) is not None:
             feed = await self.hub.feed(run_id)
@@ -253,7 +253,7 @@ class StoreReader:
         try:
             start = int(cursor or 0)
         except ValueError:
-            raise Refused(400, "bad_cursor", f"cursor {cursor!r:.80} is not one that a page gave") from None
+            raise Refused(400, "bad_cursor", f"cursor {cursor!r:.80} is not from an earlier page") from None
         page = cards[max(0, start) : max(0, start) + limit]
         return page, str(start + limit) if start + limit < len(cards) else None
 

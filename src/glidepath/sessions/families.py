@@ -207,7 +207,7 @@ async def _refuse_taken(store: SessionStore, members: Sequence[FamilyMember]) ->
     for entry in await family_of(store, members[0].session_id):
         if entry.session_id in names:
             raise StoreError(
-                f"session {entry.session_id!r} is in this store already; choose another id", kind="conflict"
+                f"session {entry.session_id!r} is already in this store; choose another id", kind="conflict"
             )
 
 
@@ -222,14 +222,14 @@ async def _clear(store: SessionStore, session_id: str) -> None:
     if entry.summary.get(IMPORTING) or not entry.head:
         await remove_sessions(store, [session_id])
         return
-    raise StoreError(f"session {session_id!r} is in this store already; import it under another id", kind="conflict")
+    raise StoreError(f"session {session_id!r} is already in this store; import it under another id", kind="conflict")
 
 
 async def _begun(store: SessionStore, member: FamilyMember) -> _Copy:
     lease = await store.claim(member.session_id, this_owner())
     try:
         if lease.head:
-            raise StoreError(f"session {member.session_id!r} is in this store already", kind="conflict")
+            raise StoreError(f"session {member.session_id!r} is already in this store", kind="conflict")
         first = {IMPORTING: True, "parent": member.summary.get("parent")}
         for commit in member.commits:
             await _written(store, lease, commit, first)

@@ -36,7 +36,7 @@ def _asked(query: SessionQuery | None, fields: dict[str, Any]) -> SessionQuery:
     known = SessionQuery.__struct_fields__
     for name in fields:
         if name not in known:
-            raise ConfigurationError(f"{name} is not something to find sessions by; use one of {', '.join(known)}")
+            raise ConfigurationError(f"{name} is not a search field; use one of {', '.join(known)}")
     return SessionQuery(**fields) if query is None else replace(query, **fields)
 
 

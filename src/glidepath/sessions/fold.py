@@ -271,7 +271,7 @@ class Folded:
         """Its hash fits, so that nobody has changed it: a later release wrote it, or it is a defect."""
         writer = "" if self.began is None else self.began.version
         if is_newer(writer):
-            said = f"{what} was written by glidepath {writer}, and this is {VERSION}: use a newer glidepath"
+            said = f"{what} was written by glidepath {writer}, but this is {VERSION}: use a newer glidepath"
             return StoreError(said, kind="newer")
         return StoreError(f"{what} cannot be read: {error}", kind="damaged")
 

@@ -77,7 +77,7 @@ async def fork(
     place = _find(journal, at)
     new = checked_id(name) if name is not None else _fresh_name(session_id)
     if new == session_id:
-        raise ConfigurationError(f"name {new!r} is the session's own: choose another, or rewind it")
+        raise ConfigurationError(f"{new!r} is the session's own name: choose another, or rewind it")
     rename = partial(rebased, old=session_id, new=new)
     kept = journal.commits[: place.kept]
     mark, made = _mark(journal, place, new, session_id, texts or Texts(), harmless)

@@ -65,7 +65,7 @@ class GroupSync:
         if isinstance(error, StoreError):
             raise error
         if error is not None:
-            raise StoreError(f"the disk did not take it: {error}") from error
+            raise StoreError(f"the disk rejected the write: {error}") from error
 
     def stop(self) -> None:
         """Finish what is asked and end the thread."""

@@ -44,7 +44,7 @@ async def send(store: object, session_id: str, message: str | Message, *, note_i
     except (TypeError, ValueError, WireError, RecursionError) as error:
         raise ConfigurationError(f"send() takes a text or a user message: {error}") from None
     if not ready.text.strip() or "\0" in ready.text:
-        raise ConfigurationError("send() takes a text that is not empty and has no NUL character")
+        raise ConfigurationError("send() takes a non-empty text without NUL characters")
     redactor = redactor_of(store)
     if redactor is not None:  # what is kept is what the run will read
         body = _wire.encode(redactor.record("message", ready))

@@ -72,7 +72,7 @@ async def _carry(source: SessionStore, target: SessionStore, listed: Entry) -> N
             await annotate(target, session_id, title=listed.title, tags=listed.tags)
         there, found = await target.load(session_id)
         if (there.head, list(found)) != (entry.head, list(commits)):
-            raise StoreError(f"session {session_id!r} came out differently in the other store", kind="damaged")
+            raise StoreError(f"session {session_id!r} differs in the other store after the copy", kind="damaged")
     finally:
         if lease is not None:
             await source.release(lease)
@@ -86,7 +86,7 @@ async def _carry_wallets(source: SessionStore, target: SessionStore) -> None:
     try:
         count = len(await source.wallets())
         if count and (old is None or new is None):
-            what = f"{count} wallets cannot be carried over between these stores: they are in the old one only"
+            what = f"{count} wallets cannot be copied between these stores: they stay in the old one"
             raise StoreError(what, kind="unavailable")
         if count and old is not None and new is not None:
             await new.take_wallets(*await old.wallet_rows())

@@ -94,7 +94,7 @@ class OwnSegment:
     def _between(self, before: int, start: int) -> Intrusion:
         if start < before:
             self.torn = True
-            raise StoreError(f"{self.path} was cut short by somebody else", kind="damaged")
+            raise StoreError(f"{self.path} was truncated by another program", kind="damaged")
         return self._intrusion(os.pread(self.fd, start - before, before), before)
 
     def _intrusion(self, data: bytes, before: int) -> Intrusion:

@@ -237,7 +237,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     def _to_replace(self, entry: Entry, expected: int | None, dead: str | None) -> str | None:
         """The owner of a session that could not be claimed, when it is dead; raises `StoreError` when it is not."""
         if expected is not None and entry.token != expected:
-            raise StoreError(f"session {entry.session_id!r} was another worker's meanwhile", kind="fenced")
+            raise StoreError(f"session {entry.session_id!r} belonged to another worker in the meantime", kind="fenced")
         if entry.owner is not None and entry.owner != dead and _alive(entry.owner):
             raise busy(entry)
         return entry.owner

@@ -153,7 +153,7 @@ class ConnectionPool:
             )
         except ValueError:  # what it says may hold the password
             raise StoreError(
-                "the address of the session store cannot be read: it must be such as postgresql://user@host:5432/db"
+                "malformed address of the session store: expected something like postgresql://user@host:5432/db"
             ) from None
         if self._prepare is not None:
             try:

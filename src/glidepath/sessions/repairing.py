@@ -149,7 +149,7 @@ def _closing(
     if folded.opened is None:
         items.append(("opened", Opened(schema=SCHEMA, session_id=folded.session.id)))
     items += [("message", answer) for answer in answers]
-    calls = told_effects(effects) if effects else "which ones is not known."
+    calls = told_effects(effects) if effects else "which ones is unknown."
     items += [
         ("quarantine", quarantine),
         ("message", UserMessage(texts.fill("repaired", calls=calls), internal=True)),

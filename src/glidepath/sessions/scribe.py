@@ -236,7 +236,7 @@ class Scribe:
     def stop(self, reason: str) -> None:
         """Somebody asked for a stop in the store."""
         self.stopped = True
-        reason = reason or "a stop was asked for in the store"
+        reason = reason or "a stop was requested through the store"
         self._run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
 
     def _failed(self, result: RunResult, error: StoreError) -> RunResult:

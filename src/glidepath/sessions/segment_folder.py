@@ -98,7 +98,7 @@ class SegmentFolder:
             names = [entry.name for entry in folder.iterdir()]
             strange = sorted(name for name in names if name not in _OURS and not name.startswith(_BEGIN))
             if strange:
-                what = f"{self.path} is a folder of something else ({strange[0]!r:.80}): choose another folder"
+                what = f"{self.path} is not the folder of a store ({strange[0]!r:.80}): choose another folder"
                 raise StoreError(what, kind="damaged")
         _made_folder(folder)
         _made_folder(folder / "segments")

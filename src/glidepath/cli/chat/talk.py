@@ -30,14 +30,14 @@ __all__ = ["COMMANDS", "Talk"]
 
 COMMANDS = {
     "help": "what you can type",
-    "status": "what this conversation has used",
+    "status": "how much this conversation has used",
     "cost": "what it cost, and what is left",
     "context": "how much is sent with the next message",
     "model": "show the model, or change it: /model NAME",
     "tools": "the tools the model may call",
     "prompts": "the prompts of MCP servers; send one with /SERVER:PROMPT words",
     "diff": "what the agent has changed in files",
-    "undo": "put the files of the last turn back",
+    "undo": "undo the file changes of the last turn",
     "compact": "make the conversation shorter for the model",
     "export": "write the conversation to a file: /export [FILE]",
     "copy": "copy the last answer to the clipboard",
@@ -209,10 +209,10 @@ class Talk:
         if not name:
             return f"The model is {self.model}. /model NAME changes it."
         if self.busy:
-            return "A turn is in flight: Esc interrupts it."
+            return "A turn is running: Esc interrupts it."
         self.agent = make_agent(self._settings, self._world, model=name, plugins=(self.changes,))
         self.model = name
-        return f"From now on {name} answers."
+        return f"{name} answers from now on."
 
     def _tools(self, _: str) -> str:
         tools = self.agent.config.tools
@@ -220,7 +220,7 @@ class Talk:
         if not tools and servers:
             return "\n".join(servers)
         if not tools:
-            return "The model has no tools: leave, and say --tools read,list,grep."
+            return "The model has no tools. Restart with --tools read,list,grep."
         wide = max(len(tool.name) for tool in tools)
         rows = []
         for tool in tools:
@@ -230,16 +230,16 @@ class Talk:
 
     def _compact(self, _: str) -> str:
         if self.busy:
-            return "A turn is in flight: Esc interrupts it."
+            return "A turn is running: Esc interrupts it."
         if self._stored:
-            return "What is in a store stays as it is; /clear begins a new conversation."
+            return "A stored conversation cannot be shortened; /clear starts a new one."
         messages = self.session.messages
         size = sizer(CharEstimator())
         sizes = [size(message) for message in messages]
         before = sum(sizes)
         shaped = Compact().shape(messages, sizes, before // 2, [0] if messages else [])
         if not shaped.dropped:
-            return "There is nothing to leave out."
+            return "There is nothing to shorten."
         messages[:] = list(shaped.messages)
         return f"{shaped.dropped} messages left out: about {figure(before)} tokens became {figure(self._size())}."
 
@@ -253,7 +253,7 @@ class Talk:
         if store is None:
             return "Sessions are not being saved. Restart with --store default."
         if self.busy:
-            return "A turn is in flight: Esc interrupts it."
+            return "A turn is running: Esc interrupts it."
         try:
             if not wanted:
                 found = (await find_sessions(store, limit=_LISTED + 1)).sessions

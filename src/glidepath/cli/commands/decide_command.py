@@ -30,5 +30,5 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
     decisions = decided(options)
     with_store(options, world, "decide", lambda store: decide(store, options.session, decisions))
-    world.note(f"noted: glidepath resume {options.session} continues with it")
+    world.note(f"noted; to continue: glidepath resume {options.session}")
     return 0

@@ -30,7 +30,7 @@ _MEGA = 1_000_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath demo` takes."""
-    parser.add_argument("task", nargs="?", help="ask this instead, of an agent with an atlas of three cities")
+    parser.add_argument("task", nargs="?", help="ask this instead: one agent with an atlas of three cities")
     parser.add_argument(
         "--model", metavar="NAME", default=EMBEDDED, help=f"another model, or {SCRIPTED} (default: {EMBEDDED})"
     )
@@ -86,8 +86,8 @@ def _model_or_script(name: str, world: World) -> Any:
         model = make_model(name, world)
     except ConfigurationError as error:
         world.write(
-            f"The embedded model cannot be had here: {str(error).splitlines()[0]}\n"
-            "So a scripted one stands in: what it says is made up, what the runtime does is real.\n"
+            f"The embedded model is not available: {str(error).splitlines()[0]}\n"
+            "A scripted model takes its place: what it says is made up, what the runtime does is real.\n"
         )
         return scripted()
     world.write(f"The model is {about}It is small, so watch what the runtime does, not what the model says.\n")

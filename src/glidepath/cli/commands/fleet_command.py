@@ -37,20 +37,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stopped = actions.add_parser("stop", help="stop a run: in flight, in a queue, or paused")
     stopped.add_argument("session", help="the run's session")
     stopped.add_argument("--reason", default="", help="what its result will say")
-    pruned = actions.add_parser("prune", help="forget runs that ended long ago; their ids can be used again")
+    pruned = actions.add_parser("prune", help="delete runs that ended long ago; their ids can be used again")
     pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
-    budget = actions.add_parser("budget", help="what the whole fleet may use; nothing said takes the limit away")
+    budget = actions.add_parser("budget", help="what the whole fleet may use; without flags, remove the limit")
     _quota(budget, "", "in all")
     tenant = actions.add_parser("tenant", help="a tenant and its quotas")
     tenant.add_argument("name")
     _quota(tenant, "day-", "in a day")
     _quota(tenant, "month-", "in a month")
-    rate = actions.add_parser("rate", help="how often a model may be called; nothing said takes the limit away")
+    rate = actions.add_parser("rate", help="how often a model may be called; without flags, remove the limit")
     rate.add_argument("model")
     rate.add_argument("--requests", type=int, help="calls in a period")
     rate.add_argument("--tokens", type=int, help="tokens in a period")
     rate.add_argument("--per", type=seconds, default=60.0, help="the period (default: 60s)")
-    rate.add_argument("--burst", type=int, default=1, help="calls that may follow each other at once (default: 1)")
+    rate.add_argument("--burst", type=int, default=1, help="calls that may come in one burst (default: 1)")
 
 
 def _quota(parser: argparse.ArgumentParser, prefix: str, when: str) -> None:
@@ -122,7 +122,7 @@ _RUNS = {"resume": _resume, "send": _send, "stop": _stop, "prune": _prune}
 
 
 def _lines(workers: list[Any], accounts: list[Any], status: Any) -> list[str]:
-    lines = [f"worker {_short(name)}: {', '.join(agents)}" for name, agents in workers] or ["no worker is at work"]
+    lines = [f"worker {_short(name)}: {', '.join(agents)}" for name, agents in workers] or ["no worker is running"]
     short = f", {status.short} of them short of budget" if status.short else ""
     lines.append(
         f"runs: {status.queued} queued, {status.running} running{short}, {status.waiting} waiting for a person, "

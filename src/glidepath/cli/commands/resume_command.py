@@ -19,7 +19,7 @@ __all__ = ["add_arguments", "execute"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath resume` takes."""
-    parser.add_argument("session", nargs="?", help="the session's id, the beginning of it, or its name")
+    parser.add_argument("session", nargs="?", help="the session's id, the start of it, or its name")
     parser.add_argument("--last", action="store_true", help="the last session, instead of an id")
     parser.add_argument(
         "--accept-repair", action="store_true", help="continue although a part of the session was damaged and is lost"
@@ -39,7 +39,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.errors import ConfigurationError, StoreError
 
     if bool(options.session) == options.last:
-        raise ConfigurationError("say which session: its id, the beginning of it, its name, or --last")
+        raise ConfigurationError("name a session: its id, the start of it, its name, or --last")
     settings = gather(options, world)
     assume_store(settings, "resume")
     changes = make_changes(settings, world)

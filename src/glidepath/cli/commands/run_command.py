@@ -48,26 +48,24 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath run` takes."""
     parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "task", nargs="*", help="what to do; - reads standard input, as does no task at all when it is a pipe"
-    )
+    parser.add_argument("task", nargs="*", help="what to do; - reads standard input (the default in a pipe)")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "-c", "--continue", dest="go_on", action="store_true", help="ask in the last session of this folder"
+        "-c", "--continue", dest="go_on", action="store_true", help="continue the last session of this folder"
     )
-    which.add_argument("-r", "--resume", metavar="ID", help="ask in this session (a beginning of its id, or its name)")
-    which.add_argument("--last", action="store_true", help="ask in the last session, of whatever folder")
+    which.add_argument(
+        "-r", "--resume", metavar="ID", help="continue this session (its id, the start of it, or its name)"
+    )
+    which.add_argument("--last", action="store_true", help="continue the last session, in any folder")
     parser.add_argument("--name", metavar="TEXT", help="a name for the session")
-    parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="send a picture, too")
+    parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="also send a picture")
     parser.add_argument(
         "--json-schema", metavar="FILE", help="the answer must be a JSON object that fits this schema; print it"
     )
-    parser.add_argument("-o", "--out", metavar="FILE", help="write the answer to a file, too")
-    parser.add_argument(
-        "-p", "--print", dest="plain", action="store_true", help="print the answer as it is, no status line"
-    )
+    parser.add_argument("-o", "--out", metavar="FILE", help="also write the answer to a file")
+    parser.add_argument("-p", "--print", dest="plain", action="store_true", help="print the raw answer, no status line")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the answer and errors, nothing else")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show calls and results at length")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show calls and results in full")
     add_setting_flags(parser)
     add_config_flags(parser)
 
@@ -379,7 +377,7 @@ async def _consume(stream: Any, screen: Screen, token: CancelToken) -> RunResult
             try:
                 screen.show(event)
             except BrokenPipeError:
-                token.cancel("nobody reads the output any more")
+                token.cancel("nothing reads the output any more")
                 raise
     ended: RunResult = stream.result
     return ended

@@ -25,24 +25,24 @@ _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_ST
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath runs` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listed = actions.add_parser("list", help="the runs in the store, the last written first")
-    listed.add_argument("--children", action="store_true", help="the runs of child agents, too")
+    listed = actions.add_parser("list", help="list the runs in the store, newest first")
+    listed.add_argument("--children", action="store_true", help="also the runs of child agents")
     listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most this many")
     listed.add_argument("--json", action="store_true", help="one JSON object a line")
     shown = _named(actions.add_parser("show", help="one run: its state, usage and messages"))
     shown.add_argument("--json", action="store_true", help="as one JSON object")
-    shown.add_argument("-n", "--limit", type=int, metavar="N", help="the last so many messages")
-    shown.add_argument("--plot", action="store_true", help="how each limit was used up, turn by turn")
+    shown.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N messages")
+    shown.add_argument("--plot", action="store_true", help="plot how each limit was used up, turn by turn")
     stopped = _named(actions.add_parser("stop", help="stop a run in another process, within a second"))
     stopped.add_argument("--reason", default="", help="what its result will say")
     exported = _named(actions.add_parser("export", help="write the journal as JSON lines"))
     exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
-    imported = actions.add_parser("import", help="take in what export wrote")
+    imported = actions.add_parser("import", help="import what export wrote")
     imported.add_argument("file", help="the file; - reads standard input")
     imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
-    pruned = actions.add_parser("prune", help="forget runs that ended long ago")
+    pruned = actions.add_parser("prune", help="delete runs that ended long ago")
     pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
-    _named(actions.add_parser("repair", help="keep what is whole of a damaged journal, and say what is not"))
+    _named(actions.add_parser("repair", help="keep the intact part of a damaged journal, and report the rest"))
     _named(
         actions.add_parser(
             "replay",
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("session", help="the session's id, the beginning of it, or its name")
+    parser.add_argument("session", help="the session's id, the start of it, or its name")
     return parser
 
 
@@ -106,7 +106,7 @@ async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -
     elif found:
         world.write("".join(f"{line}\n" for line in lines(found)))
     else:
-        world.note("no run is kept here")
+        world.note("there are no runs in this store")
     return 0
 
 
@@ -206,7 +206,7 @@ async def show_session(session: str, store: Any, world: World, *, last: int | No
 
 
 def _waiting(folded: Any, snapshot: Any) -> list[tuple[Any, str]]:
-    """The calls without a result, each with what becomes of it when the run is resumed."""
+    """The calls without a result, each with what to do with it when the run is resumed."""
     from glidepath.sessions.recover import open_calls
 
     result = folded.result
@@ -221,7 +221,7 @@ def _waiting(folded: Any, snapshot: Any) -> list[tuple[Any, str]]:
             again = "it runs again if its tool is idempotent" if intent.idempotent else "its outcome is unknown"
             found.append((call if intent.arguments is None else _with(call, intent.arguments), f"had begun; {again}"))
         else:
-            found.append((call, "imported; a person is asked" if folded.foreign else "had not begun"))
+            found.append((call, "imported; a person will be asked" if folded.foreign else "had not begun"))
     return found
 
 
@@ -238,7 +238,7 @@ async def _stop(options: argparse.Namespace, store: Any, world: World, _: Any) -
 
     async for entry in each_session(store, prefix=options.session, roots=False):
         if entry.session_id == options.session and entry.summary.get("outcome"):
-            world.note(f"{options.session} has ended already ({standing(entry)})")
+            world.note(f"{options.session} has already ended ({standing(entry)})")
             return 1
     await stop(store, options.session, options.reason)
     world.note(f"asked {options.session} to stop")

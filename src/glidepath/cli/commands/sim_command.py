@@ -27,15 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="MODULE:NAME", help="run this Agent or LoopConfig instead of a file's")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="run every scenario N times (default: 1)")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="a specimen or a family; repeatable"
+        "--only", action="append", default=[], metavar="NAME", help="a scenario or a family of them; repeatable"
     )
-    parser.add_argument("--list", action="store_true", help="list the specimens and what each of them does")
+    parser.add_argument("--list", action="store_true", help="list the scenarios and what each of them does")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every flight and finding as JSON; - prints it")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a web page")
     parser.add_argument(
         "--tune", metavar="STORE", help="run nothing: replay the runs of this store and propose guard thresholds"
     )
-    parser.add_argument("--no-real-time", action="store_true", help="leave out what needs real threads and seconds")
+    parser.add_argument("--no-real-time", action="store_true", help="skip scenarios that need real threads and seconds")
     add_config_flags(parser)
 
 

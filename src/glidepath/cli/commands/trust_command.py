@@ -99,7 +99,7 @@ def _folder(path: Path) -> Path:
     if path.name in COVERED and path.is_file():
         return path.parent
     if not path.is_dir():
-        raise ConfigurationError(f"{path} is not a folder; `glidepath trust --help` says what trust takes")
+        raise ConfigurationError(f"{path} is not a folder; `glidepath trust --help` lists what it takes")
     return path
 
 

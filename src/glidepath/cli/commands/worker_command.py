@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--agent",
         metavar="NAME=MODULE:ATTRIBUTE",
         action="append",
-        help="an agent and where it is: an Agent, a LoopConfig, or a function that makes one; may be repeated",
+        help="an agent and where to find it: an Agent, a LoopConfig, or a function that makes one; may be repeated",
     )
     parser.add_argument("--concurrency", type=int, default=8, help="runs of each agent at a time (default: 8)")
     parser.add_argument(
@@ -89,7 +89,7 @@ async def _serve(worker: Any, world: World, drain: float) -> int:
         last.append(timer)
         worker.stop(now=len(caught) > 1)
         if len(caught) == 1:
-            world.note("no more runs are taken; those in flight may end. Again to hand them over now")
+            world.note("taking no more runs; finishing the current ones. Press again to hand them over now")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
@@ -110,4 +110,4 @@ async def _serve(worker: Any, world: World, drain: float) -> int:
 
 async def _say(worker: Any, world: World) -> None:
     await worker.started()
-    world.note(f"worker {worker.id.split('|')[1]} is at work: {', '.join(sorted(worker.agents))}")
+    world.note(f"worker {worker.id.split('|')[1]} is running: {', '.join(sorted(worker.agents))}")

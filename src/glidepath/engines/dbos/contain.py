@@ -65,10 +65,10 @@ def quiet() -> Iterator[None]:
 def alone(dbos: object) -> Iterator[None]:
     """While inside, this process has a worker; `ConfigurationError` when it has one already, or its own DBOS."""
     if not _busy.acquire(blocking=False):
-        raise ConfigurationError("this process has a worker already: start another process for another one")
+        raise ConfigurationError("this process already has a worker: start another process for another worker")
     try:
         if getattr(dbos, "_dbos_global_instance", None) is not None:
-            raise ConfigurationError("this process uses DBOS already: give the worker its own process")
+            raise ConfigurationError("this process already uses DBOS: give the worker its own process")
         yield
     finally:
         _busy.release()

@@ -375,7 +375,7 @@ def _not_offered(agent: str, offered: Sequence[str]) -> ConfigurationError:
         )
     meant = closest(agent, offered)
     hint = f"; did you mean {meant!r}?" if meant else ""
-    return ConfigurationError(f"no worker offers an agent {agent!r}{hint} There is: {', '.join(offered)}")
+    return ConfigurationError(f"no worker offers an agent {agent!r}{hint} There are: {', '.join(offered)}")
 
 
 def _batch(tasks: object, sessions: object) -> tuple[list[str], list[str]]:
@@ -393,7 +393,7 @@ def _batch(tasks: object, sessions: object) -> tuple[list[str], list[str]]:
     for session in sessions:
         _check_id(session)
     if len(set(sessions)) != len(sessions):
-        raise ConfigurationError("sessions has an id twice: each run needs one of its own")
+        raise ConfigurationError("sessions has a duplicate id: each run needs its own")
     return list(tasks), list(sessions)
 
 
@@ -408,11 +408,11 @@ def _refusal(refused: str, session: str, tenant: str | None) -> Exception:
         return ConfigurationError(f"there is no tenant {tenant!r}: make it with Fleet.set_tenant")
     if refused == "other":
         return ConfigurationError(
-            f"session {session!r} is a run of this fleet with another task, agent or tenant: take another id"
+            f"session {session!r} is a run of this fleet with another task, agent or tenant: use another id"
         )
     if refused == "session":
         return ConfigurationError(
-            f"session {session!r} is in the store already, and no run of this fleet: take another id"
+            f"session {session!r} is already in the store, but not a run of this fleet: use another id"
         )
     budget, _, why = refused.partition(": ")
-    return QuotaError(f"the run was refused, the quota of {budget} is used up: {why}", budget=budget)
+    return QuotaError(f"the run was refused because the quota of {budget} is used up: {why}", budget=budget)

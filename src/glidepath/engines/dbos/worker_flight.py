@@ -105,7 +105,7 @@ class WorkerFlight:
         if folded is not None and folded.result is not None and not await self._to_resume(folded, stop):
             return await self._settled(self._budget(look), folded.result.outcome.value, _why(folded.result), spent)
         if look.taken > MOST_WORKERS:
-            why = f"{look.taken - 1} workers were given this run, and none of them came to an end with it"
+            why = f"{look.taken - 1} workers took this run and none of them finished it"
             return await self._settled(self._budget(look), "failed", why, spent)
         return await self._flown(look, folded, spent, self.token if stop is None else _stopped(stop))
 

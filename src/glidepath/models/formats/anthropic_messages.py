@@ -220,7 +220,7 @@ def _read_block(block: Mapping[str, Any]) -> Any:
         return TextBlock(block["text"])
     source = block.get("source") or {}
     if block["type"] not in ("image", "document") or source.get("type") not in ("url", "base64", "text"):
-        raise ValueError(f"a block of type {block['type']!r} with this source has no block of ours")
+        raise ValueError(f"a block of type {block['type']!r} with this source is not supported")
     image = block["type"] == "image"
     if source["type"] == "url":
         return block_of(source["url"], image=image, name=block.get("title"))

@@ -135,7 +135,7 @@ class LocalModel:
             body["stop"] = list(request.stop_sequences)
         for key, value in (request.extras or {}).items():
             if key in _OURS:
-                raise RejectedError(f"extras may not set {key!r}: the adapter does")
+                raise RejectedError(f"extras may not set {key!r}: the adapter sets it")
             body[key] = value
         body["messages"] = asked.messages
         body["max_tokens"] = min(request.max_output_tokens or self.max_output_tokens, self.max_output_tokens)
