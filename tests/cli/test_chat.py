@@ -157,7 +157,7 @@ def test_what_waited_does_not_take_the_place_of_what_is_being_typed(tmp_path):
         ("/compact", "nothing to shorten"),
         ("/staus", "There is no /staus. Did you mean /status?"),
         ("/model python:flights:NOPE", "no attribute 'NOPE'"),
-        ("/model python:flights:hello", "From now on python:flights:hello answers"),
+        ("/model python:flights:hello", "python:flights:hello answers from now on"),
     ],
 )
 def test_slash_commands_answer(tmp_path, line, said):

@@ -157,7 +157,7 @@ WRONG = [
     ("max_turns = 5", 'tools = "read"', 'members[1]: tools must be a list such as ["one"], not'),
     ("max_turns = 5", "tools = [1]", "members[1]: tools must be a list"),
     ('role = "author"', 'role = ["author"]', "there is no role ['author']"),
-    ("[[members]]", '[[roles]]\nname = "author"\n[[members]]', "roles[2]: there is a role 'author' already"),
+    ("[[members]]", '[[roles]]\nname = "author"\n[[members]]', "roles[2]: there is already a role 'author'"),
     ("[[members]]", "[judge]\nrubric = 3\n[[members]]", "team.toml: judge: AgentEvaluationStrategy.rubric"),
 ]
 

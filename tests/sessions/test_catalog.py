@@ -168,7 +168,7 @@ def test_a_session_with_a_tag_is_kept_longer():
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"flavor": 1}, "flavor is not something to find sessions by"),
+        ({"flavor": 1}, "flavor is not a search field"),
         ({"limit": "many"}, "limit must be a whole number"),
         ({"before": "yesterday"}, "before must be a"),
         ({"text": 7}, "text must be a str"),
