@@ -97,7 +97,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     strict_tools: Annotated[bool, Setting("bool", "hold the model to the tools' schemas, where the provider can", see="[strict tools](choosing-a-model.md#strict-tools)")] = False
     stop_sequences: Annotated[tuple[str, ...], Setting("names", "texts at which a reply stops; passed to the model", wider="Iterable[str]")] = ()
     seed: Annotated[int | None, Setting("count?", "passed to the model", most=2**63 - 1)] = None
-    logprobs: Annotated[int | None, Setting("count?", "alternatives to report with each token of a reply, with their probabilities", see="[anything else](choosing-a-model.md#provider-specific-settings)", most=20)] = None
+    logprobs: Annotated[int | None, Setting("count?", "alternatives to report with each token of a reply, with their probabilities", see="[provider settings](choosing-a-model.md#provider-specific-settings)", most=20)] = None
     extras: Annotated[Mapping[str, Any] | None, Setting("table", "passed to the model's provider unchanged")] = None
     max_output_tokens_recovery: Annotated[MaxTokensRecovery | None, Setting("recovery", "ask again for truncated replies with a larger cap: max_attempts, scaling, ceiling", needs="max_output_tokens", in_python="a MaxTokensRecovery: ask again for truncated replies with a larger cap")] = None
     empty_outcome_retry_budget: Annotated[int | None, Setting("count?", "how many stops without a tool call may be answered in a row", inherited=Passed.NO)] = None
