@@ -95,7 +95,7 @@ _encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=foreign)
 
 
 def encode(value: object) -> bytes:
-    """JSON bytes of any value of ours, or of plain data."""
+    """JSON bytes of one of our values, or of plain data."""
     return _encoder.encode(value)
 
 
@@ -105,7 +105,7 @@ def decode(data: bytes | str, kind: object = Any) -> Any:
 
 
 def decoder(kind: object, *, dec_hook: Callable[[type, Any], Any] | None = None) -> Callable[[bytes | str], Any]:
-    """A reusable `decode` for one type; `dec_hook` builds the types nobody here knows."""
+    """A reusable `decode` for one type; `dec_hook` builds foreign types."""
     return msgspec.json.Decoder(kind, dec_hook=dec_hook).decode
 
 
@@ -129,7 +129,7 @@ def pretty(value: object) -> bytes:
 
 
 def encoder(*, enc_hook: Callable[[Any], Any] | None = None) -> Callable[[object], bytes]:
-    """A reusable `encode` that asks `enc_hook` about types nobody here knows."""
+    """A reusable `encode` that asks `enc_hook` about foreign types."""
     return msgspec.json.Encoder(decimal_format="string", enc_hook=enc_hook).encode
 
 

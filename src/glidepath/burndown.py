@@ -14,7 +14,7 @@ _COLORS = ("#0b7285", "#c2410c", "#4d7c0f", "#7e22ce", "#9f1239")
 
 
 class Burn(NamedTuple):
-    """One limit: what was used after each turn, in all, and the limit; None when there is none."""
+    """One limit: what was used after each turn, and the limit or None."""
 
     name: str
     used: Sequence[float]

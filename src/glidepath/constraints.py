@@ -237,7 +237,7 @@ class KillSwitchConstraint(_BuiltIn):
         return ResourceValidation.violation("the kill switch was thrown") if self.look() else _OK
 
     async def validate(self, context: ResourceContext) -> ResourceValidation:  # noqa: ARG002
-        """Violated when the switch is thrown; one that cannot be read holds the run up elsewhere, and is not."""
+        """Violated when the switch is thrown; one that cannot be read holds up the run elsewhere."""
         lookout = self.lookout()
         if not (self.may_block and lookout.recent()):
             answer = lookout.answer()
@@ -252,7 +252,7 @@ class KillSwitchConstraint(_BuiltIn):
         return ResourceAction.EMERGENCY_STOP
 
     def thrown(self) -> bool:
-        """True when the switch is thrown, as far as can be told now; a switch that cannot be read counts as thrown."""
+        """True when the switch is thrown, as far as is known; a switch that cannot be read counts as thrown."""
         try:
             return bool(self.look())
         except Exception:

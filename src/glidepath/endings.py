@@ -56,7 +56,7 @@ def take(run: Run, reply: Reply) -> None:
 
 
 def _look_for_delivery(run: Run, reply: Reply) -> None:
-    """Plain text may stand for a call of the fallback tool: then the call is part of the reply."""
+    """Plain text may count as a call of the fallback tool: then the call is part of the reply."""
     if reply.calls:
         run.answer.keep_plain_text(0, "")
     elif not reply.truncated and not reply.refused and not reply.cut:

@@ -85,7 +85,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         self._prepare_sources()
 
     def replace(self, **changes: Unpack[AgentChanges]) -> Agent[OutputT, DepsT]:
-        """The same agent with other settings: `agent.replace(limits=Limits(max_cost="1"))`. This one stays as it is."""
+        """The same agent with other settings: `agent.replace(limits=Limits(max_cost="1"))`. This one stays."""
         if "output_type" in changes:
             raise ConfigurationError("replace cannot change output_type: make another Agent for another result")
         for name in changes:
@@ -163,7 +163,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         user: str | None = None,
         accept_repair: bool = False,
     ) -> RunResult[OutputT]:
-        """Continue a run that was paused, cancelled, limited or failed; one that is DONE is returned as it is.
+        """Continue a run that was paused, cancelled, limited or failed; a DONE result is returned unchanged.
 
         `target` is its `RunResult`, or its `Session`. `decisions` say what becomes of the calls that wait for a
         person; those without one wait on, and the run pauses again. The meters continue where they stood; `limits`

@@ -51,7 +51,7 @@ class AgentBuilder(Setters):
     """Its grace is for the turn limit that a child may be given; without one it means nothing."""
 
     def limits(self, value: Limits) -> Self:
-        """What a run may use, all at once. Say single limits afterwards, with their own methods."""
+        """Set all limits of a run at once. Set single limits afterwards, with their own methods."""
         self._inherits_grace = False
         return super().limits(value)
 
@@ -85,7 +85,7 @@ class AgentBuilder(Setters):
         return self._hook("event_observer", hook, name, events)
 
     def steering(self, hook: Source, *, name: str | None = None) -> Self:
-        """Put messages in after every turn: a function of `PollContext`, or this one hook of a plugin."""
+        """Add messages after every turn: a function of `PollContext`, or this one hook of a plugin."""
         return self._hook("steering", hook, name)
 
     def follow_up(self, hook: Source, *, name: str | None = None) -> Self:

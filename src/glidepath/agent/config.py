@@ -1,4 +1,4 @@
-"""The configuration of an agent: every knob, its default, and what is wrong with it."""
+"""The configuration of an agent: every setting, its default and its checks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TOOL_CHOICES = ("auto", "required", "none")
 
 
 class ExecutionMode(str, Enum):
-    """Whether the calls of one reply run side by side.
+    """Whether the calls of one reply run in parallel.
 
     AUTO: together when every one of them is `read_only`, `parallel_safe` or an agent as a tool, else one after the
     other in the order of the reply. PARALLEL: always together. SEQUENTIAL: never. An `exclusive` tool always runs
@@ -141,7 +141,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
-        """The error for a keyword that is not a setting, with the setting that was meant."""
+        """The error for a keyword that is not a setting, with a suggestion."""
         return ConfigurationError(_unknown(name))
 
     def plugin_names(self) -> PluginNames:
@@ -168,7 +168,7 @@ def make_config(**fields: Any) -> LoopConfig:
 
 
 def _normalize(config: LoopConfig) -> None:
-    """What was given, as the runtime keeps it: tuples of resolved objects, plain texts, mappings of its own."""
+    """Normalize what was given: tuples of resolved objects, plain strings, copied mappings."""
     kept: dict[str, Any] = {
         name: _as_tuple(name, getattr(config, name))
         for name in ("tools", "tool_sources", "constraints", "guards", "plugins", "fallback_models", "stop_sequences")
@@ -192,7 +192,7 @@ def _normalize(config: LoopConfig) -> None:
 
 
 def _copied(value: object) -> Any:
-    """A copy of plain containers, so that nobody changes a configuration from outside; other objects stay."""
+    """A copy of plain containers, so that a configuration cannot be changed from outside; other objects are shared."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -337,7 +337,7 @@ def _check_model(field: str, model: Any) -> None:
 
 
 def _check_objects(config: LoopConfig) -> None:
-    """What is an object: of the right class, or with the right method."""
+    """Check objects: the right class, or the right method."""
     if config.store is not None and (isinstance(config.store, type) or not isinstance(config.store, SessionStore)):
         raise ConfigurationError(
             f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"

@@ -95,7 +95,7 @@ class Opening(Record, kw_only=True):
         return Resumption(snapshot, self.decisions, counted=self.counted, offspring=self.offspring)
 
     def attend(self, run: Run) -> Ending | None:
-        """Give the run its scribe; how it ends at once, when the store has failed."""
+        """Give the run its scribe; returns how it ends if the store has failed."""
         scribe = self.scribe
         if scribe is None:
             return _store_failure(self.error)
@@ -179,7 +179,7 @@ def _lease(lease: object) -> Lease:
 
 
 async def _open_inbox(store: Any, lease: Lease, scribe: Scribe, opening: Opening) -> None:
-    """What was sent to the session and is in no journal yet."""
+    """Messages sent to the session that are not in a journal yet."""
     if lease.mail > scribe.mailbox.taken:
         opening.notes = await heard(called(store.notes, lease.session_id, scribe.mailbox.taken))
 
@@ -301,7 +301,7 @@ async def _reopen(
 
 
 def _obeyed(result: RunResult | None, flag: str) -> bool:
-    """The journal says that the run was stopped by this already."""
+    """True if the journal says that this stop was already obeyed."""
     return result is not None and result.outcome is LoopOutcome.CANCELLED and _reason(result) == flag
 
 

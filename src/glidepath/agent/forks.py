@@ -15,12 +15,12 @@ __all__ = ["ForkingAgent"]
 
 
 class ForkingAgent:
-    """What an `Agent` can do with the sessions in its store beside running in them."""
+    """What an `Agent` can do with the sessions in its store besides running."""
 
     __slots__ = ()
 
     async def fork(self, target: Target, *, at: int | None = None, name: str | None = None) -> Fork:
-        """A new session from this one as it was after turn `at`, the last one by default; this one stays as it is.
+        """A new session from this one as it was after turn `at`, the last one by default; this one does not change.
 
         Continue with `run(..., session=fork.session_id)` or `resume(fork.session_id)`. `fork.effects` lists what the
         original did after that turn, and the model is told. Raises `ConfigurationError` for a turn that is not there.
@@ -28,7 +28,7 @@ class ForkingAgent:
         return await fork(_store(self, "fork"), session_of(target), at=at, name=name, **_views(self))
 
     async def rewind(self, target: Target, *, at: int) -> Fork:
-        """Take a session back to turn `at` under its own id; what it was is kept as the session `fork.origin`."""
+        """Rewind a session to turn `at`; its old state is kept as the session `fork.origin`."""
         return await rewind(_store(self, "rewind"), session_of(target), at=at, **_views(self))
 
 

@@ -1,4 +1,4 @@
-"""An agent that is started inside a tool or a guarding hook of another run: in which loop, and as whose child."""
+"""An agent that is started inside a tool or a guarding hook of another run: on which loop, and as whose child."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def call_of(context: Any) -> Place:
 
 
 def named(place: Place, messages: tuple[Message, ...]) -> str:
-    """What a child is called in the journal that a hook or a team asks for: the same when it asks the same again.
+    """The journal name of a child that a hook or a team starts: stable for the same request.
 
     A call of the model has an id and counts its children; what a hook or a team does has no such order.
     """

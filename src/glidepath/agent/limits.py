@@ -155,7 +155,7 @@ class Budget:
 
     @classmethod
     def inside(cls, place: Place, limits: Limits) -> Budget:
-        """A part of what a run may use, for runs that are started together in one of its tools or hooks."""
+        """A share of a run's budget, for runs started together in one of its tools or hooks."""
         budget = cls(limits)
         budget.place = place = place.copy(place.mailbox)
         near = budget.meter
@@ -167,7 +167,7 @@ class Budget:
 
     @classmethod
     def below(cls, meter: Meter, limits: Limits) -> Budget:
-        """Limits for runs that are started together and draw, beyond them, from whatever this meter counts."""
+        """Limits for runs started together that also draw from this meter."""
         budget = cls(limits)
         near = budget.meter
         budget.meter = Meter(near.caps, meter, depth=-1)
@@ -177,7 +177,7 @@ class Budget:
 
     @classmethod
     async def find(cls, name: str, store: WalletStore) -> Budget:
-        """A wallet that is in the store already, with its parents and the limits it has; `ConfigurationError` if not.
+        """An existing wallet with its parents and limits; raises `ConfigurationError` if there is none.
 
         Raises `StoreError` when the store fails.
         """
@@ -230,7 +230,7 @@ class Budget:
             )
 
     async def account(self) -> Wallet:
-        """How a stored budget stands, after what the dead left behind is settled; raises `StoreError`."""
+        """The state of a stored budget, after settling what dead runs left behind; raises `StoreError`."""
         from glidepath.agent.overdue import account_of  # only needed for a wallet
 
         if self.store is None:

@@ -1,4 +1,4 @@
-"""What the dead held of a wallet: settled by their journal where that knows, else counted as used."""
+"""What dead runs held of a wallet: settled by their journal if it knows, else counted as used."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def known_wallet(store: object, name: str) -> Wallet:
 
 
 async def account_of(store: Any, terms: WalletTerms) -> Wallet:
-    """A wallet as it stands, once what is overdue is settled; all zeros while no run has drawn from it."""
+    """The state of a wallet after settling overdue holds; all zeros until a run has drawn from it."""
     try:
         await sweep(store)
         found = await heard(called(store.wallets, terms.name))

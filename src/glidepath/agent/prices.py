@@ -1,4 +1,4 @@
-"""What a token costs: said in the configuration, known to the model, or looked up; else unknown."""
+"""What a token costs: from the configuration, from the model, or looked up; else unknown."""
 
 from __future__ import annotations
 

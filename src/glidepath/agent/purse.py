@@ -153,7 +153,7 @@ class Purse:
         return (caps.tokens is None or tokens <= caps.tokens) and (caps.money is None or money <= caps.money)
 
     async def _ask(self, asked: Amount, least: Amount) -> Grant:
-        """One draw. What is not needed is out of reach before the store hears that it is free."""
+        """One draw. Unneeded money is out of reach before the store hears that it is free."""
         root = self.meter
         hold: Any = self.hold
         with root.tree.lock:
@@ -201,7 +201,7 @@ class Purse:
         return inf
 
     async def pace(self, run: Run, tokens: int) -> None:
-        """A wallet does not say how often a model may be called."""
+        """A wallet does not limit the call rate."""
 
     # --- staying alive, and the end -----------------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class Purse:
                     self._gate.release()
 
     async def close(self) -> None:
-        """The run has ended: what it spent is used, the rest is free. Never fails: what is not settled is overdue."""
+        """The run has ended: what it spent is used, the rest is free. Never fails: unsettled holds become overdue."""
         heart, self._heart = self._heart, None
         if heart is not None:
             heart.cancel()
@@ -251,12 +251,12 @@ class Purse:
             return
 
     def nearly_empty(self) -> str | None:
-        """The wallet, when it is what is nearly used up."""
+        """The wallet, if it is nearly used up."""
         return f"wallet {self.line[-1].name}" if self.meter.near_budget() else None
 
 
 def _cause(grant: Grant, last: str) -> StopCause:
-    """Why nothing more is to be had."""
+    """Why nothing more can be drawn."""
     name = grant.tight or last
     said = f"wallet {name}" + (f" ({grant.period})" if grant.period else "")
     metrics: dict[str, Any] = {"wallet": name}

@@ -143,7 +143,7 @@ class Leg:
             self.taken[commit.number] = dict(folded.fields)
 
     def _out_of_reach(self, records: Sequence[JournalRecord], folded: Folded) -> str:
-        """What in this commit came about by something that the journal does not hold; empty when nothing."""
+        """What in this commit depends on something outside the journal; empty when nothing does."""
         began = folded.began
         if self.began is None and began is not None and began.version != VERSION:
             return f"glidepath {began.version or 'of an earlier release'} wrote it, and this is {VERSION}"
@@ -166,7 +166,7 @@ class Leg:
 
 
 def _unrepeatable(result: RunResult) -> str:
-    """Why this end cannot be brought about again; empty when it can."""
+    """Why this ending cannot be reproduced; empty when it can."""
     if result.state in _BY_THE_CLOCK or result.outcome is LoopOutcome.CANCELLED:
         return STOPPED
     failed = result.outcome is LoopOutcome.FAILED and result.cause is not None and result.cause.source == "provider"

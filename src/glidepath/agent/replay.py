@@ -78,7 +78,7 @@ class Replayed(Value, frozen=True, kw_only=True):
 
 
 class _Tape:
-    """A model that says what it said then; an attempt that failed then fails again."""
+    """A model that repeats its recorded replies; a failed attempt fails again."""
 
     def __init__(self, model: Any, attempts: list[AssistantMessage | None]) -> None:
         self.name = model.name
@@ -131,13 +131,13 @@ class _Checking(MemoryStore):
             await self.release(lease)
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
-        """The journal so far; another session's is where it always was."""
+        """The journal so far; other sessions are read from the store."""
         if session_id == self.leg.session_id:
             return await super().load(session_id, since=since)
         return await self.source.load(session_id)
 
     def append(self, lease: Any, commit: Commit, **keywords: Any) -> None:
-        """Write it down, and look."""
+        """Record it, and compare."""
         leg = self.leg
         if commit.number > leg.last and not leg.whole:
             raise StoreError("the recording ends here")
@@ -161,7 +161,7 @@ class _Checking(MemoryStore):
         await turn
 
     def _move(self) -> None:
-        """Something happened: let those continue whose time has come, and be patient with the others."""
+        """Something happened: wake the waiters whose time has come."""
         for number in self._waiting:
             if self.head >= number or self.difference:
                 self._loop.call_soon(self._release, number, TOGETHER)
@@ -170,7 +170,7 @@ class _Checking(MemoryStore):
         self._timer = self._loop.call_later(PATIENCE, self._give_up) if self._waiting else None
 
     def _release(self, number: int, turns: int) -> None:
-        """Not at once: others of the same batch may be on their way to the same point."""
+        """Wait a moment: others of the same batch may reach the same point."""
         if turns:
             self._loop.call_soon(self._release, number, turns - 1)
             return
@@ -184,7 +184,7 @@ class _Checking(MemoryStore):
         self.over.set()
 
     def dismiss(self) -> None:
-        """Nobody waits any more."""
+        """Wake all waiters."""
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -202,7 +202,7 @@ _NEVER = ToolResultMessage("", "", "there was no result", is_error=True)
 
 
 class _Copyist(Scribe):
-    """A scribe by whose clock it is then."""
+    """A scribe that uses the recorded clock."""
 
     leg: Leg
     checking: _Checking
@@ -230,7 +230,7 @@ class _Copyist(Scribe):
         await super()._write(*args, **keywords)
 
     async def end(self, result: RunResult) -> RunResult:
-        """The end, at the time at which it was."""
+        """The end, at its recorded time."""
         then = self.leg.ended
         if then is not None:
             snapshot, before = result.snapshot, then.snapshot
@@ -250,7 +250,7 @@ class _Copyist(Scribe):
         return times[min(self.number - self.leg.start, len(times) - 1)] if times else (0.0, [])
 
     async def answered(self, call_id: str) -> ToolResult:
-        """What a call was answered then, as soon as it was."""
+        """The recorded result of a call, at its recorded time."""
         leg = self.leg
         due, known = leg.results.get(call_id, (leg.last + 1, _NEVER))
         children = leg.kin.get(call_id, [])
@@ -266,7 +266,7 @@ class _Copyist(Scribe):
         )
 
     async def _known(self, child: Child) -> RunResult | None:
-        """How a child ended, as its journal has it; None when it did not, or nobody can say."""
+        """How a child ended, as its journal has it; None when it did not, or that is unknown."""
         with suppress(StoreError):
             return (await journal_of(self.checking.source, child.session_id)).result
         return None
@@ -279,7 +279,7 @@ class _Copyist(Scribe):
 
 
 def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
-    """Take the figures that something beside this run has changed: a child, or an attempt that was cut off."""
+    """Take over figures that something outside this run changed: a child, or an attempt that was cut off."""
     meter = run.meter
     meter.tokens, meter.money = fields["tokens"], fields["picodollars"]
     meter.turns, meter.tool_calls = fields["turns"], fields["metered_tool_calls"]

@@ -1,4 +1,4 @@
-"""Which run to continue with, and what a person decided about it."""
+"""Which run to continue, and what a person decided about it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _check_open_calls(result: RunResult) -> None:
 
 
 def run_of(target: object) -> str | None:
-    """The run that somebody wants to continue with; None when only its session was named."""
+    """The run to continue; None when only its session was named."""
     result = target.last if isinstance(target, Session) else target
     return result.run_id if isinstance(result, RunResult) else None
 
@@ -97,7 +97,7 @@ def nothing_to_decide(decisions: Any, obeyed: Mapping[str, Decision] | None = No
 def check_decisions(
     decisions: object, snapshot: Snapshot, obeyed: Mapping[str, Decision] | None = None, begun: Container[str] = ()
 ) -> Mapping[str, Decision]:
-    """The decisions, each about a call that waits; raises `ConfigurationError` otherwise.
+    """The decisions, each about a pending call; raises `ConfigurationError` otherwise.
 
     `obeyed` are those in the journal and `begun` the calls that no longer wait: a decision that is passed again after
     a death, or by a handler that is retried, is fine, and nothing comes of it.
@@ -143,7 +143,7 @@ def _checked(call_id: object, decision: object) -> Decision:
 
 
 def _check_answer(call_id: str, decision: Decision, waiting: PendingCall) -> None:
-    """An answer to a form has the form's fields; a text or a plain yes answers only what has no form."""
+    """An answer to a form has the form's fields; text or a plain yes is only for calls without a form."""
     form = waiting.form
     if form is None:
         if decision.kind == "answer" and decision.arguments is not None:

@@ -77,7 +77,7 @@ def open_run(
     resumed: Resumption | None = None,
     given: Given = NOTHING,
 ) -> Run:
-    """A run with its budget, ready to start; whatever goes wrong, no timer is left behind."""
+    """A run with its budget, ready to start; no timer is left behind if anything fails."""
     try:
         return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed, given=given)
     except BaseException:
@@ -142,7 +142,7 @@ def _opened(
 
 
 def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
-    """An id nobody else has; a loop of the simulator has its own, so that the same flight can be repeated."""
+    """A unique id; the simulator makes its own, so that a flight can be repeated."""
     seeded = getattr(loop, "new_id", None)
     return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
 
@@ -249,7 +249,7 @@ def _refused(refusal: Refusal) -> Ending:
 
 
 def announce_child(parent: Run, child: Run) -> None:
-    """Say that a child has started, unless the parent, on another loop, has ended meanwhile."""
+    """Report that a child has started, unless its parent, on another loop, has ended."""
     if parent.result is None:
         parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
 

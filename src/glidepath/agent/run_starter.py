@@ -179,7 +179,7 @@ class RunStarter(Equipped):
         *,
         accept_repair: bool,
     ) -> RunResult:
-        """The run as the store has it: a result or a session that was passed only says which."""
+        """The run as the store has it: a result or session that was passed only names it."""
         wanted = run_of(target)
         reopen = partial(reopened, self.config, session_of(target), decisions, self._plan.tools)
         async with reopen(run_id=wanted, accept_repair=accept_repair) as opening:
@@ -209,7 +209,7 @@ class RunStarter(Equipped):
         stream: RunStream | None = None,
         opening: Opening | None = None,
     ) -> RunResult:
-        """Continue with a run from its snapshot, in a session that has its messages and the state of its guards."""
+        """Continue a run from its snapshot, in a session that has its messages and the state of its guards."""
         config, plan = self.config, self._plan
         if limits is not None:
             if not isinstance(limits, Limits):
@@ -368,7 +368,7 @@ class RunStarter(Equipped):
         return assemble(config, parent.lineup.inheritable(), self._plan.told, self._behind)
 
     def _tell_of_store(self, name: str) -> None:
-        """A session that has a name and no store is forgotten with its run: say so, once for this agent."""
+        """Warn once that a named session without a store is lost when its run ends."""
         if not self._told_of_store:
             self._told_of_store = True
             _log.warning(

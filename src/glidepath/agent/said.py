@@ -11,7 +11,7 @@ __all__ = ["Said"]
 
 
 class Said:
-    """The values of settings, by field; single limits and guardrails apart from those said all at once."""
+    """The values of settings, by field; single limits and guardrails separate from whole ones."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}

@@ -60,7 +60,7 @@ FOREVER = 1e300  # seconds: what no clock can count
 
 
 async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call | None = None) -> Reply:
-    """One reply to the transcript as it stands; raises `ModelError` when there is none, `Touchdown` to land.
+    """One reply to the current transcript; raises `ModelError` when there is none, `Touchdown` to land.
 
     `begun`: a call whose first attempt has failed already. `cruise` is the same for ordinary calls.
     """
@@ -127,7 +127,7 @@ def unsent(run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message]
 def gave_up(
     run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message], error: BaseException
 ) -> _Call | None:
-    """The stream of a first attempt did not end by itself: settle it. None when it is a reply all the same.
+    """The stream of a first attempt did not end by itself: settle it. None when it is a reply anyway.
 
     Call it where the error is caught: what ends the run is raised.
     """
@@ -185,7 +185,7 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
 
 
 async def _wait_for_consumer(run: Run) -> None:
-    """Nobody has looked at the last thousand events: spend no more until somebody does."""
+    """A thousand events are unread: spend no more until the consumer catches up."""
     room = run.voice.stream.room()  # type: ignore[union-attr] # whoever is far behind is there
     try:
         await run.watch.wait(room)
@@ -231,7 +231,7 @@ class _Call(Record, eq=False, gc=False):
     # --- one attempt ------------------------------------------------------------------------------------------
 
     async def book(self) -> tuple[Booking, Sequence[Message]]:
-        """The booking of a call in which others have a say, and the view it is for."""
+        """The booking of a call that plugins may affect, and its view."""
         run, plan = self.run, self.run.plan
         if run.watch.sentry is not None:
             await cleared(run)
@@ -405,7 +405,7 @@ class _Call(Record, eq=False, gc=False):
     # --- settling ---------------------------------------------------------------------------------------------
 
     def settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
-        """The attempt is over, well or not: say so, and charge what it used. What failed before any delta is free.
+        """The attempt is over, emit that, and charge what it used. A failure before any delta is free.
 
         What the account, the health of the model and the anchor of the view learn from a call, they learn here.
         """
@@ -489,7 +489,7 @@ class _Call(Record, eq=False, gc=False):
             await self.back_off(self.run.plan.max_retries)
 
     async def shrink(self) -> None:
-        """The provider's window overflowed: a smaller view, once per call; else the error stands."""
+        """The provider's window overflowed: use a smaller view, once per call; else raise the error."""
         run, error = self.run, self.error
         run.emit(AttemptDiscarded, self.number, "the context window overflowed")
         if error is not None and self._without_pictures():
@@ -501,7 +501,7 @@ class _Call(Record, eq=False, gc=False):
             raise error
 
     def _without_pictures(self) -> bool:
-        """A request was refused, which older pictures may be the reason for: try once without them."""
+        """A request was refused, perhaps because of older pictures: try once without them."""
         run = self.run
         return run.transcript.picture_bytes > 0 and run.transcript.most_pictures > 0 and shed_pictures(run, 0)
 

@@ -144,7 +144,7 @@ class Attempt(Record, gc=False):
         return StopReason.parse(self.end.stop_reason) if self.end is not None else StopReason.ERROR
 
     def let_go(self) -> None:
-        """The run waits for it no longer: what has come so far counts, nothing that comes later."""
+        """The run stops waiting for it: only what has arrived so far counts."""
         self.dead = True
         self.gather(self.size + self.surplus + CALL_BYTES * len(self.calls))
         thoughts, arguments = [*self.thinking], [call[2] for call in self.calls.values()]
@@ -167,7 +167,7 @@ class Attempt(Record, gc=False):
                     call[2:] = ["".join(call[2:])]
 
     def fault(self) -> ModelError | None:
-        """What is wrong with it, now that it is over; None when it is a reply."""
+        """What is wrong with the finished attempt; None when it is a valid reply."""
         if self.garbled:
             return ModelError("the model streamed a TextDelta whose text is not a str")
         if self.end is None:
@@ -179,7 +179,7 @@ class Attempt(Record, gc=False):
         return None
 
     def complain(self) -> None:
-        """Raise what is wrong with it, unless it was cut by us, or let go."""
+        """Raise what is wrong with it, unless we cut it or let it go."""
         fault = None if self.cut or self.dead else self.fault()
         if fault is not None:
             raise fault
@@ -237,7 +237,7 @@ class Attempt(Record, gc=False):
         return tuple(made), size
 
     def _thoughts(self) -> tuple[Sequence[AssistantBlock], int]:
-        """What it has written beside its answer, and the size of that."""
+        """What it wrote besides its answer, and its size."""
         thinking = "".join(self.thinking)
         size = text_tokens(thinking) + sum(
             [text_tokens(one.text) + opaque_tokens(one.opaque) for one in self.reasoning]
@@ -338,7 +338,7 @@ async def _opened(run: Run, stream: Any) -> Any:
 
 
 async def _weigh(run: Run, attempt: Attempt, booking: Booking, size: int) -> tuple[int, int]:
-    """What is due now and then: count exactly, reserve more or cut, and let the others do their work.
+    """Periodic work: count exactly, reserve more or cut, and let other tasks run.
 
     Returns the size so far, and the size at which to come back.
     """

@@ -1,4 +1,4 @@
-"""Which model answers a call: its breaker is asked first and told afterwards, and a fallback takes over by cause.
+"""Which model answers a call: its breaker is asked first and told afterwards, and a fallback may take over.
 
 Nothing of this is looked at while all is well: `ask` comes here when a model's health asks for attention, when a call
 has failed, and while a fallback is in use.
@@ -69,7 +69,7 @@ def admit(call: Any) -> None:
 
 
 def answered(call: Any) -> None:
-    """The model in use answered, and its health had asked for attention."""
+    """The current model answered although its health needed attention."""
     run: Run = call.run
     call.probing = False
     if run.plan.health.succeeded():

@@ -1,4 +1,4 @@
-"""A model call beside the turn, for somebody else's question: reserved, metered and charged like any other.
+"""A model call beside the turn, for example for an MCP server: reserved, metered and charged like any other.
 
 It runs in its own task while the run waits for a tool, so it does not use the run's watch: the code that
 started it cancels it. It does not count as an iteration, and what it says is not part of the answer.
@@ -45,7 +45,7 @@ class SideQuestion(Value, frozen=True, kw_only=True):
 
 
 class SideAccount(Record):
-    """What somebody may spend in one run, and has spent; `name` is what it is charged under."""
+    """What one client may spend in a run, and has spent; `name` is what it is charged under."""
 
     name: str
     max_calls: int
@@ -169,7 +169,7 @@ class _NoWatch:
         self.time = run.watch.time
 
     def scope(self, *_: object) -> None:
-        """Its time is kept outside."""
+        """Its time limit is enforced elsewhere."""
 
     def listen(self, *_: object) -> None:
-        """Nobody feels its pulse."""
+        """It has no stall detection."""

@@ -1,4 +1,4 @@
-"""What a call really used. A provider's figures are what is charged, wherever they can be true.
+"""What a call really used. The provider's figures are charged if they are plausible.
 
 No tokenizer puts more than eight characters of ordinary text into a token. A report below that is replaced by our own
 over-estimate and flagged; one that is only lower than our estimate is believed, on every host. What a report says
@@ -41,7 +41,7 @@ def settled(
     attempt: Attempt,
     system_prompt: str | None = None,
 ) -> Usage:
-    """The usage to charge: what was reported where it is plausible, else our own figures, flagged.
+    """The usage to charge: the provider's figures if plausible, else our own, flagged.
 
     `view` and `system_prompt` (None: the agent's own) are what was sent.
     """

@@ -84,7 +84,7 @@ def make_agent(
 
 
 def _offer_little(settings: LoadedSettings, world: World) -> None:
-    """The embedded model can call one simple tool. With more it makes things up, so a person has to insist."""
+    """The embedded model can call one simple tool. With more it makes things up, so `--yes` is required."""
     tools, servers = settings["tools"], settings.get("mcp") or settings.get("mcp_config")
     if settings.get("yes"):
         return
@@ -101,7 +101,7 @@ def _offer_little(settings: LoadedSettings, world: World) -> None:
 
 
 def _in_our_words(text: str, model: Any) -> str:
-    """What is wrong, with the way to say it here instead of in Python."""
+    """The error, with the command-line fix instead of the Python one."""
     name = getattr(model, "name", "NAME")
     said = f"pass prices={{{name!r}: (input, output)}} in dollars per million tokens"
     prices = json.dumps({name: ["3", "15"]})
@@ -175,7 +175,7 @@ def _called(factory: Any, name: str) -> Any:
 
 
 def find_object(name: str, world: World) -> Any:
-    """What `python:package.module:attribute` names; the current folder is looked in, as `python -m` does."""
+    """What `python:package.module:attribute` names; the current folder is searched, as with `python -m`."""
     _, _, path = name.partition(":")
     module, sign, attribute = path.partition(":")
     if not sign or not module or not attribute:

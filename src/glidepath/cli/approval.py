@@ -93,7 +93,7 @@ async def decide(
 
 
 def somebody(world: World) -> bool:
-    """True when a person can be asked."""
+    """True if a person can be asked."""
     return world.is_terminal(world.stdin) and world.is_terminal(world.stderr)
 
 

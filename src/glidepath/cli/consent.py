@@ -1,4 +1,4 @@
-"""A person's one-time yes for a folder: what its configuration wants, in plain words, and the question."""
+"""A person's one-time yes for a folder: shows what its configuration wants, and asks."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: Wor
 
 
 def keep(folder: Folder, world: World) -> bool:
-    """Record the yes; when that fails it counts for this command only, and a line says so."""
+    """Record the yes; when that fails it counts for this command only, and says so."""
     try:
         remember(folder)
     except (OSError, ConfigurationError) as error:

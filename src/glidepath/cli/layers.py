@@ -1,4 +1,4 @@
-"""Where settings come from: flags, the environment, a file, the defaults. The first of them that speaks wins.
+"""Where settings come from: flags, the environment, a file, the defaults. The first one that sets a value wins.
 
 A file that nobody named and whose folder nobody trusts can only narrow: the rest of what it says is ignored.
 """
@@ -25,7 +25,7 @@ _ZERO_IS_OFF = frozenset({"max_steps", "timeout", "token_budget", "cost_limit"})
 
 
 class Known(NamedTuple):
-    """A value and who said so."""
+    """A value and where it came from."""
 
     value: Any
     origin: str
@@ -57,11 +57,11 @@ class LoadedSettings:
         return self.known[key].value
 
     def get(self, key: str) -> Any:
-        """The value, or None when nobody said anything and there is no default of ours."""
+        """The value, or None when it is not set and has no default."""
         return self.known[key].value if key in self.known else None
 
     def said(self, key: str) -> bool:
-        """True when a person said it, in whatever way: not a default, and not a file from an untrusted folder."""
+        """True when a person set it: not a default, and not a file from an untrusted folder."""
         return key in self.known and self.known[key].origin != "default" and not self._lies_here(key)
 
     def _lies_here(self, key: str) -> bool:
@@ -112,7 +112,7 @@ def _text(spoken: Mapping[str, Known]) -> bool:
 
 
 def _file(options: Namespace, world: World) -> tuple[Path | None, Folder | None]:
-    """The file to read; with the folder it lies in when nobody named it."""
+    """The file to read; with its folder when it was found, not named."""
     if getattr(options, "no_config", False):
         return None, None
     named = getattr(options, "config", None)

@@ -1,4 +1,4 @@
-"""What the commands share that leave a note for a run."""
+"""Shared by the commands that leave a note for a run."""
 
 from __future__ import annotations
 

@@ -89,13 +89,13 @@ _MEANT = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what was meant where the standard one says what it does not know. The parsers of commands are such, too."""
+    """Suggests what was meant instead of only rejecting it; subcommands use it, too."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As ever, but there are no unknown ones."""
+        """Like the standard method, but unknown arguments are errors."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.exit(2, f"{self.prog}: error: {self._about(unknown)}\n`{self.prog} --help` lists what it takes.\n")

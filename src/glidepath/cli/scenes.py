@@ -65,7 +65,7 @@ class DemoStage:
         self._temperature = 0 if isinstance(model, LocalModel) else None
 
     async def limit(self) -> bool:
-        """One turn is allowed, the model spends it on a tool, and there is an answer all the same."""
+        """One turn is allowed, the model spends it on a tool, and there is still an answer."""
         self._title("1. A limit that lands with an answer")
         self._line(f'The model may take one turn. The task: "{TASK}"')
         agent = self._agent(

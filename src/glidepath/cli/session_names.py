@@ -24,7 +24,7 @@ def short(session: str) -> str:
 
 
 async def session_named(store: Any, wanted: str) -> str:
-    """The id of the session with this id, the only one whose id begins so, or the only one of this name.
+    """The id of the session with this id, the only one with this prefix, or the only one of this name.
 
     Raises `ConfigurationError` when there is none, or several.
     """
@@ -67,7 +67,7 @@ async def last_session(store: Any) -> str:
 
 
 def data_folder() -> Path | None:
-    """Where glidepath keeps what is the user's own; None when that cannot be known."""
+    """The user's data folder of glidepath; None when it is unknown."""
     from glidepath.sessions.sqlite import default_file
 
     with contextlib.suppress(ConfigurationError, OSError):

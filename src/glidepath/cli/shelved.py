@@ -86,7 +86,7 @@ def _dollars(flag: str, text: str | None) -> Decimal | None:
 
 
 def standing(entry: Entry) -> str:
-    """How the last run of a session stands, in a word."""
+    """The state of a session's last run, in a word."""
     from glidepath.sessions.owner import free
 
     if entry.summary.get("outcome"):

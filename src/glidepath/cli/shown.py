@@ -1,4 +1,4 @@
-"""What strangers wrote, as it is: whole, with nothing hidden and nothing that could pass for something else.
+"""Show untrusted text safely: complete, with nothing hidden and nothing that could pass for something else.
 
 Characters that cannot be seen, or that would steer the terminal, are shown as `<U+001B>`. Text is shown behind a
 gutter: `|` begins a line of the text, `>` continues a line that is too long for the screen. So no text, whatever it
@@ -109,7 +109,7 @@ def _rows(text: str, room: int) -> Iterator[str]:
 
 
 def _fits(text: str, room: int) -> int:
-    """How many characters of the text fit into so many columns; a letter keeps its accents."""
+    """How many characters of the text fit into this many columns; a letter keeps its accents."""
     used = 0
     for place, sign in enumerate(text):
         wide = width_of(sign)

@@ -1,4 +1,4 @@
-"""Which store a name on the command line stands for, and where sessions are kept when nobody names one."""
+"""Which store a name on the command line stands for, and where sessions are kept by default."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def store_path(name: str, world: World) -> Path | None:
 
 
 def _place(name: str, folder: Path) -> tuple[str, Path]:
-    """What kind of store is meant, and where. A path without a kind follows what is there.
+    """What kind of store is meant, and where. A path without a kind opens what exists there.
 
     Where nothing is there yet, a name such as `runs.db` is a SQLite file, and any other a folder of segments.
     """
@@ -72,7 +72,7 @@ def _default_is_sqlite() -> bool:
 
 
 async def migrate_store(name: str | None, source: Any, world: World) -> int:
-    """Carry every session of a store over into the one that this name stands for; 1 when something had to stay.
+    """Copy every session of a store into the named one; returns 1 when something had to stay.
 
     Without a name it is the default folder of segments. A default SQLite file that was carried over whole is put
     aside: from then on the folder is the default.
@@ -101,7 +101,7 @@ async def migrate_store(name: str | None, source: Any, world: World) -> int:
 
 
 def keep_sessions(settings: LoadedSettings, world: World) -> None:
-    """Keep what a person runs by hand in the default store, when nobody said otherwise and it can be written."""
+    """Keep what a person runs by hand in the default store, unless another store is named or it cannot be written."""
     if settings.said("store"):
         if settings.get("store") == NO_STORE:
             del settings.known["store"]

@@ -46,7 +46,7 @@ def is_trusted(folder: Folder) -> bool:
 
 
 def record_of(folder: Path) -> TrustRecord | None:
-    """What is recorded about a folder, whatever lies in it now."""
+    """What is recorded about a folder, whatever it contains now."""
     try:
         place = _place_for(folder)
     except ConfigurationError:
@@ -85,7 +85,7 @@ def remember(folder: Folder) -> None:
 
 
 def forget(folder: Path) -> bool:
-    """Take the trust back; False when there was none."""
+    """Revoke trust; False when there was none."""
     try:
         (_place() / _name(folder)).unlink()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""What a command can touch: arguments, environment, streams, folder and clock. A test gives it another world."""
+"""What a command can touch: arguments, environment, streams, folder and clock. Tests replace it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class World:
             self.stderr.flush()
 
     def note(self, text: str) -> None:
-        """Say something on the error stream, where it is in no pipe's way."""
+        """Print a note on the error stream, out of the way of pipes."""
         with contextlib.suppress(OSError, ValueError):
             self.stderr.write(f"{text}\n")
             self.stderr.flush()
@@ -88,7 +88,7 @@ class World:
             self.note(text)
 
     def is_terminal(self, stream: Any) -> bool:
-        """True when a person looks at this stream (or types into it)."""
+        """True when this stream is a terminal."""
         try:
             return bool(stream.isatty())
         except (AttributeError, ValueError):

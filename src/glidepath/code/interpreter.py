@@ -228,7 +228,7 @@ class Interpreter:
 
 
 def _stand_in(name: str) -> Any:
-    """A function by this name: calling it comes back to us."""
+    """A function of this name whose calls come back to us."""
 
     def stand_in() -> None:
         """Never called here."""
@@ -238,7 +238,7 @@ def _stand_in(name: str) -> Any:
 
 
 def _outside(paused: Any) -> Any:
-    """It asks for something of the system: nothing of that is there."""
+    """It asks for something from the system, which is not available."""
     name = str(paused.function_name)
     if "sleep" in name:
         return paused.resume({"exc_type": "RuntimeError", "message": "a program cannot wait: end it and report that"})

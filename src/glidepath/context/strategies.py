@@ -1,4 +1,4 @@
-"""The strategies a name can stand for."""
+"""The built-in strategies, by name."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _log = logging.getLogger("glidepath")
 
 
 class _Checked:
-    """A custom strategy: where it fails or answers nonsense, the view is what `Compact` makes of it."""
+    """A custom strategy: where it fails or answers nonsense, `Compact` makes the view."""
 
     def __init__(self, own: ContextStrategy, estimate: Estimate) -> None:
         self.name = own.name

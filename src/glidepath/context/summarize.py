@@ -55,7 +55,7 @@ CHECKPOINT = (
 
 
 class Checkpoint(Value, frozen=True):
-    """A checkpoint: it stands for all messages before index `upto` but the pinned ones."""
+    """A checkpoint: it replaces all messages before index `upto` except the pinned ones."""
 
     message: UserMessage
     size: int

@@ -199,7 +199,7 @@ class ChatApp(App[int]):
         self._draw()
 
     async def _answer_to(self, line: str) -> str | None:
-        """What a command answers; None when it has something to say to the model."""
+        """What a command answers; None when its text goes to the model."""
         name, _, rest = line.partition(" ")
         if ":" in name or name == "/prompts":
             text = await self.talk.prompt(line)
@@ -410,7 +410,7 @@ class ChatApp(App[int]):
         return decisions
 
     async def _answer(self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "") -> str | None:
-        """Show this in a box, and wait for a line that was typed after it stood there; None after Esc."""
+        """Show this in a box, and wait for a line typed after it appeared; None after Esc."""
         box = [*rows, *([""] if rows else []), prompt.removesuffix(": ") + ("." if prompt.endswith(": ") else "")]
         await self._add(Static(_colored(box), classes="ask", markup=False))
         self._pane.anchor()
@@ -438,7 +438,7 @@ class ChatApp(App[int]):
                 line.put_back([typed])
 
     async def on_key(self, event: keys.Key) -> None:
-        """Whatever has the focus, typing goes to the prompt."""
+        """Typing always goes to the prompt."""
         prompt = self.query_one(Prompt)
         if self.focused is not prompt and event.is_printable:
             prompt.focus()

@@ -94,7 +94,7 @@ class Talk:
             await entered.__aexit__(None, None, None)
 
     async def prompt(self, line: str) -> str | None:
-        """The text of a server's prompt, for `/SERVER:PROMPT words`; None when it is no such line."""
+        """The text of a server's prompt, for `/SERVER:PROMPT words`; None for any other line."""
         from glidepath.cli.servers import prompt_of
 
         return await prompt_of(line, self.agent.config.tool_sources)
@@ -244,7 +244,7 @@ class Talk:
         return f"{shaped.dropped} messages left out: about {figure(before)} tokens became {figure(self._size())}."
 
     async def resume(self, wanted: str) -> str:
-        """Continue with a conversation that the store keeps; without an id, the last ones are listed."""
+        """Continue a stored conversation; without an id, list the last ones."""
         from glidepath.errors import StoreError
         from glidepath.sessions.archive import read_journal
         from glidepath.sessions.finding import find_sessions
@@ -318,7 +318,7 @@ class Talk:
         return sorted({f"/{name}" for name in names if f"/{name}".startswith(word)})
 
     def own_prompt(self, line: str) -> str | None:
-        """What one of the own slash commands sends; None when it is none of them."""
+        """What one of the own slash commands sends; None for any other command."""
         name, _, rest = line[1:].partition(" ")
         text = None if name in COMMANDS else self.own.get(name)
         if text is None:

@@ -1,4 +1,4 @@
-"""Look at a fleet, and say what it may spend and how fast.
+"""Show a fleet, and set what it may spend and how fast.
 
 Without an action: its workers, its runs and its budgets. Quotas are for a day and a month in UTC; a quota that is left
 out is unlimited. A model's rate is for the whole fleet, evenly spaced.

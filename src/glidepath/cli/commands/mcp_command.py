@@ -155,7 +155,7 @@ async def _login(servers: list[McpServer], options: Any, world: World) -> int:
 
 
 async def _opened(server: McpServer, world: World) -> McpSupply | None:
-    """A connection to the server, whatever is pinned; None, and why, when it cannot be had."""
+    """A connection to the server, whatever is pinned; None, and why, when it cannot be made."""
     from glidepath.tools.sources import SourceError
 
     supply = server.configured(pins="off").open()

@@ -1,4 +1,4 @@
-"""Continue with a run that was stopped, limited, paused or killed.
+"""Continue a run that was stopped, limited, paused or killed.
 
 It needs the store that the run was made with, and the same model and tools. The meters continue where they stood; a
 limit that you name here replaces the old one.

@@ -122,7 +122,7 @@ async def _old_session(options: argparse.Namespace, agent: Any, world: World) ->
 
 
 def _must_be_writable(path: Any) -> None:
-    """Rather now than when the answer is paid for."""
+    """Fail now rather than after paying for the answer."""
     from glidepath.errors import ConfigurationError
 
     try:
@@ -294,7 +294,7 @@ def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
 
 
 def _lost(result: RunResult, *, begun: bool) -> bool:
-    """True when the store failed and there is nothing to continue with: it never began, or is somebody else's."""
+    """True when the store failed and there is nothing to continue with: it never began, or another process owns it."""
     cause = result.cause
     if cause is None or cause.source != "store":
         return False
@@ -313,7 +313,7 @@ async def _fly_on(
     *,
     changes: Changes | None = None,
 ) -> RunResult:
-    """Until the run has ended, or waits for a decision that nobody is there to make."""
+    """Continue until the run has ended, or needs a decision that nobody can make."""
     from glidepath._wire import replace
     from glidepath.cli.agent_maker import wallet_of
     from glidepath.cli.approval import decide

@@ -1,4 +1,4 @@
-"""Look at what a store keeps, and look after it.
+"""Inspect and maintain the runs in a store.
 
 A run is named by its session's id. `export` writes a readable file that `import` takes back and `replay` replays
 without a model or a tool; `stop` reaches a run in any process within a second.
@@ -270,7 +270,7 @@ async def _import(options: argparse.Namespace, store: Any, world: World, _: Any)
 
 
 async def import_session(options: argparse.Namespace, store: Any, world: World) -> int:
-    """Take in what was exported."""
+    """Import what was exported."""
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.archive import import_journal
 

@@ -1,4 +1,4 @@
-"""Find, look at, label, fork, carry and delete the sessions in a store.
+"""Find, show, label, fork, move and delete the sessions in a store.
 
 `list` and `search` show a page at a time, the newest first. `export` writes a session with its children as JSON lines
 and `import` takes them back. `delete` forgets sessions with everything that belongs to them. `migrate` carries a whole
@@ -181,7 +181,7 @@ async def _tag(options: argparse.Namespace, store: Any, world: World) -> int:
 
 
 async def fork(options: argparse.Namespace, store: Any, world: World) -> int:
-    """Make a fork, and say what lies behind it."""
+    """Make a fork, and list the effects after it."""
     from glidepath.cli.shown import call_line, revealed
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.forking import fork, rewind

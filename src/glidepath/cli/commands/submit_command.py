@@ -1,4 +1,4 @@
-"""Give a fleet a run.
+"""Submit a run to a fleet.
 
 The run's session is printed at once; `glidepath runs show` and `runs stop` take it. With --wait the answer is printed,
 too, and the exit code says how the run ended.

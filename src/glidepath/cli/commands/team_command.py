@@ -1,4 +1,4 @@
-"""Give a team one goal: plan, work, review, and a board of the steps meanwhile.
+"""Give a team of agents one goal and watch its steps.
 
 The result goes to standard output, the board and the report to the error stream. The first Ctrl-C lets what is running
 deliver, the second stops it. On a terminal you are asked about calls that need approval.
@@ -112,7 +112,7 @@ async def _decided(
     go_on: Callable[..., Awaitable[TeamResult]],
     caught: Caught,
 ) -> TeamResult:
-    """Until the team has ended, or waits for a decision that nobody is there to make."""
+    """Continue until the team has ended, or needs a decision that nobody can make."""
     from glidepath.cli.approval import ApprovalAsked, decisions_about, sandboxed, somebody
 
     while caught.number is None:

@@ -1,4 +1,4 @@
-"""Trust a folder's configuration, list the folders you trust, or take trust back.
+"""Trust a folder's configuration, list the folders you trust, or revoke trust.
 
 A configuration file that only lies in a folder can only narrow what an agent may do. Trust lets it do the rest. It
 holds for the files as they are: when one of them changes, you are asked again.

@@ -1,4 +1,4 @@
-"""Look at the wallets in a store, and say what they may spend.
+"""Show the wallets in a store, and set what they may spend.
 
 A wallet is a budget that is kept in a store: every run that draws from it, in any process, stays within it. Runs of the
 command line draw from one with --wallet NAME, programs with Budget(..., name=NAME, store=store). `set` makes a wallet,
