@@ -146,7 +146,7 @@ def _continues(run: Run, reply: Reply) -> bool:
 
 
 def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
-    """A refusal, a text that stands for a delivery, or one silent stop too many."""
+    """A refusal, a text that counts as a delivery, or one silent stop too many."""
     budget = run.plan.empty_outcome_budget
     if reply.refused:
         answer_open_calls(run, ResultKind.SKIPPED, not_executed(run, "the reply was a refusal"))
@@ -168,7 +168,7 @@ def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
 
 
 def _rescue(run: Run, reply: Reply) -> Recovery | None:
-    """The first stop guard that has an answer to this end."""
+    """The first stop guard that can rescue this ending."""
     stops = run.guards.stops
     if stops is None:
         if not reply.truncated and visible(reply.text):
@@ -244,7 +244,7 @@ def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
 
 
 async def salvaged(run: Run, defect: BaseException) -> Ending:
-    """What comes of a run whose loop raised: Ctrl-C and the caller's cancellation land it, anything else is a defect.
+    """How a run ends whose loop raised: Ctrl-C and the caller's cancellation land it, anything else is a defect.
 
     Every call has its result, and the best text is kept, in either case.
     """

@@ -167,7 +167,7 @@ async def _walk(run: Run) -> Verdict | None:
 
 
 async def _walk_inside(run: Run) -> Verdict | None:
-    """The same where constraints may start something of their own: that is the run's child while they are asked."""
+    """The same, where constraints may start agents: those are children of the run."""
     place = Place.of_hook(run, "validate")
     INSIDE.set(place)
     try:
@@ -270,7 +270,7 @@ def crashed(run: Run, constraint: ResourceConstraint, reason: str) -> Weighed:
 
 
 def _check(validation: ResourceValidation) -> None:
-    """Refuse a validation with fields that are not what they should be: it may mean anything."""
+    """Refuse a validation with fields that are not what they should be: it cannot be trusted."""
     for field, kind in (("violated", bool), ("reason", str), ("notice", str | None)):
         value = getattr(validation, field)
         if not isinstance(value, kind):
@@ -335,7 +335,7 @@ def _is_news(run: Run, record: ValidationRecord) -> bool:
 
 
 def _calm(run: Run, name: str) -> None:
-    """A constraint holds again whose warning had lasted."""
+    """A constraint that had warned holds again."""
     if name in run.audit.warned:
         run.audit.calm(name)
         _log.info("%s: %s: holds again", run.run_id, name)

@@ -57,7 +57,7 @@ class StopReason(str, Enum):
 
     @classmethod
     def parse(cls, word: str | None) -> StopReason:
-        """The reason for a provider's word; a word nobody knows is OTHER."""
+        """The reason for a provider's word; an unknown word is OTHER."""
         return _STOP_REASONS.get(word, cls.OTHER) if isinstance(word, str) else cls.OTHER
 
 
@@ -113,7 +113,7 @@ class ImageBlock(Value, frozen=True, gc=False, tag_field="type", tag="image"):
 
 
 class FileBlock(Value, frozen=True, gc=False, tag_field="type", tag="file"):
-    """A document, a recording or a video, as bytes or by address. `FileBlock.read(path)` makes one of a file."""
+    """A document, a recording or a video, as bytes or by address. `FileBlock.read(path)` reads one from a file."""
 
     media_type: str
     data: bytes | None = None
@@ -444,7 +444,7 @@ class UnknownMessage(Value, frozen=True, gc=False, tag_field="role", tag="unknow
 
     @property
     def text(self) -> str:
-        """Empty: nobody here can read it."""
+        """Empty: this version cannot read it."""
         return ""
 
 

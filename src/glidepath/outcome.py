@@ -1,4 +1,4 @@
-"""How a run can end, and the one truth about how it did."""
+"""How a run can end, and the record of how it did."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class ValidationRecord(Value, frozen=True, kw_only=True):
 
 
 class StopCause(Value, frozen=True, kw_only=True):
-    """Why the loop stopped: who said so, what was asked for, and the figures."""
+    """Why the loop stopped: the source, the action, and the figures."""
 
     source: str
     action: str
@@ -219,7 +219,7 @@ class StopCause(Value, frozen=True, kw_only=True):
 
 
 class Verdict(Value, frozen=True, kw_only=True):
-    """Why and how a run must come down. `gentle`: a landing call may still be made."""
+    """Why and how a run must end. `gentle`: a landing call may still be made."""
 
     state: AgentState
     cause: StopCause
@@ -237,7 +237,7 @@ class AbandonedWork(Value, frozen=True, kw_only=True):
 
 
 class PendingCall(Value, frozen=True, kw_only=True):
-    """A call that waiting for a person's decision."""
+    """A call that is waiting for a person's decision."""
 
     call: ToolCall
     reason: str = ""

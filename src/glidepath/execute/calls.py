@@ -130,7 +130,7 @@ def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | Non
 
 
 def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
-    """The policy failed: nobody knows which tools were meant, so none runs."""
+    """The policy failed: which tools were meant is unknown, so none runs."""
     jobs = [Job(call, run.plan.tools.get(call.name)) for call in calls]
     for job in jobs:
         job.refuse(ResultKind.POLICY_FAILED, run.plan.texts.fill("policy_failed"))
@@ -198,7 +198,7 @@ def _cap_run(run: Run, jobs: list[Job]) -> None:
 
 
 def _spent(run: Run, room: int) -> Verdict | None:
-    """The run lands when an ancestor's tool calls are used up; its own limit is a constraint and speaks for itself."""
+    """The run lands when an ancestor's tool calls are used up; its own limit is a separate constraint."""
     own, *above = run.meter.lineage
     if own.calls_wire - own.tool_calls <= room:
         return None

@@ -17,7 +17,7 @@ __all__ = ["close_accounts", "forget_program", "job_for", "keep", "settle"]
 
 
 def settle(run: Run) -> None:
-    """Before anything else has a say: a call that had begun and cannot be repeated is unknown.
+    """First of all: a call that had begun and cannot be repeated is unknown.
 
     What is left is idempotent, its tool is there and takes its arguments: it runs again if everything allows it, and
     is unknown otherwise.
@@ -38,13 +38,13 @@ def settle(run: Run) -> None:
 
 
 def forget_program(run: Run, call_id: str) -> None:
-    """A call that made calls has its result: what was kept of it is not needed, and nothing in it waits any more."""
+    """A call that made calls has its result: its state is no longer needed."""
     if call_id in run.turn.programs:
         run.turn.forget_program(call_id)
 
 
 def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:
-    """Whether the tool of today takes the arguments that the call had begun with."""
+    """Whether the current tool accepts the arguments the call began with."""
     if job.tool is None:
         return False
     try:
@@ -55,7 +55,7 @@ def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:
 
 
 def job_for(run: Run, call: ToolCall) -> Job:
-    """A job for a call of a reply that stands already; one that had begun knows it."""
+    """A job for a call of an existing reply; it knows whether it had begun."""
     job = Job(call, run.plan.tools.get(call.name))
     decision = None if run.terms.resumed is None else run.terms.resumed.decisions.get(call.id)
     if decision is not None and decision.in_doubt:

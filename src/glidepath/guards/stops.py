@@ -1,4 +1,4 @@
-"""Bad ends: a truncated answer, silence after an error, silence."""
+"""Bad endings: a truncated answer, silence after an error, silence."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class PrematureEndGuard(_StopGuard):
     __slots__ = ()
 
     def recover(self, stop: Stop) -> Recovery | None:
-        """Ask what became of the error."""
+        """Ask the model about the error."""
         if self._empty(stop) and stop.recent_error and self._use():
             return Recovery(reason=self.name, message=self._texts.fill("premature_end"))
         return None

@@ -1,4 +1,4 @@
-"""Errors again and again, and looking without doing."""
+"""Error streaks, and reading without acting."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ LONGEST_NOTICE = 20_000  # characters: a notice must fit where little is left
 
 
 class GracefulTurnLimit:
-    """Tells when a run with a turn limit should be told to wrap up: `grace` turns before the limit.
+    """Decides when a run with a turn limit is told to wrap up: `grace` turns before the limit.
 
     Without a `grace` it is max(1, min(5, limit // 4)); a given or provided one is brought into 1..limit-1; 0 sends no
     notice. `grace_provider` is asked at every poll; when it fails, the static grace holds and `grace_error` says why.

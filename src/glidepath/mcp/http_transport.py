@@ -141,7 +141,7 @@ async def _slim(line: bytes) -> bytes:
 
 
 class _TooLong(Exception):  # noqa: N818 - never leaves this module
-    """The body is more than we read."""
+    """The body is longer than we read."""
 
 
 def _too_long(limit: int) -> _TooLong:

@@ -221,7 +221,7 @@ class _Progress:
 def _text(result: RunResult) -> str:
     if result.outcome is LoopOutcome.PAUSED:
         waiting = ", ".join(f"{one.call.name} ({one.reason})" for one in result.pending)
-        return f"The agent waiting for a person's decision: {waiting}. Its session is {result.session_id}."
+        return f"The agent is waiting for a person's decision: {waiting}. Its session is {result.session_id}."
     if result.outcome is LoopOutcome.DONE or result.cause is None:
         return result.text
     return f"[{result.outcome.value}: {result.cause.reason}]\n{result.text}"

@@ -332,7 +332,7 @@ class _Tail(asyncio.Protocol):
 
 
 class _Drain(asyncio.BaseProtocol):
-    """Knows whether the server reads what it is sent."""
+    """Tracks whether the server reads what it is sent."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""The open end of a server: its tools as the agent has them, and what the server asks in the middle of a call."""
+"""The agent's side of a server: its tools, and what the server asks during a call."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class McpSupply(ToolSupply, Asked):
             )
 
     def _withdraw(self, before: Mapping[str, Found]) -> None:
-        """The list is here again: what runs have and is not there as it was, they may not call any more."""
+        """The list is here again: runs may no longer call tools that changed or are gone."""
         changed: list[str] = []
         removed: list[str] = []
         for name, old in before.items():

@@ -236,7 +236,7 @@ class AnthropicModel:
         return request.tool_choice
 
     def _unasked(self, request: ModelRequest, effort: str | None) -> dict[str, Any]:
-        """What to say about thinking that nobody asked for, or that nobody can turn off."""
+        """What to send about thinking that was not asked for, or cannot be turned off."""
         if _THINKS.match(self._bare):
             if effort == "none":
                 self._leave_out("thinks though reasoning='none': Anthropic does not let it be turned off")
@@ -291,7 +291,7 @@ def _with_beta(client: Any, body: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def _cached(cache: object) -> tuple[dict[str, str] | None, str | None]:
-    """The mark and the price of a cache that lives so long; True means five minutes."""
+    """The mark and the price of a cache of this lifetime; True means five minutes."""
     if cache is False:
         return None, None
     known = _LIFETIMES.get("5m" if cache is True else cache) if isinstance(cache, str | bool) else None

@@ -1,4 +1,4 @@
-"""What a model may be made of: names, keys and addresses that can be used, and shown."""
+"""Checks names, keys and addresses of models."""
 
 from __future__ import annotations
 

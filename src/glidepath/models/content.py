@@ -1,4 +1,4 @@
-"""What all adapters do alike: the place of reasoning, settings, schemas, names of reasons."""
+"""What all adapters share: the place of reasoning, settings, schemas, stop reasons."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class VendorReply:
         self.info.update({name: clean(fact)[:200] for name, fact in facts.items() if fact and isinstance(fact, str)})
 
     def weighed(self, entries: Any) -> None:
-        """Tokens with their probabilities, as OpenAI writes them; nobody who did not ask is given any."""
+        """Tokens with their probabilities, as OpenAI writes them; empty unless asked for."""
         if self._tokens is None:
             return
         for entry in entries or ():
@@ -259,7 +259,7 @@ class VendorReply:
         return tuple(self._tokens or ())
 
     def stop(self, word: object, reasons: Mapping[str, str]) -> str:
-        """Our word for a provider's stop reason; one nobody knows is logged once per model object."""
+        """Our word for a provider's stop reason; an unknown one is logged once per model object."""
         known = reasons.get(word) or reasons.get(word.lower()) if isinstance(word, str) else None
         if known is not None:
             return known
@@ -270,7 +270,7 @@ class VendorReply:
         return "other"
 
     def end(self, stop: str, usage: Usage | None, why: str = "") -> Iterator[Delta]:
-        """The terminal event; raises `RefusedError` for a refusal without a word."""
+        """The terminal event; raises `RefusedError` for a refusal without text."""
         if stop == "end_turn" and self.calls:
             stop = "tool_use"
         if self.silent and stop == "refusal":

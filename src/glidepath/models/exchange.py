@@ -52,7 +52,7 @@ async def answer(
 
 
 def _guarded(read: Callable[..., Iterable[Delta]], faults: Faults, *given: str) -> list[Delta]:
-    """What the reader makes of an event; one it cannot read is a fault of the line, worth another try."""
+    """What the reader makes of an event; an unreadable one is a line fault and is retried."""
     try:
         return list(read(*given))
     except ModelError:

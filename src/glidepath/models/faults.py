@@ -204,7 +204,7 @@ def _status(error: BaseException) -> int | None:
 
 
 def _is_status(number: object) -> TypeGuard[int]:
-    """A status that does not mean success; the SDKs follow redirects, so one that is left leads nowhere."""
+    """A status that does not mean success; the SDKs follow redirects, so a remaining one is an error."""
     return type(number) is int and 300 <= number < 600  # noqa: PLR2004 - the statuses of HTTP
 
 
@@ -219,7 +219,7 @@ def _within(inner: Mapping[str, Any]) -> int | None:
 
 
 def _inner(body: object) -> Mapping[str, Any]:
-    """The object that describes the error, however deep it stands."""
+    """The object that describes the error, however deeply nested."""
     if isinstance(body, list) and len(body) == 1:
         body = body[0]
     if isinstance(body, str):
@@ -233,7 +233,7 @@ def _inner(body: object) -> Mapping[str, Any]:
 
 
 def _message(inner: Mapping[str, Any]) -> str:
-    """What an error says, wherever it stands; with what the provider behind a gateway said."""
+    """The message of an error, wherever it is, with that of the provider behind a gateway."""
     for field in ("message", "detail", "msg"):
         said = inner.get(field)
         if isinstance(said, str) and said.strip():

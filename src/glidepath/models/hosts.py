@@ -1,4 +1,4 @@
-"""Who serves models: one table of names, addresses, keys, prices and quirks.
+"""Model hosts: one table of names, addresses, keys, prices and quirks.
 
 Model strings, `glidepath models list`, the table in the documentation and the hints in errors all come from it.
 """
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Quirks(Value, frozen=True, kw_only=True):
-    """How a server of chat completions differs from OpenAI's. The defaults suit a server nobody knows."""
+    """How a server of chat completions differs from OpenAI's. The defaults suit an unknown server."""
 
     cap: str = "max_tokens"
     """The field of the output cap."""

@@ -1,4 +1,4 @@
-"""A thread that ends spans: an exporter that blocks blocks this thread, and no run.
+"""A thread that ends spans: a blocking exporter blocks this thread, never a run.
 
 Ending a span may export it at once (a simple processor does), and an exporter may wait for a collector that never
 answers. So whatever an event brings to its end is handed to a thread: one for each plugin. It waits a moment after it

@@ -27,7 +27,7 @@ class _Standing(Protocol):
 
 
 class WatchedFleet(Protocol):
-    """What is asked of a fleet: how its runs stand, and which workers are alive."""
+    """What is asked of a fleet: the state of its runs, and which workers are alive."""
 
     async def status(self) -> _Standing:
         """How many runs are queued, running, paused and failed."""

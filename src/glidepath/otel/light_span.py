@@ -107,7 +107,7 @@ class LightTracer:
 
 
 class LightSpan(Span):
-    """A span that keeps what it is told and checks it only where others tell it."""
+    """A span that stores our attributes unchecked and validates only those of others."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class LightSpan(Span):
         self.close({}, time_ns() if end_time is None else end_time)
 
     def set_attributes(self, attributes: Any) -> None:
-        """Whatever somebody else wants to say about it."""
+        """Attributes from other code."""
         for key, value in attributes.items():
             self.set_attribute(key, value)
 
@@ -171,7 +171,7 @@ class LightSpan(Span):
             self.events = (*self.events, Event(name, marks, time_ns() if timestamp is None else timestamp))
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
-        """Another span that has to do with it."""
+        """Link a related span."""
         if self.tracer is not None:
             self.links = (*self.links, Link(context, attributes))
 

@@ -244,7 +244,7 @@ class RunSpans:
             chat.streamed, chat.attempt, chat.landing = True, event.attempt, event.landing
 
     def settled(self, event: BudgetSettled) -> None:
-        """It is over and charged. Calls for tools may overlap: they are told apart by nothing, so the oldest is it."""
+        """It is over and charged. Calls for tools may overlap: nothing tells them apart, so the oldest is used."""
         for_a_tool = bool(self._sampling)
         chat = self._sampling.popleft() if for_a_tool else self._chat
         if chat is not None:

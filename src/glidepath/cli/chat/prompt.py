@@ -84,7 +84,7 @@ class Prompt(TextArea):
         self.value = "\n".join([*texts, *([self.said] if self.said else [])])
 
     def forget_typed(self) -> str:
-        """Empty the line, and take no key that was pressed before now, wherever it is queued; returns what was there."""
+        """Empty the line and drop every key that was pressed before now; returns what was there."""
         self.since = Message().time
         self.leave_search()
         draft, self.value = self.said, ""

@@ -1,4 +1,4 @@
-"""Which agent a name stands for in a worker: an import path, an `Agent`, a `LoopConfig`, or what makes one of them."""
+"""Resolves agent names in a worker: an import path, an `Agent`, a `LoopConfig`, or a function that makes one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The budget of one run in a fleet: what was drawn from the database, and more of it before each call that needs it."""
+"""The budget of one run in a fleet: what was drawn from the database, and more before each call that needs it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class FleetBudget(Budget):
         return False
 
     async def _waited(self, asked: Amount, least: Amount) -> Drawn:
-        """Ask again whenever something came back, and every few seconds in case that nobody said so."""
+        """Ask again whenever something comes back, and every few seconds in case a notification is lost."""
         bell, now = self.ledger.bell, asyncio.get_running_loop().time
         since = now()
         while True:
@@ -166,7 +166,7 @@ class FleetBudget(Budget):
         return drawn
 
     def nearly_empty(self) -> str | None:
-        """The wallet; the fleet has no name of its own: the reason says that the budget is nearly used up."""
+        """The wallet; the fleet itself has no name, so the reason just says "budget"."""
         return None if self.purse is None else self.purse.nearly_empty()
 
     async def pace(self, run: Run, tokens: int) -> None:
@@ -204,7 +204,7 @@ def _cause(drawn: Drawn) -> StopCause:
 
 
 def _tired(drawn: Drawn) -> StopCause:
-    """What others hold would be enough, and has not come back for too long."""
+    """Give up waiting for what others hold."""
     name = drawn.tight or FLEET
     return StopCause(
         source=f"budget of {name}",

@@ -65,7 +65,7 @@ class Fleet:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             with quiet():
@@ -161,7 +161,7 @@ class Fleet:
             await self._take_up(session)
 
     async def _take_up(self, session: str) -> None:
-        """Put a paused run into its queue again, once the engine has written down that it paused."""
+        """Queue a paused run again, once the engine has recorded the pause."""
         until = asyncio.get_running_loop().time() + STARTING
         while not await self._in_thread(self._enqueue_again, session):
             if asyncio.get_running_loop().time() >= until:
@@ -192,7 +192,7 @@ class Fleet:
         return (await self.ledger.outcome(session))[0]
 
     async def wait(self, session: str, timeout: float | None = None) -> str:  # noqa: ASYNC109 - seconds of a person
-        """Wait until a run has ended and say how; raises `TimeoutError`."""
+        """Wait until a run has ended and return how; raises `TimeoutError`."""
         wait = FIRST_WAIT
         async with asyncio.timeout(timeout):
             while True:
@@ -234,7 +234,7 @@ class Fleet:
     async def set_budget(
         self, *, tokens: int | None = None, cost: Decimal | str | int | None = None, runs: int | None = None
     ) -> None:
-        """What the whole fleet may use, counted from the first time it was set; without any limit it counts no more."""
+        """What the whole fleet may use, counted from the first time it was set; without limits, stop counting."""
         quota = Quota(tokens=tokens, cost=cost, runs=runs)
         await self.ledger.set_budget(None if (tokens, cost, runs) == (None, None, None) else quota)
 

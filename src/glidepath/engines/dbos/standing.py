@@ -1,4 +1,4 @@
-"""The state of a fleet: what is queued, what runs where, what has failed; and what of it is old enough to go."""
+"""The state of a fleet: what is queued, what runs where, what has failed; and which of it is old enough to delete."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _process(owner: str | None) -> str:
 
 
 async def forget_old(ledger: FleetLedger, seconds: float) -> None:
-    """Forget runs whose session is gone, and what tenants used in days and months that ended so long ago.
+    """Forget runs whose session is gone, and what tenants used in days and months that ended this long ago.
 
     A run whose session is removed goes with it; these are those of before. A budget that a run in flight or in a queue
     still counts on stays.

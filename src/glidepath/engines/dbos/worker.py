@@ -86,7 +86,7 @@ class Worker:
     # --- from outside -----------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Work until `stop` is called. Raises `ConfigurationError`, or `StoreError` when the database is not there."""
+        """Work until `stop` is called. Raises `ConfigurationError`, or `StoreError` if the database is unreachable."""
         dbos = needed("dbos")
         with ExitStack() as stack:
             stack.enter_context(alone(needed("dbos._dbos")))
@@ -99,7 +99,7 @@ class Worker:
                 await asyncio.gather(self.ledger.close(), self.store.close())
 
     def stop(self, *, now: bool = False) -> None:
-        """Take no more runs and end. Those in flight have `drain` seconds, or none; then others continue with them."""
+        """Take no more runs and end. Those in flight have `drain` seconds, or none; then others continue them."""
         self._stop.set()
         if now:
             self._hurry.set()
@@ -178,7 +178,7 @@ class Worker:
         return fly
 
     async def _beat_until_stopped(self, dbos: object) -> bool:
-        """Renew the lease, and take over from those who did not. True when this worker itself was given up."""
+        """Renew the lease, and take over from workers that did not. True when this worker itself was given up."""
         loop = asyncio.get_running_loop()
         heard, patience, next_search = loop.time(), 0.0, 0.0
         while not self._stop.is_set():
@@ -235,7 +235,7 @@ class Worker:
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def _come_down(self) -> None:
-        """Take no more runs, and let those in flight end, for a while."""
+        """Take no more runs, and give the running ones time to end."""
         _close_queues()
         deadline = asyncio.get_running_loop().time() + self._drain
         while self.flights and not self._hurry.is_set():
@@ -279,7 +279,7 @@ class Worker:
 
 
 def _close_queues() -> list[threading.Thread]:
-    """DBOS takes nothing more from its queues, as when it ends; returns the threads that may still be at it."""
+    """DBOS takes nothing more from its queues, as when it ends; returns the threads that may still be running."""
     instance = getattr(needed("dbos._dbos"), "_dbos_global_instance", None)
     if instance is None:
         return []

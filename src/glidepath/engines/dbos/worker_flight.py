@@ -1,4 +1,4 @@
-"""One run in a worker, leg after leg, until it has ended or is another worker's."""
+"""One run in a worker, leg after leg, until it has ended or another worker has it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_WORKERS = 20  # a run that took so many workers down with it is not tried a
 
 
 class WorkerFlight:
-    """A run that this worker was given. What it knows of it, it reads from the journal and the ledger."""
+    """A run that this worker took. Everything about it comes from the journal and the ledger."""
 
     def __init__(
         self, worker: Worker, session: str, agent: str, task: str, about: Mapping[str, Any] | None = None
@@ -110,7 +110,7 @@ class WorkerFlight:
         return await self._flown(look, folded, spent, self.token if stop is None else _stopped(stop))
 
     async def _leave(self) -> None:
-        """This worker is not one of those that tried."""
+        """Do not count this worker's attempt."""
         with suppress(StoreError):
             await self.worker.ledger.left(self.session)
 
@@ -174,7 +174,7 @@ def _stopped(reason: str) -> CancelToken:
 
 
 def _goes_on(result: RunResult) -> bool:
-    """It ended only because a worker or the database did."""
+    """True if it ended only because a worker or the database failed."""
     cause = result.cause
     if cause is None:
         return False

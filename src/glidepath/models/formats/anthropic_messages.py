@@ -53,7 +53,7 @@ def system_of(transcript: Sequence[Message], system_prompt: str = "") -> str:
 def anthropic_turns(
     transcript: Sequence[Message], *, thoughts: bool = True, takes: Takes = TAKES
 ) -> list[dict[str, Any]]:
-    """The turns: neighbors of one role are one message, so that results stand next to their calls.
+    """The turns: neighbors of one role are one message, so that results are next to their calls.
 
     Without `thoughts` those of earlier turns are left out: a request that does not think must not hold any.
     """

@@ -49,7 +49,7 @@ _OURS = re.compile(r"call_\d+(_\d+)?$")
 
 
 def google_contents(transcript: Sequence[Message], *, leveled: bool = False) -> list[dict[str, Any]]:
-    """The turns: neighbors of one role are one, so that results stand together next to their calls.
+    """The turns: neighbors of one role are one, so that results are together next to their calls.
 
     `leveled` models want a signature on the first call of a turn.
     """

@@ -1,4 +1,4 @@
-"""A wheel from wherever pip gets its own, continued where it was interrupted.
+"""Downloads a wheel through pip's index, and continues after an interruption.
 
 pip finds it, so whatever index, key, proxy or certificate the user has set up for pip is used here as well.
 """
@@ -88,7 +88,7 @@ def _watched(
 
 
 def _largest(folder: Path) -> int:
-    """The size of the largest file below a folder in which somebody else is at work."""
+    """The size of the largest file in a folder that another process is writing to."""
     largest = 0
     for root, _, files in os.walk(folder):
         for file in files:
