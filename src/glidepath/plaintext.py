@@ -1,4 +1,4 @@
-"""Plain text where a delivery tool was expected: taken for that tool's call, at once or after asking for the call."""
+"""Plain text where a delivery tool was expected: counted as that tool's call, at once or after asking for the call."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def nudge(run: Run) -> str | None:
 
 
 def _words(run: Run, tool: str) -> str:
-    """The policy's words; those of the texts when it has none of its own, or fails."""
+    """The policy's words; the default texts when it has none, or fails."""
     from glidepath.spi import ProtocolPolicy
 
     ours = run.plan.texts.fill("plain_text", tool=tool)

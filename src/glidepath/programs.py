@@ -46,7 +46,7 @@ LANDING = ResultKind.LANDING
 
 
 async def run_programs(run: Run) -> bool:
-    """Carry the programs of a batch to their ends, one after the other; True when the batch ends the run.
+    """Run the programs of a batch to their ends, one after the other; True when the batch ends the run.
 
     One that waits for a person stays where it is, and the run pauses. Raises `Touchdown` when the run must come down.
     """
@@ -157,7 +157,7 @@ class _Program:
         return "the time of the run is nearly up" if run.watch.time() >= run.descent.soft_at else ""
 
     def _turned_down(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
-        """The run is coming down: nothing is called. The program may say what it has; it may not ask forever."""
+        """The run is landing: nothing is called. The program may report what it has, but not keep asking."""
         self.refused += 1
         if self.refused > MOST_REFUSED:
             self.stop(f"it kept calling tools after it was told that the run is landing ({self.landing})", LANDING)
@@ -199,7 +199,7 @@ class _Program:
         return job
 
     def _judged(self, step: Step) -> list[Job]:
-        """Jobs for calls that nobody has seen yet; those that may not run have their results."""
+        """Jobs for new calls; those that may not run have their results."""
         run = self.run
         found = objection(run, step, self.guards[0])
         if found is None:
@@ -220,7 +220,7 @@ class _Program:
         return jobs
 
     def _not_here(self, job: Job) -> None:
-        """A program calls what does one thing: neither another program, nor what would end the run under it."""
+        """Tools a program may not call: another program, and tools that would end the run."""
         tool = job.tool
         if tool is not None and (tool.makes_calls or tool.name in self.run.plan.terminal_tools):
             what = "ends the run" if not tool.makes_calls else "makes calls itself"
@@ -295,7 +295,7 @@ class _Program:
         run.turn.keep_program(going_on, asks.state)
 
     def stop(self, reason: str, kind: ResultKind) -> None:
-        """It does not continue; what it had to say so far is kept."""
+        """Stop it; what it has printed so far is kept."""
         text = self.run.plan.texts.fill("stopped", reason=reason)
         self.job.refuse(kind, f"{self.notes}\n{text}".strip())
 

@@ -57,11 +57,11 @@ def test_an_operator_outranks_a_wallet_and_takes_it_back(tmp_path):
     [
         (("show", "nobody"), "there is no wallet 'nobody'"),
         (("close", "nobody"), "there is no wallet 'nobody'"),
-        (("set", "c"), "say what it may spend"),
+        (("set", "c"), "pass --max-cost or --max-tokens"),
         (("set", "c", "--max-cost", "$5"), "--max-cost must be an amount in dollars such as '0.50', not '$5'"),
         (("set", "c", "--max-cost", "5 EUR"), "--max-cost must be an amount in dollars"),
         (("set", "c", "--max-tokens", "-1"), "--max-tokens must be at least 0"),
-        (("set", "c", "--max-tokens", "9", "--as-declared"), "not both"),
+        (("set", "c", "--max-tokens", "9", "--as-declared"), "or else --as-declared"),
         (("set", "new", "--as-declared"), "there is no wallet 'new'"),
         (("set", "new", "--max-tokens", "9", "--parent", "nobody"), "there is no wallet 'nobody'"),
         (("set", "here", "--max-tokens", "9", "--per", "day"), "--per and --parent are only for a new wallet"),

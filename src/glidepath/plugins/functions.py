@@ -42,7 +42,7 @@ def _name(function: object) -> str | None:
 
 
 def _awaited(function: Any) -> Any:
-    """An object with an async `__call__`, as something that can be seen to be async."""
+    """An object with an async `__call__`, wrapped so that it is recognized as async."""
     if inspect.iscoroutinefunction(function) or not inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         return function
 

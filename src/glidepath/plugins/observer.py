@@ -1,4 +1,4 @@
-"""Showing events to the observers of a run: isolated, filtered, and never in the run's way."""
+"""Showing events to the observers of a run: isolated, filtered, and without slowing the run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Observer:
             self.tell = self._enqueue
 
     def wants(self, kind: type[Event]) -> bool:
-        """Whether it asks for this kind of event; without a word, for all but `StreamChunk`."""
+        """Whether it asks for this kind of event; by default, for all but `StreamChunk`."""
         return kind is not StreamChunk if self._wanted is None else issubclass(kind, self._wanted)
 
     @property
@@ -84,7 +84,7 @@ class Observer:
         return self._failed >= self.MAX_FAILURES
 
     def fail(self, error: BaseException) -> None:
-        """It raised: reported, and the third time the last."""
+        """It raised: report it, and remove it the third time."""
         self._failed += 1
         effect = "removed" if self.removed else "ignored"
         self._report(self.name, "event_observer", told(error), effect)
@@ -161,7 +161,7 @@ class Observer:
             self.stop()
 
     def stop(self) -> None:
-        """Stop what it does now; what is left is offered all the same."""
+        """Stop what it does now; the rest is still offered."""
         task = self._task
         if task is None or task.done():
             return
@@ -173,7 +173,7 @@ class Observer:
             self._begin()
 
     def tasks(self) -> set[asyncio.Task[None]]:
-        """Where it is still at work."""
+        """Its running tasks."""
         return {task for task in (self._task, self._left) if task is not None and not task.done()}
 
 
@@ -222,7 +222,7 @@ async def _until(observers: Sequence[Observer], at: float, farewell: Farewell) -
 
 
 class Audience:
-    """Everybody who watches one run. Which of them want a kind of event is found out once for each kind."""
+    """All listeners of one run. Which of them want a kind of event is determined once per kind."""
 
     __slots__ = ("_by_hand", "_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks")
 
@@ -247,7 +247,7 @@ class Audience:
         self.wants_chunks = any(listener.wants(StreamChunk) for listener in self._listeners)
 
     def __call__(self, event: Event) -> None:
-        """Tell everybody who wants it; an event that a listener causes meanwhile waits until all have seen this one."""
+        """Tell all listeners that want it; an event that one of them causes waits until all have seen this one."""
         if self.outbox is not None:
             self.outbox.append(event)
         route = self._routes.get(type(event))
@@ -281,7 +281,7 @@ class Audience:
                 INSIDE.set(place)
 
     def notes(self) -> dict[str, str]:
-        """What they want the journal to keep about the run, by name; who fails has nothing to say."""
+        """What they want the journal to keep about the run, by name; a failing one adds nothing."""
         found: dict[str, str] = {}
         for observer in self.observers:
             if observer.note is None:
@@ -311,7 +311,7 @@ class Audience:
 
 
 def _refuse(answer: object) -> None:
-    """A plain callable that answers with an awaitable: nobody would ever wait for it. Other answers mean nothing."""
+    """A plain callable that answers with an awaitable: nothing would ever await it. Other return values are ignored."""
     if hasattr(answer, "__await__"):
         if hasattr(answer, "close"):
             answer.close()

@@ -1,4 +1,4 @@
-"""What a run has read so far, by who said it: the user, trusted tools, and the outside."""
+"""What a run has read so far, by source: the user, trusted tools, and the outside."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class KnownText:
                 self._take_result(message)
 
     def approve(self, values: Iterable[str]) -> None:
-        """A person has approved a call with these values: they are as good as the user's own."""
+        """A person has approved a call with these values: they count as the user's own."""
         self.user += [Chunk(phrase(value), frozenset(addresses(value))) for value in values]
 
     def _take_words(self, message: UserMessage) -> None:

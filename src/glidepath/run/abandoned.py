@@ -1,4 +1,4 @@
-"""Work that a run has let go of: it continues in its own task, and can neither stay forever nor reach back."""
+"""Work that a run has let go of: it continues in its own task, and can neither run forever nor affect the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_PATIENCE = 1.0  # seconds that foreign code has to stop
 
 
 class TaskBound:
-    """What belongs to the task in which it was made, and can be told of another."""
+    """Something bound to the task that made it, which can be moved to another."""
 
     __slots__ = ()
     task: asyncio.Task[Any]
@@ -110,7 +110,7 @@ def _cancellations() -> int:
 def closable(
     coroutine: Any, let_go: Callable[[], bool], error: BaseException | None = None
 ) -> Generator[Any, Any, Any]:
-    """Await a coroutine that is sure to end when its task is cancelled, once nobody waits for it any more.
+    """Await a coroutine that is sure to end when its task is cancelled, once nothing waits for it.
 
     `asyncio.run` cancels what is left at the end and waits for it. What was let go is asked once more then; if it keeps
     running it is closed a second later, so that it cannot keep the event loop from closing. A cancellation that

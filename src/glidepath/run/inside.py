@@ -95,7 +95,7 @@ class Mailbox(Protocol):
 
 
 class Outbox(Record):
-    """A mailbox that passes everything on: for a loop that is blocked, nobody knows for how long."""
+    """A mailbox that passes everything on: for a loop that is blocked for an unknown time."""
 
     append: Post
 
@@ -224,11 +224,11 @@ class SideWork(Record, eq=False):
         self.abandoned += (AbandonedWork(call_id=call_id, tool_name=name, kind=kind, reason=reason),)
 
     def doubt(self, calls: Iterable[ToolCall]) -> None:
-        """Nobody knows what these calls have done."""
+        """The outcome of these calls is unknown."""
         self.unknown_effects += tuple(calls)
 
     def wake_by(self, ring: Callable[[], None] | None) -> None:
-        """How to wake the run; None when it does not wait for anything beside it."""
+        """How to wake the run; None when it is not waiting for side work."""
         self.ring = ring
 
 

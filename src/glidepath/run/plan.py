@@ -31,7 +31,7 @@ __all__ = ["Ending", "Escalation", "Fallback", "Plan", "SoftLimit", "Times", "To
 
 
 class SoftLimit(Protocol):
-    """When to tell the model to come down."""
+    """When to tell the model to finish."""
 
     def soft_limit(self) -> int:
         """The turn count at which the notice is sent, as of now."""
@@ -51,7 +51,7 @@ class Escalation(Protocol):
         ...
 
     def next_cap(self, prev_cap: int, attempt: int) -> int | None:
-        """The cap of the next attempt, or None when there is no progress to be made."""
+        """The cap of the next attempt, or None when a larger cap would not help."""
         ...
 
 
@@ -203,7 +203,7 @@ class Plan(Value, frozen=True, kw_only=True):
 
 
 class Touchdown(GlidepathError):  # noqa: N818 - not an error: what happens now
-    """The run must come down now: raised anywhere in a turn, caught by the loop."""
+    """The run must end now: raised anywhere in a turn, caught by the loop."""
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(verdict.cause.reason)

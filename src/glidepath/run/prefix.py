@@ -20,7 +20,7 @@ _LOST = "%s: the next request cannot use the prompt cache of the last one: %s"
 
 
 def broke_prefix(run: Run, what: str, *, ours: bool = True) -> None:
-    """Something changed what was sent before: warn of it, once per run for each cause; not before the first request.
+    """Something changed what was sent before: log it, once per run and cause, but not before the first request.
 
     What the runtime does itself, for a window or a budget, is a warning only where a cache was in use: without one
     nothing is lost.

@@ -216,12 +216,12 @@ class Transcript(Record, eq=False, kw_only=True):
         self.mixed = True
 
     def show_hooks(self, shown: Sequence[Message]) -> Sequence[Message]:
-        """One object stands for the transcript as long as the run lasts."""
+        """One object represents the transcript for the whole run."""
         self.shown = shown
         return shown
 
     def stand_in(self, checkpoint: Any) -> None:
-        """A checkpoint stands for the beginning of the transcript; None: nothing does."""
+        """A checkpoint replaces the beginning of the transcript; None: nothing does."""
         self.checkpoint = checkpoint
 
     def judge_checkpoint(self, *, helped: bool) -> None:
@@ -270,7 +270,7 @@ class CurrentTurn(Record, eq=False):
     # --- state and checkpoint ---------------------------------------------------------------------------------
 
     def enter(self, state: AgentState) -> None:
-        """Go to another state; an illegal step is a defect of ours and is refused."""
+        """Enter another state; an illegal step is a bug and raises."""
         if state is not self.state:
             if state not in TRANSITIONS[self.state]:
                 raise RuntimeError(f"illegal transition {self.state.name} -> {state.name}")
@@ -290,7 +290,7 @@ class CurrentTurn(Record, eq=False):
         self.checkpoint = checkpoint
 
     def close(self, checkpoint: str) -> None:
-        """The batch is over, and with it the turn: nobody has a say in between."""
+        """The batch is over, and with it the turn: nothing happens in between."""
         self.state = AgentState.RUNNING
         self.checkpoint = checkpoint
         self.is_open = False
@@ -354,7 +354,7 @@ class CurrentTurn(Record, eq=False):
         self.last_error = failed
 
     def stop(self, reason: StopReason) -> None:
-        """The model gave no reply; this is why."""
+        """The model gave no reply, for this reason."""
         self.stop_reason = reason
 
     def mark_error(self, failed: bool) -> None:
@@ -409,7 +409,7 @@ class CurrentTurn(Record, eq=False):
         self.program_states = {key: states.get(key, state) for key, state in self.program_states.items()}
 
     def forget_program(self, call_id: str) -> None:
-        """It has its result: what was kept of it is not needed, and nothing in it waits any more."""
+        """It has its result: its state is no longer needed."""
         self.pending = tuple([waiting for waiting in self.pending if waiting.inside != call_id])
         self.programs = {key: one for key, one in self.programs.items() if key != call_id}
         self.program_states = {key: one for key, one in self.program_states.items() if key != call_id}
@@ -446,7 +446,7 @@ class AnswerSoFar(Record, eq=False):
     """How often it was asked for a call instead of plain text, and the text that is kept meanwhile."""
 
     def keep_text(self, text: str) -> None:
-        """The best text so far, if there is anything in it to see."""
+        """The best text so far, if it shows anything."""
         if visible(text):
             self.text = text
 

@@ -1,4 +1,4 @@
-"""Over a pause, a crash or a limit: what a run carries over, and how it continues from there."""
+"""What a run carries across a pause, a crash or a limit, and how it continues from there."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _copied(value: Any) -> Any:
 
 
 def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
-    """The run as it stands: its parts, copied. With its `ending` it leaves out what the result tells anyway."""
+    """A copy of the run's parts. With its `ending`, it leaves out what the result contains anyway."""
     meter, spend = run.meter, run.spend
     fields = {name: _copied(getattr(getattr(run, part), name)) for part, names in KEPT.items() for name in names}
     number = run.voice.peek_number()
@@ -122,7 +122,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
 
 
 def _on_budget(run: Run) -> bool:
-    """Whether it spends from a budget that somebody must pass again; the journal knows that of its session."""
+    """Whether it spends from a budget that must be passed again on resume; the journal knows the session's."""
     above = run.meter.parent
     return above is not None and (run.terms.carried.session is None or above.parent is not None)
 
@@ -177,7 +177,7 @@ def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
 
 
 def restore(run: Run, resumed: Resumption) -> None:
-    """Make a fresh run the one that stopped. One that has ended comes up again: what brought it down is forgotten."""
+    """Make a fresh run the one that stopped. A run that has ended starts again: why it ended is forgotten."""
     snapshot = resumed.snapshot
     ended = snapshot.outcome not in (None, LoopOutcome.PAUSED)
     for part, kind in PARTS.items():

@@ -116,7 +116,7 @@ class RunStream(Generic[OutputT]):
     # --- consuming --------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Event]:
-        """Not without a loop: raises TypeError, and says how."""
+        """Always raises TypeError, with how to iterate correctly."""
         raise TypeError(
             "agent.stream() is asynchronous: use `async with agent.stream(...) as stream: async for event in stream`, "
             "or, in code without an event loop, `with agent.stream_sync(...) as stream: for event in stream`"

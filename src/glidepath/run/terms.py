@@ -59,7 +59,7 @@ class Terms(Record, eq=False, kw_only=True):
             self.tool_choice = given.tool_choice
 
     def take_notes(self, notes: Mapping[str, str]) -> None:
-        """What those who watch want the journal to keep about this run."""
+        """What observers want the journal to keep about this run."""
         per_run = self.per_run or PerRun()
         self.per_run = replace(per_run, notes={**(per_run.notes or {}), **notes})
 
@@ -68,7 +68,7 @@ class Terms(Record, eq=False, kw_only=True):
         self.carried, self.token = carried, token
 
     def note_changes(self, changes: tuple[ConfigurationChange, ...]) -> None:
-        """The agent is not the one that wrote the journal."""
+        """Record that the agent differs from the one that wrote the journal."""
         self.changes = changes
 
     def resume(self, resumed: Resumption) -> None:

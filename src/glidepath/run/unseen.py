@@ -1,4 +1,4 @@
-"""What of a transcript a model never sees: what is for applications only, and notices of earlier runs."""
+"""The parts of a transcript a model never sees: what is for applications only, and notices of earlier runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HIDDEN = CustomMessage("hidden")
 
 
 def sendable(messages: Iterable[Message]) -> list[Message]:
-    """What a model may see of these."""
+    """The messages a model may see."""
     return [message for message in messages if type(message) not in NEVER_SENT]
 
 

@@ -1,4 +1,4 @@
-"""Who hears what happens: observers, a sink, the consumer of a stream. One counter numbers what they hear."""
+"""Delivers events to observers, a sink and the consumer of a stream, numbered by one counter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAST = 1 << 62
 
 
 class Consumer(Protocol):
-    """A consumer of the events of a run, such as `RunStream` does: they wait for it in its `outbox`."""
+    """A consumer of the events of a run, such as `RunStream`: they wait for it in its `outbox`."""
 
     outbox: list[Event]
 
@@ -48,7 +48,7 @@ def _tell_while_alive(attempt: Listened, tell: Callable[[Event], Any], event: Ev
 
 
 class Voice(Record, eq=False, kw_only=True):
-    """How a run says what happened. `tell_all` is None when nobody listens."""
+    """How a run emits events. `tell_all` is None when nobody listens."""
 
     run_id: str
     parent_id: str | None

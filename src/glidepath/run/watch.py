@@ -202,7 +202,7 @@ class Watch(TaskBound):
     # --- time -------------------------------------------------------------------------------------------------
 
     def scope(self, seconds: float | None, patience: float = MAX_PATIENCE) -> None:
-        """Give the coming wait a time limit of its own; None lifts it. Cheap: the timer is moved lazily.
+        """Give the coming wait its own time limit; None lifts it. Cheap: the timer is moved lazily.
 
         `patience`: seconds that foreign code has at most to obey when the limit is reached.
         """
@@ -244,7 +244,7 @@ class Watch(TaskBound):
         return now < ends_at
 
     def land_by(self, at: float) -> None:
-        """The landing has begun: it has until then, and no window opens any more."""
+        """The landing has begun: it has until then, and no landing window opens any more."""
         self.window_at = inf
         self.deadline_at = min(self.deadline_at, at)
         if self.deadline_at < self._handle_at:
@@ -414,7 +414,7 @@ class Watch(TaskBound):
         return taken > 0 and getattr(self.task, "_must_cancel", False)  # before 3.13 it is not called off
 
     async def settle(self) -> None:
-        """Leave no cancellation of foreign code behind in the task, not even one that has not arrived yet."""
+        """Leave no cancellation of foreign code in the task, not even a pending one."""
         if self.disown():
             await self.let_others_hear()
 

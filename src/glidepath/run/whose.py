@@ -1,4 +1,4 @@
-"""Whose cancellation is it? Foreign code may cancel the task that it shares with its run; so may the caller.
+"""Attributes cancellations: foreign code may cancel the task that it shares with its run, and so may the caller.
 
 A run drives foreign code inside its caller's task, and asyncio counts cancellations without saying who made them. Code
 that takes its own back (`asyncio.timeout`) is no problem. Some never does: a `TaskGroup` before Python 3.13 whose task
@@ -60,7 +60,7 @@ class Ear:
         return asyncio.Future
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else it is asked, such as `cancelled` by anyio's memory streams."""
+        """Any other attribute, such as `cancelled` by anyio's memory streams."""
         return getattr(self._future, name)
 
     def cancel(self, msg: Any = None) -> bool:

@@ -1,4 +1,4 @@
-"""The way out for a sandbox with a list of hosts: an HTTP proxy of ours, on a socket that only its bridge has.
+"""The way out for a sandbox with a list of hosts: our HTTP proxy, on a socket that only its bridge has.
 
 It connects to listed hosts and to nobody else. Names are resolved here, outside, and a name that leads to this machine
 or to a private network is refused unless it was listed as an address or as `localhost`: a name server could send the
@@ -80,7 +80,7 @@ def listed(hosts: Sequence[str]) -> tuple[Listed, ...]:
 
 
 class HostProxy:
-    """Serves one sandbox from `start` to `close`, on threads of its own."""
+    """Serves one sandbox from `start` to `close`, on its own threads."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = listed(hosts)

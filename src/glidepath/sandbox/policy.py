@@ -45,7 +45,7 @@ _LEAST_ABI = 6  # Linux 6.12: before that, signals and abstract sockets lead out
 
 
 class SandboxError(ToolError):
-    """No sandbox can be closed here as it was declared; the message says what is missing and what to do."""
+    """The declared sandbox does not work here; the message says what is missing and what to do."""
 
 
 class Sandbox(Value, frozen=True):
@@ -350,7 +350,7 @@ def landlock_abi() -> int:
 
 
 def why_not(mechanism: str) -> str:
-    """Why a mechanism cannot be used here; empty when it can. It is tried out, and the answer is remembered."""
+    """Why a mechanism cannot be used here; empty when it can. It is tested once, and the answer is cached."""
     known = _TRIED.get(mechanism)
     if known is None:
         known = _TRIED[mechanism] = _tried(mechanism)
@@ -392,7 +392,7 @@ def _tried(mechanism: str) -> str:
 
 
 def _missing(mechanism: str) -> str:
-    """What is not there at all, without trying."""
+    """What is missing, known without trying."""
     if sys.platform != "linux":
         return f"it needs Linux, and this is {sys.platform}"
     if platform.machine() not in KNOWN_MACHINES:

@@ -49,7 +49,7 @@ class EditorAgent:
         self._always: dict[str, set[str]] = {}
 
     def on_connect(self, conn: Any) -> None:
-        """Whom to talk to."""
+        """Remember the client."""
         self._editor = conn
 
     # --- sessions ---------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class EditorAgent:
         additional_directories: Any = None,  # noqa: ARG002
         **_: Any,
     ) -> schema.LoadSessionResponse:
-        """Take up a session that a store keeps, and show what was said in it."""
+        """Load a stored session, and show what was said in it."""
         if self._store is None:
             raise acp.RequestError.invalid_params({"sessionId": "this agent keeps no sessions: start it with --store"})
         from glidepath.sessions.archive import read_journal

@@ -171,7 +171,7 @@ class DeckServer:
         self.actions = RunActions(hub, self.reader, self.view)
 
     async def open(self) -> None:
-        """Be ready; take up what was lost, when that is wanted."""
+        """Get ready; resume lost runs if asked to."""
         await self.hub.open()
         self.hub.look_after(self.hub.log.prune(self.options.keep_events * 86_400))
         if self.options.resume_lost and self.hub.store is not None:
@@ -283,7 +283,7 @@ class DeckServer:
         return await self.reader.records(request.path_params["id"], after, limit)
 
     async def at(self, request: Request) -> dict[str, Any]:
-        """How it stood after a turn."""
+        """Its state after a turn."""
         return await self.reader.at(request.path_params["id"], _number(request, "turn", 0, 0, MOST))
 
     async def approvals(self, _: Request) -> dict[str, Any]:
@@ -351,7 +351,7 @@ class DeckServer:
     # --- looking after the process ----------------------------------------------------------------------------
 
     async def openapi(self, _: Request) -> dict[str, Any]:
-        """What there is to ask."""
+        """The OpenAPI page."""
         return openapi_page(self.options.prefix)
 
     async def metrics(self, _: Request) -> Response:
@@ -373,7 +373,7 @@ class DeckServer:
         return {"status": "ok"}
 
     async def ready(self, _: Request) -> dict[str, Any]:
-        """It can work: the store answers."""
+        """Ready to work: the store answers."""
         if self.hub.store is not None:
             try:
                 await self.reader.cards(limit=1)

@@ -1,4 +1,4 @@
-"""Event logs: every event of every run, numbered without gaps, written before anybody is shown it.
+"""Event logs: every event of every run, numbered without gaps, written before anyone sees it.
 
 A log outlives the server's process. Numbers of a run only ever rise by one, so that a reader who comes back with the
 last number it has seen misses nothing and sees nothing twice, whichever process answers.
@@ -73,7 +73,7 @@ class EventLog(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
 
 

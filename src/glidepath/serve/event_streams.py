@@ -1,4 +1,4 @@
-"""Server-sent events: the events of one run, and the changes of the list, for as long as somebody reads."""
+"""Server-sent events: the events of one run, and the changes of the list, as long as there is a reader."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class FleetView:
         self._looked = False
 
     async def ledger(self) -> Any:
-        """The ledger of the fleet that lives in the store's database; None when there is none. Nothing is made."""
+        """The ledger of the fleet that lives in the store's database; None when there is none. Nothing is created."""
         if not self._looked:
             from glidepath.sessions import PostgresStore
 

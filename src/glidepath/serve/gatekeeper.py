@@ -1,4 +1,4 @@
-"""Who may come in: host, origin, token, role, content type and size are checked before any route is asked.
+"""Access control: host, origin, token, role, content type and size are checked before any route.
 
 Every answer leaves with headers that keep a browser from doing anything but showing our own page.
 """
@@ -49,7 +49,7 @@ _READ = ("GET", "HEAD")
 
 
 class Visitor(Value, frozen=True):
-    """Who asks: what the token is called, and what it may do."""
+    """The caller: the name of the token, and what it may do."""
 
     name: str
     role: str
@@ -117,7 +117,7 @@ class Gatekeeper:
         self._body_seconds = body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let it pass, or answer with what is wrong."""
+        """Let it pass, or answer with the error."""
         if scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1008})

@@ -156,7 +156,7 @@ class Hub:
             feed.wake()
 
     async def close(self) -> None:
-        """Ground everything, and let go of files and connections."""
+        """Ground everything, and close files and connections."""
         await self.ground()
         if self._loop is not None:
             for agent in {id(one): one for one in self.agents.values()}.values():
@@ -409,7 +409,7 @@ class Hub:
                     self.stamps.pop(run_id, None)
 
     def changed(self, run_id: str) -> None:
-        """A run's card is not what it was."""
+        """A run's card has changed."""
         self.changes += 1
         self.stamps[run_id] = self.changes
 
@@ -426,7 +426,7 @@ class Hub:
         return self._results.get(run_id)
 
     def below(self, run_id: str) -> list[RunFeed]:
-        """The feeds of a run's children, and of theirs, as far as they are at hand."""
+        """The feeds of a run's children, and of theirs, as far as they are in memory."""
         found: list[RunFeed] = []
         left = [run_id]
         while left:

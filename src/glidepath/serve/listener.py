@@ -1,4 +1,4 @@
-"""The socket: uvicorn, with connections that dawdle closed."""
+"""The socket: uvicorn, with slow connections closed."""
 
 from __future__ import annotations
 

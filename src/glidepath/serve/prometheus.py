@@ -100,7 +100,7 @@ class PrometheusHistogram:
 
 
 class PrometheusGauge:
-    """A figure that is asked for when somebody looks."""
+    """A value that is read on request."""
 
     def __init__(self, name: str, unit: str, description: str, asked: Sequence[Callable[..., Any]]) -> None:
         self.name = f"{_name(name)}{_UNITS.get(unit, '')}"

@@ -1,4 +1,4 @@
-"""Events retold from a journal: for runs of other programs, whose events nobody kept.
+"""Events retold from a journal: for runs of other programs, whose events were not kept.
 
 What a journal says in order becomes events in order, so that the same record always has the same number: a reader can
 come back, and a run in another process can be followed while its journal grows. Streamed pieces and the like are not in
@@ -174,5 +174,5 @@ class RetoldLog:
 
 
 async def retold_feed(head: LogHead, reread: Reread) -> RunFeed:
-    """The feed of a run that only its journal tells of."""
+    """The feed of a run that only has a journal."""
     return await RunFeed(head, RetoldLog(reread)).recall()

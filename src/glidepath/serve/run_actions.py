@@ -45,7 +45,7 @@ _MAX_TEXT = 100_000
 
 
 class RunActions:
-    """Does it, and says what happened."""
+    """Does it, and reports what happened."""
 
     def __init__(self, hub: Hub, reader: StoreReader, view: FleetView) -> None:
         self.hub = hub
@@ -271,7 +271,7 @@ class RunActions:
         return self._done(await self.reader.find(forked.session_id), began, what)
 
     async def settle(self, name: str, body: SettleBody, who: Visitor) -> DoneAnswer:
-        """What a person found out about a call whose outcome is unknown; the model is told when the run continues."""
+        """What a person learned about a call with an unknown outcome; the model is told when the run continues."""
         began, found = time.perf_counter(), await self.reader.find(name)
         detail = await self.reader.detail(name)
         call = next((one for one in detail.unknown_effects if one["call_id"] == body.call_id), None)
@@ -291,7 +291,7 @@ class RunActions:
         return self._done(found, began, f"settled as {body.outcome.replace('_', ' ')}")
 
     async def kill(self, body: KillBody, who: Visitor) -> DoneAnswer:
-        """Throw a kill switch, or take it back."""
+        """Throw a kill switch, or reset it."""
         began = time.perf_counter()
         if body.scope == "run":
             if not body.id:
@@ -319,7 +319,7 @@ class RunActions:
         return DoneAnswer(run_id="", state=state, sequence=0, took_ms=_ms(began), message=what)
 
     async def _stop_fleet(self, tenant: str | None, reason: str, *, active: bool) -> int:
-        """Stop what is queued or running in other processes, or take the stops back; how many.
+        """Stop what is queued or running in other processes, or withdraw the stops; returns how many.
 
         A tenant's runs are those of the fleet's ledger; without a tenant it is every run on this store.
         """
@@ -390,7 +390,7 @@ _PAST = {"approve": "approved", "deny": "denied", "edit": "approved with other a
 
 
 def check_reason(reason: str) -> None:
-    """Raises `Refused` for a reason that cannot be journalled: before anything is done."""
+    """Raises `Refused` for a reason that cannot be journaled: before anything is done."""
     if len(reason) > MAX_REASON:
         raise Refused(400, "long_reason", f"a reason has at most {MAX_REASON} characters, not {len(reason)}")
     if "\0" in reason:

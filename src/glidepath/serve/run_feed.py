@@ -44,7 +44,7 @@ def event_line(event: Event) -> bytes:
 
 
 def _one_line(line: bytes) -> bytes:
-    """The same JSON without the signs that some readers take for the end of a line."""
+    """The same JSON without the signs that some readers treat as line ends."""
     for sign, escaped in ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085")):
         line = line.replace(sign, escaped)
     return line

@@ -248,7 +248,7 @@ class SettleBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class KillBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Throw a kill switch, or take it back."""
+    """Throw a kill switch, or reset it."""
 
     scope: Literal["run", "tenant", "fleet"]
     active: bool

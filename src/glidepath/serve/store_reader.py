@@ -89,7 +89,7 @@ class StoreReader:
         return FoundRun(run_id=run_id, session_id=entry.session_id, feed=feed, entry=entry)
 
     async def _retold(self, run_id: str, entry: Entry) -> RunFeed | None:
-        """The feed of a run whose events nobody kept, from its journal."""
+        """The feed of a run whose events were not kept, from its journal."""
         if not entry.head:
             return None
         feed = self._told.get(run_id)
@@ -190,7 +190,7 @@ class StoreReader:
         cursor: str | None = None,
         limit: int = 50,
     ) -> tuple[list[RunCard], str | None]:
-        """A page of cards, the newest first; raises `Refused` for a question that makes no sense."""
+        """A page of cards, the newest first; raises `Refused` for an invalid query."""
         if state is not None and state not in _STATES:
             raise Refused(400, "bad_state", f"state must be one of {', '.join(_STATES)}, not {state!r:.80}")
         if self.store is None:
@@ -398,7 +398,7 @@ class StoreReader:
         return {"records": page, "total": total}
 
     async def at(self, name: str, turn: int) -> dict[str, Any]:
-        """How a run stood after a turn, by its journal."""
+        """The state of a run after a turn, from its journal."""
         found = await self.find(name)
         journal = await self.journal(found.session_id)
         if journal is None:

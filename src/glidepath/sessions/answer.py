@@ -1,4 +1,4 @@
-"""The answer of a store, within a time limit. A store that is silent must not hold its run forever."""
+"""The answer of a store, within a time limit. A silent store must not block its run forever."""
 
 from __future__ import annotations
 

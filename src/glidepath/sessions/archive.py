@@ -1,4 +1,4 @@
-"""Looking at journals and carrying them elsewhere: list, show, stop, export, import."""
+"""Inspecting and moving journals: list, show, stop, export, import."""
 
 from __future__ import annotations
 

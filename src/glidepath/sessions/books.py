@@ -1,4 +1,4 @@
-"""The bookkeeping of wallets, the same in every store: what may be held, what is used, what the dead leave behind.
+"""The bookkeeping of wallets, the same in every store: what may be held, what is used, what dead runs leave behind.
 
 A store reads a few rows into a `Book`, lets one of the functions here change them, and writes back what has changed,
 all in one transaction. In each row an amount is a pair: tokens, and money in pico-dollars. Whatever is done here can be
@@ -328,7 +328,7 @@ def _close(book: Book, row: HoldRow, total: Pair) -> None:
 
 
 def forgotten(row: HoldRow, now: float) -> bool:
-    """True for a hold of which nobody needs to know any more: it was written off long ago, or ended holding nothing."""
+    """True for a hold that is no longer needed: it was written off long ago, or ended holding nothing."""
     if row.ended:
         return row.ended < now - KEPT
     return now >= row.expires and row.grant == row.spent
@@ -391,7 +391,7 @@ def _known(book: Book, name: str) -> WalletRow:
 
 
 def overruled(book: Book, name: str, most: tuple[int | None, int | None]) -> None:
-    """An operator sets limits, or gives programs their say again."""
+    """An operator sets limits, or lets programs set them again."""
     row = _known(book, name)
     for resource, limit in enumerate(most):
         if limit is not None and row.most[resource] is None:
@@ -443,7 +443,7 @@ def taken_in(book: Book, wallets: Iterable[WalletRow], periods: Iterable[PeriodR
 
 
 def shown(row: WalletRow, accounts: Iterable[PeriodRow], holds: Iterable[HoldRow], now: float) -> Wallet:
-    """A wallet as everybody can see it."""
+    """A wallet as shown to users."""
     period = period_of(row.per, now)
     mine = {account.period: account for account in accounts if account.name == row.name}
     current = mine.get(period) or PeriodRow(name=row.name, period=period)

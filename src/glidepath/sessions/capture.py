@@ -25,7 +25,7 @@ _EMPTY = Snapshot(run_id="")
 
 
 class Capture:
-    """Remembers the state that is in the journal, and says what is new."""
+    """Remembers the state in the journal, and reports what is new."""
 
     __slots__ = ("_known", "_print")
 

@@ -86,7 +86,7 @@ def _dollars(value: object) -> float | None:
 
 
 def checked_tags(tags: object) -> tuple[str, ...]:
-    """These tags, sorted, each once; raises `ConfigurationError` naming the one that cannot be."""
+    """These tags, sorted, each once; raises `ConfigurationError` naming the invalid one."""
     if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
         raise ConfigurationError(f"tags must be a list of words, such as ['billing', 'team:a'], not {tags!r:.80}")
     found = sorted({checked_tag(tag) for tag in tags})

@@ -1,4 +1,4 @@
-"""Families: a session, the children it started and theirs; copied as one, under whatever id, all of it or nothing."""
+"""Families: a session, the children it started and theirs; copied as a whole, under any id, or not at all."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ async def _refuse_taken(store: SessionStore, members: Sequence[FamilyMember]) ->
 
 
 async def _clear(store: SessionStore, session_id: str) -> None:
-    """Make room where a copy was begun and not finished."""
+    """Clear an unfinished copy."""
     try:
         entry, _ = await store.load(session_id)
     except StoreError as error:

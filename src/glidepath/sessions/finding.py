@@ -57,7 +57,7 @@ async def each_session(
 async def annotate(
     store: SessionStore, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None
 ) -> None:
-    """Set the title, the tags, or both of a session; raises `ConfigurationError` for what they cannot be.
+    """Set the title, the tags, or both of a session; raises `ConfigurationError` for invalid ones.
 
     A store without a catalog cannot keep them: `StoreError`.
     """
@@ -72,7 +72,7 @@ async def annotate(
 
 
 async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> list[str]:
-    """Forget these sessions with their children; answers with the ids of all that are gone.
+    """Delete these sessions with their children; returns the ids of all that are gone.
 
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """

@@ -226,7 +226,7 @@ class Folded:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The last run as it stood; None when there was none."""
+        """The last run's state; None when there was none."""
         if not self.fields:
             return None
         try:
@@ -268,7 +268,7 @@ class Folded:
                 raise self._unreadable(f"record {record.sequence} ({record.kind})", error) from None
 
     def _unreadable(self, what: str, error: Exception) -> StoreError:
-        """Its hash fits, so that nobody has changed it: a later release wrote it, or it is a defect."""
+        """Its hash fits, so it was not changed: a later release wrote it, or it is a bug."""
         writer = "" if self.began is None else self.began.version
         if is_newer(writer):
             said = f"{what} was written by glidepath {writer}, but this is {VERSION}: use a newer glidepath"
@@ -368,7 +368,7 @@ class Folded:
         untick(_wire.decode(data, list[Any]), self.fields)
 
     def on_reserve(self, data: bytes) -> None:
-        """A model call may cost so much."""
+        """What a model call may cost."""
         self.reserved = decoded(data, Reserved)
 
     def on_spawn(self, data: bytes) -> None:
@@ -412,7 +412,7 @@ class Folded:
         self.controls.append(_wire.decode(data, dict[str, Any]))
 
     def on_decide(self, data: bytes) -> None:
-        """A person decided while nobody waited for it."""
+        """A person decided while no run was waiting for it."""
         self.decisions = {**_wire.decode(data, dict[str, Decision]), **self.decisions}
 
     def on_fork(self, data: bytes) -> None:
@@ -436,7 +436,7 @@ class Folded:
         self.redacted = self.redacted.union(_wire.decode(data, list[str]))
 
     def on_quarantine(self, data: bytes) -> None:
-        """What was open is closed: nobody knows how far it got. How the run had stood is known no longer."""
+        """What was open is closed: how far it got is unknown, and so is the state of the run."""
         self.repaired = decoded(data, Quarantine)
         self._new_batch()
         self.decisions, self.result = {}, None

@@ -1,4 +1,4 @@
-"""One wait for the disk for everybody who waits: a thread that syncs as long as somebody asks."""
+"""One disk sync for all waiters: a thread that syncs as long as there are requests."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def private_file(path: str) -> int:
 
 
 def replaced(fd: int, path: str) -> bool:
-    """True when this open file is not the one at this path any more."""
+    """True when this open file is no longer the one at this path."""
     try:
         there, ours = os.stat(path), os.fstat(fd)  # noqa: PTH116 - asked with every heartbeat
     except OSError:

@@ -1,4 +1,4 @@
-"""The segment that one process writes: appended to, never changed, and nobody else's but for fences.
+"""The segment that one process writes: append-only, and written by others only for fences.
 
 What makes this safe among processes is the order of a file's appends. The system decides it, no matter who writes:
 whatever was put into this file by others before our frame lies in front of it. So the place where our frame begins
@@ -104,7 +104,7 @@ class OwnSegment:
         return Intrusion(fences, rubbish)
 
     def mend(self, start: int, end: int) -> None:
-        """Say that this range, which others have left behind, is nothing."""
+        """Mark this range, left by others, as void."""
         self.append(packed(self.salt, Kind.MEND, body=mended(start, end)))
 
     def look(self) -> Intrusion | None:

@@ -43,7 +43,7 @@ def _process(pid: int, namespace: str) -> str:
 
 
 def _birth(pid: int) -> str:
-    """When a process was started, so that a number used again is not taken for the old owner; empty if unknown."""
+    """When a process was started, so that a reused process id is not mistaken for the old owner; empty if unknown."""
     stat = _read(f"/proc/{pid}/stat")
     return stat.rpartition(")")[2].split()[19] if ")" in stat else ""
 
@@ -59,7 +59,7 @@ def of_this_process(owner: str | None) -> bool:
 
 
 def alive(owner: str | None) -> bool:
-    """False when the owner is a process of this host that is dead; True when it lives, or nobody here can know."""
+    """False when the owner is a process of this host that is dead; True when it lives, or that is unknown."""
     parts = (owner or "").split(_SEPARATOR)
     if len(parts) != 4 or parts[0] != _host(_namespace()) or not parts[1].isdigit():  # noqa: PLR2004 - as made above
         return True

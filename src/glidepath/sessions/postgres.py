@@ -83,7 +83,7 @@ _held: set[str] = set()
 
 
 class _Line:
-    """The connections of one event loop, while somebody there uses them."""
+    """The connections of one event loop, while they are in use."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self.pool = pool
@@ -150,7 +150,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             await line.pool.close()
 
     async def _do(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
-        """Do it on a connection; while the database restarts, again: `work` must be safe to do twice."""
+        """Do it on a connection; and again while the database restarts: `work` must be safe to repeat."""
         line = self._enter()
 
         async def once() -> T:
@@ -165,7 +165,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        """A connection for what may not be done twice: it is waited for, and what fails on it fails."""
+        """A connection for what may not be done twice: wait for it, and do not retry."""
         line = self._enter()
         try:
             with explained("the session store", self._timeout):
@@ -243,7 +243,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         return entry.owner
 
     async def _lease_over(self, lease: Lease) -> None:
-        """A lease is over, given back or not."""
+        """A lease has ended, released or not."""
         _held.discard(lease.owner)
         line = self._lines.get(self._place())
         if line is not None and line.leases:

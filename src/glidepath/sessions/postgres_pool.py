@@ -20,7 +20,7 @@ _PASSING = ("08", "57P0", _FULL_HOUSE, "40001", "40P01")  # what begins so is ov
 
 
 class PassingError(StoreError):
-    """The database was not there just now: the same statement may be tried again."""
+    """The database was briefly unavailable: the statement may be retried."""
 
 
 def driver() -> Any:
@@ -57,7 +57,7 @@ def explained(what: str, seconds: float) -> Iterator[None]:
 
 
 async def ridden_out(work: Callable[[], Awaitable[T]], *, known: Callable[[], bool], seconds: float = RIDE) -> T:
-    """Do it, again and again while the database restarts; it must be safe to do twice.
+    """Do it, and retry while the database restarts; it must be safe to repeat.
 
     A database that was never reached is not waited for, unless it only has too many visitors.
     """
