@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate
 
-unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes: without bytecode each compiles the package anew
+unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes: without bytecode each compiles the package again
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo deck deck-build test test-all lint format bench bench-peers probes campaign docs constraints clean
@@ -76,7 +76,7 @@ bench: venv ## CPU time against a hand-written loop
 
 probes: venv ## what limits do, beside the peers; each in its own environment (needs a package index)
 	$(BIN)/python bench/probes/run.py
-	$(BIN)/python bench/probes/pages.py
+	$(BIN)/python -m pytest -q -m slow tests/docs/test_side_by_side.py
 
 bench-peers: venv ## the same beside other frameworks, each in its own environment (network, half an hour)
 	$(BIN)/python bench/peers/run.py --cache $(PEERS) --out bench/results/peers.json

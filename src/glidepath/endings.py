@@ -42,6 +42,7 @@ def take(run: Run, reply: Reply) -> None:
         run.answer.replace_text(text)  # the best so far
     if run.plan.fallback is not None:
         _look_for_delivery(run, reply)
+    run.spend.mark(run.watch.time(), run.meter)
     run.add(reply.message, reply.size)
     if reply.cut:
         tokens, _ = run.meter.room_for(None, now=True)
@@ -249,7 +250,7 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
     Every call has its result, and the best text is kept, in either case.
     """
     if run.turn.reply is not None and not any(message is run.turn.reply for message in run.transcript.messages):
-        run.turn.drop_reply()  # it was not added any more: its text is kept, its calls are nobody's
+        run.turn.drop_reply()  # it was not added any more: its text is kept, its calls are dropped
     try:
         if isinstance(defect, KeyboardInterrupt):
             return await land(run, run.interrupted_by_hand().verdict)

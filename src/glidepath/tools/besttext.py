@@ -84,7 +84,7 @@ class _Reader:
         self._inside.add(id(value))
         try:
             return self._opened(value, depth)
-        except CONTAINED:  # a value of its own class may raise whatever is asked of it
+        except CONTAINED:  # its own value class may raise whatever is asked of it
             return self.as_text(value, depth)
         finally:
             self._inside.discard(id(value))
