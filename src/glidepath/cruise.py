@@ -1,4 +1,4 @@
-"""Ordinary turns, flown in a straight line: one model call, one tool call, no limit near, and nobody else with a say.
+"""Ordinary turns, run in a straight line: one model call, one tool call, no limit near, and nothing else involved.
 
 Nearly all turns of nearly all runs are like that, and what a turn costs is the number of steps it takes. So this is a
 second form of what `judge.nothing_to_judge`, `ask`, `land.take` and `execute` do in general, without a detour. Whatever
@@ -42,7 +42,7 @@ DELIVERED: Final[Any] = object()
 
 
 async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a straight line: read it from top to bottom
-    """Fly turn after turn while they are ordinary.
+    """Run turn after turn while they are ordinary.
 
     Returns None before a turn that may not be, a `Reply` that is not, or `DELIVERED` when a tool has ended the run.
     """

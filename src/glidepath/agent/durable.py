@@ -66,7 +66,7 @@ class Opening(Record, kw_only=True):
     tail: frozenset[str] | None = None
     unknown: tuple[ToolCall, ...] = ()
     result: RunResult | None = None
-    """The run is done already."""
+    """The run is already done."""
     ended: RunResult | None = None
     """How it had ended, done or not."""
     snapshot: Snapshot | None = None
@@ -74,9 +74,9 @@ class Opening(Record, kw_only=True):
     decided: Mapping[str, Decision] = {}
     """Those of a person, which the journal keeps."""
     notes: Sequence[Note] = ()
-    """What waits in the session's inbox."""
+    """What is in the session's inbox."""
     stop: str | None = None
-    """Why the run must stop, asked for while nobody flew it."""
+    """Why the run must stop: a stop requested while no process ran it."""
     counted: frozenset[str] = frozenset()
     """Calls that had not begun and are counted already."""
     offspring: Mapping[str, tuple[Offspring, ...]] = {}
@@ -84,18 +84,18 @@ class Opening(Record, kw_only=True):
     """The parent's scribe, which knows of this child."""
 
     def resumption(self, meter: Meter) -> Resumption | None:
-        """What a child that had begun goes on from; its meter goes on, too. What is above it has been charged."""
+        """What a child that had begun continues from; its meter continues, too. What is above it has been charged."""
         if self.snapshot is None:
             return None
         restore_meter(meter, self.snapshot)
         return self.resuming(self.snapshot)
 
     def resuming(self, snapshot: Snapshot) -> Resumption:
-        """What the run goes on from, with this state."""
+        """What the run continues from, with this state."""
         return Resumption(snapshot, self.decisions, counted=self.counted, offspring=self.offspring)
 
     def attend(self, run: Run) -> Ending | None:
-        """Give the run its scribe; how it ends at once, when the store has failed."""
+        """Give the run its scribe; returns how it ends if the store has failed."""
         scribe = self.scribe
         if scribe is None:
             return _store_failure(self.error)
@@ -173,7 +173,7 @@ async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callabl
 
 
 async def _open_inbox(store: Any, lease: Lease, scribe: Scribe, opening: Opening) -> None:
-    """What was sent to the session and is in no journal yet."""
+    """Messages sent to the session that are not in a journal yet."""
     if lease.mail > scribe.mailbox.taken:
         opening.notes = await heard(called(store.notes, lease.session_id, scribe.mailbox.taken))
 
@@ -188,7 +188,7 @@ def _recall(scribe: Scribe, folded: Folded) -> None:
 
 
 def _crashed(folded: Folded) -> bool:
-    """Its last run has not ended, and nobody flies it."""
+    """Its last run has not ended, and no process is running it."""
     return bool(folded.fields) and folded.result is None
 
 
@@ -239,7 +239,7 @@ async def reopened(
     accept_repair: bool = False,
     scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
-    """Claim a session to go on with its last run; raises `ConfigurationError` when there is none, or it is another."""
+    """Claim a session to continue its last run; raises `ConfigurationError` when there is none, or a different one."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:
@@ -296,7 +296,7 @@ async def _reopen(
 
 
 def _obeyed(result: RunResult | None, flag: str) -> bool:
-    """The journal says that the run was stopped by this already."""
+    """True if the journal says that this stop was already obeyed."""
     return result is not None and result.outcome is LoopOutcome.CANCELLED and _reason(result) == flag
 
 

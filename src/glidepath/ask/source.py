@@ -18,7 +18,7 @@ __all__ = ["Source", "draw", "draw_slice", "pace"]
 
 
 class Source(Protocol):
-    """Where a tree of meters draws from; it stands in `meter.tree.source`.
+    """Where a tree of meters draws from; it is in `meter.tree.source`.
 
     Contract: `draw` makes the root's caps larger, by as much as there is, never by more than was taken out of the
     budget elsewhere; it waits while what is in flight elsewhere may come back. `pace` returns when a model may be
@@ -33,7 +33,7 @@ class Source(Protocol):
         ...
 
     async def pace(self, run: Run, tokens: int) -> None:
-        """Return when the model of this run may be called with so many tokens."""
+        """Return when the model of this run may be called with this many tokens."""
         ...
 
     def nearly_empty(self) -> str | None:

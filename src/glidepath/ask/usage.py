@@ -1,7 +1,7 @@
-"""What a call really used. A provider's figures are what is charged, wherever they can be true.
+"""What a call really used. The provider's figures are charged if they are plausible.
 
 No tokenizer puts more than eight characters of ordinary text into a token. A report below that is replaced by our own
-over-estimate and flagged; one that is merely lower than our estimate is believed, on every host. What a report says
+over-estimate and flagged; one that is only lower than our estimate is believed, on every host. What a report says
 came from a cache is believed of a vendor (`usage_is_billed`); of others only as far as it was sent before.
 """
 
@@ -41,7 +41,7 @@ def settled(
     attempt: Attempt,
     system_prompt: str | None = None,
 ) -> Usage:
-    """The usage to charge: what was reported where it is plausible, else our own figures, flagged.
+    """The usage to charge: the provider's figures if plausible, else our own, flagged.
 
     `view` and `system_prompt` (None: the agent's own) are what was sent.
     """
@@ -80,7 +80,7 @@ def settled(
 def _examined(
     run: Run, reported: Usage, booking: Booking, view: Sequence[Message], attempt: Attempt, system_prompt: str | None
 ) -> Usage:
-    """A closer look: figures that come in parts, or are no whole numbers."""
+    """A closer look: figures that come in parts, or are not whole numbers."""
     sure = type(reported.input) is int and reported.input >= booking.estimate * _SURELY
     given = _plausible(reported.input, 0 if sure else _least_input(run, view, system_prompt), booking.estimate)
     written = _plausible(reported.output, attempt.size / _CHARS_PER_TOKEN_AT_MOST - 4, attempt.size)

@@ -1,4 +1,4 @@
-"""Running calls side by side: bounded, timed, raced against every interrupt, each with exactly one result."""
+"""Running calls in parallel: bounded, timed, raced against every interrupt, each with exactly one result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of the application, beside the built-in ones: checked when the agent is made, made anew for each run."""
+"""Guards of the application, beside the built-in ones: checked when the agent is made, made again for each run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_guard(guard: Any) -> None:
             f"not {shown(guard, 100)}"
         )
     if not isinstance(getattr(guard, "name", None), str) or not guard.name:
-        raise ConfigurationError(f"{type(guard).__name__}.name must be a str that is not empty")
+        raise ConfigurationError(f"{type(guard).__name__}.name must be a non-empty str")
 
 
 def own_guards(guards: tuple[Any, ...], home: dict[str, Any], *, stops: bool) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Circles: the same calls with the same results. Nudge, then withdraw, then land.
+"""Loops: the same calls with the same results. Nudge, then withdraw, then land.
 
 Progress is what changes. Other arguments of a tool that acts are progress, whatever it answers; so is another answer.
 """
@@ -150,7 +150,7 @@ class RepetitionGuard:
         self._batches = 0
 
     def _own(self) -> None:
-        """Have something to count with."""
+        """Make the counters."""
         if self._runs is _NO_RUNS:
             state = self._state
             state["told"], state["runs"], state["same"] = self._told, self._runs, self._same = [], [*_NO_RUNS], ["", 0]
@@ -386,7 +386,7 @@ def _first_word(text: str) -> str:
 
 
 def _fresh() -> dict[str, list[Any]]:
-    """What a run without a past has kept."""
+    """The state of a new run."""
     return {"calls": [], "results": [], "tools": [], "parts": []}
 
 

@@ -117,7 +117,7 @@ class Switchboard:
         return True
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._ledger is not None:
             await self._ledger.close()
 

@@ -25,7 +25,7 @@ _EMPTY = Snapshot(run_id="")
 
 
 class Capture:
-    """Remembers the state that is in the journal, and says what is new."""
+    """Remembers the state in the journal, and reports what is new."""
 
     __slots__ = ("_known", "_print")
 
@@ -247,7 +247,7 @@ def _last_reply(run: Run) -> str | None:
 
 
 def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:
-    """Children are only added; each has a journal of its own, so that its transcript is left out here."""
+    """Children are only added; each has its own journal, so that its transcript is left out here."""
     return ["[", 0, [bare(child) for child in new[len(old) :]]] if len(new) > len(old) else None
 
 

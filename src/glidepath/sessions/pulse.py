@@ -16,7 +16,7 @@ BEAT = 0.5  # seconds between two looks at the stop flags
 
 
 class Pulsing(Protocol):
-    """Whoever holds a lease that must be looked after."""
+    """The holder of a lease that must be renewed."""
 
     lease: Lease
 
@@ -25,7 +25,7 @@ class Pulsing(Protocol):
         ...
 
     async def hear(self, sign: Sign) -> None:
-        """What the store has to say about the lease; may raise anything."""
+        """What the store reports about the lease; may raise anything."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The scribe: writes one run's journal while the run flies. Intent before the effect, result after it.
+"""The scribe: writes one run's journal during the run. Intent before the effect, result after it.
 
 A commit has what came since the last one: messages, what changed in the state of the run, and then why it is made now:
 a model call is about to start and may cost so much; tool calls are about to start; one of several calls has ended; the
@@ -95,7 +95,7 @@ class Scribe(JournalWriter):
         self.keep_alive()
 
     async def begin(self) -> None:
-        """The run begins, or goes on: its first commit, with the task in it."""
+        """The run begins, or continues: its first commit, with the task in it."""
         run = self._run
         plan = run.plan
         now, digest = fingerprint(plan)
@@ -185,12 +185,12 @@ class Scribe(JournalWriter):
         self._filed.pop(call_id, None)
 
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
-        """A call is about to start a child with a journal of its own."""
+        """A call is about to start a child with its own journal."""
         await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
         self.born.add(session_id)
 
     def follow(self, session_id: str, meter: Meter) -> None:
-        """A child flies: what it spends is in the figures of this run from now on."""
+        """A child is running: what it spends is in the figures of this run from now on."""
         self.kin[session_id] = meter
 
     # --- the end ----------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class Scribe(JournalWriter):
     def stop(self, reason: str) -> None:
         """Somebody asked for a stop in the store."""
         self.stopped = True
-        reason = reason or "a stop was asked for in the store"
+        reason = reason or "a stop was requested through the store"
         self._run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
 
     def _failed(self, result: RunResult, error: StoreError) -> RunResult:
@@ -332,7 +332,7 @@ class Scribe(JournalWriter):
                 await heard(later)
 
     async def _see_through(self, task: asyncio.Task[None]) -> None:
-        """Wait until it is written, whoever interrupts the run meanwhile: half a commit is no use to anybody."""
+        """Wait until it is written, even if the run is interrupted: half a commit is no use to anybody."""
         watch = self._run.watch
         if asyncio.current_task() is not watch.task:
             await asyncio.wait([task])
@@ -395,7 +395,7 @@ class Scribe(JournalWriter):
     # --- the heartbeat ----------------------------------------------------------------------------------------
 
     async def hear(self, sign: Sign) -> None:
-        """What the store says about the session: it is another's, or somebody in another process wants something."""
+        """What the store says about the session: another process owns it, or wants something."""
         run = self._run
         if run is None:
             return  # it has ended meanwhile

@@ -1,4 +1,4 @@
-"""A store in a folder: each process appends to a segment of its own. A commit is one write, and nothing else."""
+"""A store in a folder: each process appends to its own segment. A commit is one write, and nothing else."""
 
 from __future__ import annotations
 
@@ -128,13 +128,13 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             raise disk_error(error, self.path) from error
         except UnicodeEncodeError as error:
             raise StoreError(
-                f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing"
+                f"{error.object!r:.80} is not valid Unicode: it cannot be in a store", kind="missing"
             ) from None
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
             raise StoreError(f"the session store {self.path} is damaged ({told(error)})", kind="damaged") from error
 
-    def _with(self, work: Callable[[SegmentDesk], T], *, anew: bool = True) -> T:
-        """Do something with the open files. An index that turns out to be damaged is made anew, once.
+    def _with(self, work: Callable[[SegmentDesk], T], *, again: bool = True) -> T:
+        """Do something with the open files. An index that turns out to be damaged is made again, once.
 
         When the folder was removed or replaced, whatever is there now is opened, or made; with `anew` False, as a
         lease needs it, `StoreError` (`missing`) is raised instead.
@@ -142,7 +142,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         with self._lock, self._errors():
             desk = self._open()
             if self._gone is not None or desk.lost():
-                if not anew:
+                if not again:
                     raise self._lost()
                 desk = self._start_anew(desk)
             try:
@@ -245,7 +245,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
 
     def _leased(self, work: Callable[[SegmentDesk], T]) -> T:
         """Do something with a lease on what is open now."""
-        return self._with(work, anew=False)
+        return self._with(work, again=False)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""

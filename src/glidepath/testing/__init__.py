@@ -1,4 +1,4 @@
-"""Fakes, virtual time and checks for whoever tests an agent, a plugin or the runtime itself."""
+"""Fakes, virtual time and checks for testing an agent, a plugin or the runtime itself."""
 
 from glidepath.testing.clock import VirtualClock, VirtualLoop, VirtualTimeError, virtual
 from glidepath.testing.leftovers import Work, live_work, no_leftovers, work

@@ -71,7 +71,7 @@ class Bound:
         return _wire.loads(self._data)  # type: ignore[no-any-return]
 
     def written(self) -> Any:
-        """The same as JSON, which nobody can change; a `ToolCall` takes it for its arguments."""
+        """The same as JSON, which nobody can change; a `ToolCall` accepts it as arguments."""
         return _wire.Raw(self._data)
 
     def intact(self) -> bool:
