@@ -10,12 +10,15 @@ import os
 import threading
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from glidepath.errors import ConfigurationError, shown
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
 from glidepath.run import Lookout, Lookouts
 from glidepath.spi import ResourceConstraint, ResourceContext
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
 
 __all__ = [
     "CostLimitConstraint",
@@ -57,14 +60,14 @@ class FunctionConstraint(ResourceConstraint):
         return _awaited(answer) if hasattr(answer, "__await__") else _OK if answer is None else answer
 
 
-async def _awaited(answer: Any) -> Any:
+async def _awaited(answer: Awaitable[Any]) -> Any:
     said = await answer
     return _OK if said is None else said
 
 
-def _positive(value: Any, field: str) -> None:
-    number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    if not number or (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < FOREVER:
+def _positive(value: object, field: str) -> None:
+    number = value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else 0
+    if (isinstance(number, Decimal) and number.is_nan()) or not 0 < number < FOREVER:
         raise ConfigurationError(f"{field} must be a finite number greater than 0, not {shown(value, 100)}")
 
 
@@ -110,7 +113,7 @@ class TokenBudgetConstraint(_BuiltIn):
 class CostLimitConstraint(_BuiltIn):
     """At most this many dollars, those of descendants included; graceful."""
 
-    def __init__(self, max_cost: Decimal | str | int) -> None:
+    def __init__(self, max_cost: Decimal | str | float) -> None:
         try:
             cost = Decimal("NaN" if isinstance(max_cost, bool) else max_cost)
         except (ArithmeticError, TypeError, ValueError):
@@ -262,7 +265,7 @@ class KillSwitchConstraint(_BuiltIn):
 class DefaultResourceConstraint(_BuiltIn):
     """All limits of a `Limits` value as one constraint; what a run has when nothing else is said."""
 
-    def __init__(self, limits: object, *, landing_seconds: float = 0.0) -> None:
+    def __init__(self, limits: LimitFigures, *, landing_seconds: float = 0.0) -> None:
         if not hasattr(limits, "max_iterations"):
             raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
         self.parts: tuple[_BuiltIn, ...] = built_in(limits, landing_seconds=landing_seconds)
@@ -286,7 +289,26 @@ class DefaultResourceConstraint(_BuiltIn):
         return ResourceAction.GRACEFUL_EXIT
 
 
-def built_in(limits: Any, *, landing_seconds: float = 0.0) -> tuple[_BuiltIn, ...]:
+class LimitFigures(Protocol):
+    """The limits that have a built-in constraint, as `Limits` has them; None where there is no such limit."""
+
+    @property
+    def max_iterations(self) -> int | None: ...
+
+    @property
+    def max_tokens(self) -> int | None: ...
+
+    @property
+    def max_cost(self) -> Decimal | str | float | None: ...
+
+    @property
+    def max_tool_calls(self) -> int | None: ...
+
+    @property
+    def timeout(self) -> float | None: ...
+
+
+def built_in(limits: LimitFigures, *, landing_seconds: float = 0.0) -> tuple[_BuiltIn, ...]:
     """One constraint for each limit that is set."""
     parts: list[_BuiltIn] = []
     if limits.max_iterations is not None:

@@ -190,7 +190,7 @@ class _Program:
         await follow_up(run, jobs)
         return self._results(jobs, step)
 
-    def _again(self, call: ToolCall, pending: Any, known: Mapping[str, Decision]) -> Job:
+    def _again(self, call: ToolCall, pending: PendingCall | None, known: Mapping[str, Decision]) -> Job:
         """A call that waited for a person, or had begun when the process died."""
         job = waiting_job(self.run, call, pending)
         decision = known.get(call.id)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Agent, Budget, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
@@ -22,6 +22,9 @@ from glidepath.guards import GuardrailsConfig
 from glidepath.texts import Texts
 from glidepath.tools import Tool, closest, tool
 from glidepath.workspace import Workspace
+
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import SessionStore
 
 EMBEDDED = ("local:", "local:smollm2")
 
@@ -43,7 +46,12 @@ __all__ = [
 
 
 def make_agent(
-    settings: LoadedSettings, world: World, *, model: str | None = None, plugins: Sequence[Any] = (), output: Any = None
+    settings: LoadedSettings,
+    world: World,
+    *,
+    model: str | None = None,
+    plugins: Sequence[Any] = (),
+    output: type | None = None,
 ) -> Agent:
     """The agent that the settings describe; raises `ConfigurationError` for whatever is wrong with them."""
     fields = config_fields(settings)
@@ -100,7 +108,7 @@ def _offer_little(settings: LoadedSettings, world: World) -> None:
         )
 
 
-def _in_our_words(text: str, model: Any) -> str:
+def _in_our_words(text: str, model: object) -> str:
     """What is wrong, with the way to say it here instead of in Python."""
     name = getattr(model, "name", "NAME")
     said = f"pass prices={{{name!r}: (input, output)}} in dollars per million tokens"
@@ -163,7 +171,7 @@ def make_model(name: str, world: World) -> Any:
     return resolve(name) if key is None else resolve(name, api_key=key)
 
 
-def _called(factory: Any, name: str) -> Any:
+def _called(factory: object, name: str) -> Any:
     if not callable(factory):
         raise ConfigurationError(
             f"{name}: expected a Model, or a function that makes one, got {type(factory).__name__}"
@@ -291,7 +299,7 @@ async def wallet_of(settings: LoadedSettings, agent: Agent[Any]) -> Budget | Non
     return await Budget.find(name, agent.config.store)
 
 
-def redacting(store: Any, settings: LoadedSettings, world: World) -> Any:
+def redacting(store: SessionStore, settings: LoadedSettings, world: World) -> Any:
     """The store with the redaction hook that the settings name, if any."""
     name = settings.get("redact")
     if not name:

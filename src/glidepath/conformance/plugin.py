@@ -151,8 +151,8 @@ def _has(plugin: Plugin, hook: str) -> bool:
     return getattr(type(plugin), hook) is not getattr(Plugin, hook) or hook in vars(plugin)
 
 
-def as_messages(answer: Any) -> list[Message | str]:
+def as_messages(answer: object) -> list[Message | str]:
     """What a steering or follow-up hook gave, as a list."""
     if answer is None:
         return []
-    return [answer] if isinstance(answer, str | UserMessage | CustomMessage) else list(answer)
+    return [answer] if isinstance(answer, str | UserMessage | CustomMessage) else list(answer)  # type: ignore[call-overload]

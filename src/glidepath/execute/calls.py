@@ -209,7 +209,7 @@ def _spent(run: Run, room: int) -> Verdict | None:
     return Verdict(state=AgentState.MAX_STEPS, cause=cause)
 
 
-def _bind(run: Run, job: Job, arguments: Any = None) -> None:
+def _bind(run: Run, job: Job, arguments: Mapping[str, Any] | None = None) -> None:
     try:
         job.bound = job.tool.bind(job.call.stored if arguments is None else arguments)  # type: ignore[union-attr]
     except ArgumentsError as error:
@@ -311,5 +311,5 @@ def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
     return decision
 
 
-def _are_names(origins: Any) -> bool:
+def _are_names(origins: object) -> bool:
     return type(origins) is tuple and all(type(name) is str for name in origins)

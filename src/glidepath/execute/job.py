@@ -118,7 +118,7 @@ class Job(Record, eq=False):
         """It has its result, whatever still runs."""
         return self.result is not None
 
-    def returned(self, value: Any) -> None:
+    def returned(self, value: object) -> None:
         """It returned."""
         if self.result is not None:
             return

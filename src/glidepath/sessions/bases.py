@@ -8,7 +8,7 @@ commits. Whatever does not fit is no base: the whole journal is read instead.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
@@ -25,6 +25,9 @@ from glidepath.sessions.lenient import message_of
 from glidepath.sessions.recover import open_calls
 from glidepath.sessions.session import Totals
 from glidepath.spi.sessions import Commit, SessionStore
+
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import Excerpts
 
 __all__ = ["SPAN", "Base", "folded_state", "next_base"]
 
@@ -115,10 +118,10 @@ def _written(message: object) -> bytes:
 
 async def folded_state(store: SessionStore, session_id: str, head: int) -> Folded:
     """The state at the end of a journal with so many commits, read from its last base where there is one."""
-    pick: Any = getattr(store, "pick", None)
-    if pick is not None and head >= SPAN:
+    parts: Any = store if getattr(store, "pick", None) is not None else None
+    if parts is not None and head >= SPAN:
         try:
-            found = await _from_base(store, session_id)
+            found = await _from_base(parts, session_id)
         except StoreError as error:
             if error.kind != "damaged":
                 raise
@@ -130,7 +133,7 @@ async def folded_state(store: SessionStore, session_id: str, head: int) -> Folde
     return journal.folded
 
 
-async def _from_base(store: Any, session_id: str) -> Folded | None:
+async def _from_base(store: Excerpts, session_id: str) -> Folded | None:
     entry, _ = await store.load(session_id, since=_NOTHING)
     refuse_unfinished(entry)
     number = entry.summary.get("base")

@@ -72,7 +72,7 @@ def message_of(data: bytes) -> Any:
         return codec.decode(_wire.encode(_mended(plain, kind)))
 
 
-def _mended(data: Any, kind: Any) -> Any:
+def _mended(data: object, kind: Any) -> Any:
     """The data, with every unknown value replaced or left out."""
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Literal:
@@ -89,7 +89,7 @@ def _mended(data: Any, kind: Any) -> Any:
     return _fields(data, kind) if isinstance(data, dict) and _is(kind, _wire.Struct) else data
 
 
-def _is(kind: Any, of: Any) -> bool:
+def _is(kind: object, of: type | UnionType) -> bool:
     return isinstance(kind, type) and issubclass(kind, of)
 
 

@@ -31,8 +31,11 @@ from glidepath.sessions.redaction import redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from glidepath.ledger import Meter
     from glidepath.run import Run
+    from glidepath.run.seams import BookedCall
 
 __all__ = ["Scribe"]
 
@@ -145,7 +148,7 @@ class Scribe:
 
     # --- in the middle ----------------------------------------------------------------------------------------
 
-    async def asking(self, booking: Any) -> None:
+    async def asking(self, booking: BookedCall) -> None:
         """A model call is about to start."""
         run, reservation = self._run, booking.reservation
         reserved = Reserved(
@@ -158,7 +161,7 @@ class Scribe:
         await self._write([], [("reserved", reserved)])
         self._stop_if_asked()
 
-    async def grown(self, booking: object) -> bool:
+    async def grown(self, booking: BookedCall) -> bool:
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
         try:
             await self.asking(booking)
@@ -277,7 +280,13 @@ class Scribe:
     # --- writing ----------------------------------------------------------------------------------------------
 
     async def _write(
-        self, first: Items, last_items: Items, *, summary: Any = None, last: bool = False, guards: bool = True
+        self,
+        first: Items,
+        last_items: Items,
+        *,
+        summary: Mapping[str, Any] | None = None,
+        last: bool = False,
+        guards: bool = True,
     ) -> None:
         """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails."""
         while self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
@@ -327,7 +336,7 @@ class Scribe:
         if any(kind == "message" and type(message) is AssistantMessage for kind, message in items):
             self.kin, self._charged = {}, {}  # their calls have ended
             return
-        charged = {name: one if type(one) is Used else _used(one) for name, one in self.kin.items()}
+        charged = {name: one if isinstance(one, Used) else _used(one) for name, one in self.kin.items()}
         if charged != self._charged:
             self._charged = charged
             items.append(("charged", charged))
@@ -338,7 +347,7 @@ class Scribe:
     def _tick(self) -> tuple[Any, ...]:
         return tick(self._run)
 
-    def _append(self, commit: Commit, summary: Any, *, last: bool) -> Awaitable[None] | None:
+    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, *, last: bool) -> Awaitable[None] | None:
         if self.durability == "exit":
             self.held.append((commit, summary))
             return self._write_held() if last else None
@@ -462,7 +471,7 @@ def _linked(before: bytes, number: int, first: int, now: float, items: Items) ->
         raise StoreError(what, kind="unavailable") from error
 
 
-def _used(meter: Any) -> Used:
+def _used(meter: Meter) -> Used:
     return Used(meter.tokens, meter.money, meter.turns, meter.tool_calls, meter.descendants + 1)
 
 

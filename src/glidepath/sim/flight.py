@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from random import Random
-from typing import Any
 
 from glidepath._wire import Value, encode, replace
 from glidepath.agent import Agent, LoopConfig
@@ -265,7 +264,7 @@ def _overshoot(config: LoopConfig, world: SimWorld, result: RunResult | None, se
     limits = config.limits
     over = {}
 
-    def compare(name: str, used: float, limit: Any, slack: float = 0.0) -> None:
+    def compare(name: str, used: float, limit: float | Decimal | str | None, slack: float = 0.0) -> None:
         if limit is not None and used > float(limit) + slack:
             over[name] = used / float(limit) - 1
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
@@ -26,6 +26,9 @@ from glidepath.sessions.finding import each_session
 from glidepath.sessions.fold import Folded
 from glidepath.spi import SessionStore, Step
 from glidepath.spi.sessions import Commit, SessionQuery
+
+if TYPE_CHECKING:
+    from glidepath.sessions.fold import Began
 
 __all__ = [
     "DIMENSIONS",
@@ -172,7 +175,7 @@ def _moment(snapshot: Snapshot, model: str, models: Mapping[str, str]) -> WhatIf
     )
 
 
-def _flown(folded: Folded, began: Any, moments: Sequence[WhatIfMoment], first: int) -> Iterator[Flown]:
+def _flown(folded: Folded, began: Began, moments: Sequence[WhatIfMoment], first: int) -> Iterator[Flown]:
     if not moments:
         return
     result = folded.result

@@ -111,9 +111,9 @@ def _moved(schema: object, root: str) -> Any:
     return schema
 
 
-def _pointed(key: str, value: Any, root: str) -> str | None:
+def _pointed(key: str, value: object, root: str) -> str | None:
     ours = key == "$ref" and isinstance(value, str) and value.startswith("#")
-    return root + value[1:] if ours else None
+    return root + str(value)[1:] if ours else None
 
 
 def _instructions(system: str, tools: Sequence[ToolSpec]) -> str:
