@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import json
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,17 +18,32 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "glidepath"
-SECOND_WAVE = ("code", "mcp", "otel", "provenance", "serve")
-"""Packages that came later: counted apart."""
+WAVES = tomllib.loads((ROOT / "scripts" / "waves.toml").read_text(encoding="utf-8"))
+"""Which modules and public names the second wave has brought, and for which of its parts; see the file."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def later(kind: str) -> dict[str, str]:
+    """What the second wave has brought: modules, or public names, each with the part that it serves."""
+    return {word: part for part, words in WAVES[kind].items() for word in words.split()}
+
+
+def is_later(label: str) -> bool:
+    """Whether a module, by its path in the package, is of the second wave."""
+    known = later("modules")
+    return label in known or f"{label.partition('/')[0]}/" in known
 
 
 def sources(*, second: bool = False) -> Iterator[Path]:
     """The modules of the first wave, or of the second."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        later = path.relative_to(PACKAGE).parts[0].removesuffix(".py") in SECOND_WAVE
-        if later is second:
+        if is_later(path.relative_to(PACKAGE).as_posix()) is second:
             yield path
+
+
+def whole() -> dict[str, str]:
+    """Every module of the package, by its path."""
+    return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
 
 
 def trees() -> Iterator[tuple[Path, ast.Module]]:
@@ -42,10 +58,10 @@ def lines(*, second: bool = False) -> int:
 def parameters(texts: dict[str, str] | None = None) -> tuple[int, list[str]]:
     """How many parameters there are but self and cls, and those annotated with a bare `Any`, or an alias of it.
 
-    `texts` are modules to look at instead of the first wave's own.
+    `texts` are modules to look at instead of the package's own.
     """
     if texts is None:
-        texts = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in sources()}
+        texts = whole()
     found = {label: ast.parse(text) for label, text in texts.items()}
     names = {"Any"}.union(*map(_aliases_of_any, found.values()))
     every, bare = 0, []
@@ -164,8 +180,7 @@ def foreign_writes(texts: dict[str, str] | None = None) -> list[str]:
     """
     parts = parts_of_a_run()
     if texts is None:
-        paths = [path for second in (False, True) for path in sources(second=second)]
-        texts = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+        texts = whole()
     found = []
     for label, text in sorted(texts.items()):
         if label.partition("/")[0] != OWNER:
@@ -192,13 +207,14 @@ def _writes(tree: ast.Module, parts: dict[str, frozenset[str]]) -> Iterator[tupl
             yield node.lineno, ast.unparse(target)
 
 
-def public_names() -> int:
-    total = 0
+def public_names() -> list[str]:
+    """The public names of the first wave, each once however many modules offer it; old names for new ones apart."""
+    found: set[str] = set()
     for dump in sorted((ROOT / "api").glob("*.txt")):
         top = dump.stem.removeprefix("glidepath").lstrip(".").partition(".")[0]
-        if top not in SECOND_WAVE:
-            total += len(importlib.import_module(dump.stem).__all__)
-    return total
+        if f"{top}/" not in later("modules"):
+            found |= set(importlib.import_module(dump.stem).__all__)
+    return sorted(found - later("names").keys() - WAVES["aliases"].keys())
 
 
 def modules_of_a_turn() -> list[str]:
@@ -271,7 +287,7 @@ def measure() -> dict[str, Any]:
         "public class names used twice": classes,
         "module names used twice": modules,
         "modules of a tool turn": len(turn),
-        "public names": public_names(),
+        "public names, first wave": len(public_names()),
     }
 
 

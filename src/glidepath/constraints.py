@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CostLimitConstraint",
     "DefaultResourceConstraint",
-    "FunctionConstraint",
     "KillSwitchConstraint",
     "MaxIterationConstraint",
     "TimeoutConstraint",

@@ -13,7 +13,6 @@ from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
 __all__ = [
-    "ENDINGS",
     "PROTOCOL_STOPS",
     "TRANSITIONS",
     "AbandonedWork",
@@ -22,7 +21,6 @@ __all__ = [
     "ConfigurationChange",
     "LoopOutcome",
     "PendingCall",
-    "PerRun",
     "ResourceAction",
     "ResourceValidation",
     "RunResult",
@@ -31,8 +29,6 @@ __all__ = [
     "StopCause",
     "TextOrigin",
     "ValidationRecord",
-    "Verdict",
-    "dollars",
 ]
 
 

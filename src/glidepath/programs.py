@@ -33,7 +33,8 @@ from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import Touchdown, cleared
 from glidepath.run.origins import hear
 from glidepath.spi import Step
-from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool, trim_result
+from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool
+from glidepath.tools.results import trim_result
 
 if TYPE_CHECKING:
     from glidepath.run import Decision, Run

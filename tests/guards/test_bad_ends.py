@@ -4,7 +4,8 @@ import pytest
 
 from glidepath import AgentState, ConfigurationError, GuardrailsConfig, LoopOutcome, Plugin
 from glidepath.events import GuardTripped
-from glidepath.guards import DEFAULT_NOTICE, GracefulTurnLimit
+from glidepath.guards import GracefulTurnLimit
+from glidepath.guards.turn_notice import DEFAULT_NOTICE
 from glidepath.models import StreamEnd, TextDelta
 from glidepath.testing import ScriptedModel, call, empty, raw, say, thinking, truncated, virtual
 

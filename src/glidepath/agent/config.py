@@ -36,7 +36,8 @@ from glidepath.spi import (
     TokenEstimator,
 )
 from glidepath.texts import Texts
-from glidepath.tools import Output, Tool, tool
+from glidepath.tools import Tool, tool
+from glidepath.tools.output import Output
 from glidepath.tools.sources import ToolSource
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream,
 from glidepath.run.origins import hear
 from glidepath.sessions import Session
 from glidepath.texts import Texts
-from glidepath.tools import OutputError
+from glidepath.tools.output import OutputError
 
 __all__ = [
     "announce_child",

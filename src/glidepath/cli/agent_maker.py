@@ -20,7 +20,8 @@ from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, install_line, told
 from glidepath.guards import GuardrailsConfig
 from glidepath.texts import Texts
-from glidepath.tools import Tool, closest, tool
+from glidepath.tools import Tool, tool
+from glidepath.tools.advice import closest
 from glidepath.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -216,7 +217,8 @@ def make_tools(settings: LoadedSettings, world: World) -> tuple[Tool, ...]:
     names = settings["tools"]
     if not names:
         return ()
-    from glidepath.workspace import TOOL_NAMES, workspace_tools
+    from glidepath.workspace import workspace_tools
+    from glidepath.workspace.toolset import TOOL_NAMES
 
     built_in = [name for name in names if name in TOOL_NAMES]
     made: dict[str, Any] = {}
@@ -274,7 +276,7 @@ _SAME = {"bash": "shell", "sh": "shell", "exec": "shell", "cat": "read", "ls": "
 
 
 def _installed(name: str, world: World) -> Tool:
-    from glidepath.workspace import TOOL_NAMES
+    from glidepath.workspace.toolset import TOOL_NAMES
 
     if name.startswith("python:"):
         found = find_object(name, world)

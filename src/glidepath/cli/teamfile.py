@@ -31,7 +31,7 @@ from glidepath.teams import (
     TeamResourceConstraint,
     TeamStep,
 )
-from glidepath.tools import closest
+from glidepath.tools.advice import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

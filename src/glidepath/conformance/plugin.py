@@ -20,7 +20,8 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.outcome import RunResult
-from glidepath.spi import HOOKS, Plugin
+from glidepath.spi import Plugin
+from glidepath.spi.hooks import HOOKS
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, transcript_errors
 from glidepath.tools import tool
 

@@ -16,7 +16,8 @@ from glidepath.outcome import AgentState, ResultKind, StopCause
 from glidepath.run import Decision, HookFault, Opinion, Verdict, about, opinion, report, to_read
 from glidepath.run.origins import heard_in_programs, transcripts_above
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
-from glidepath.tools import ArgumentsError, Continuation, ToolResult, malformed_arguments_message, unknown_tool_message
+from glidepath.tools import ArgumentsError, Continuation, ToolResult
+from glidepath.tools.advice import malformed_arguments_message, unknown_tool_message
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:

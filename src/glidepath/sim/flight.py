@@ -20,7 +20,8 @@ from glidepath.run import approve
 from glidepath.sessions import Session
 from glidepath.sim.crash import fly_twice
 from glidepath.sim.sim_world import CEILING, SimWorld
-from glidepath.testing import VirtualClock, VirtualTimeError, live_work, transcript_errors, work
+from glidepath.testing import VirtualClock, VirtualTimeError, transcript_errors, work
+from glidepath.testing.leftovers import live_work
 from glidepath.testing.specimens import ANSWER, Specimen
 
 __all__ = ["Flight", "fly"]

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value
 from glidepath.errors import StoreError
-from glidepath.guards import ErrorStreakGuard, GuardrailsConfig, RepetitionGuard
+from glidepath.guards import GuardrailsConfig
+from glidepath.guards.repetition import RepetitionGuard
+from glidepath.guards.streaks import ErrorStreakGuard
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions.archive import StoredJournal, list_runs, read_journal
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Folded
-from glidepath.spi import SessionStore, Step, ToolTraits
+from glidepath.spi import SessionStore, Step
+from glidepath.spi.guards import ToolTraits
 
 if TYPE_CHECKING:
     from glidepath.spi.guards import CallGuard

@@ -16,7 +16,8 @@ from glidepath import _wire
 from glidepath._wire import Value, replace
 from glidepath.agent import Limits
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.guards import ErrorStreakGuard, RepetitionGuard
+from glidepath.guards.repetition import RepetitionGuard
+from glidepath.guards.streaks import ErrorStreakGuard
 from glidepath.ledger import Price, pico
 from glidepath.messages import AssistantMessage, ToolResultMessage, Usage
 from glidepath.outcome import LoopOutcome, Snapshot, dollars

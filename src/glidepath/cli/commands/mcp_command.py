@@ -89,7 +89,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 def _chosen(found: list[tuple[McpServer, str]], names: list[str]) -> list[tuple[McpServer, str]]:
     from glidepath.errors import ConfigurationError
-    from glidepath.tools import closest
+    from glidepath.tools.advice import closest
 
     known = {server.name: (server, where) for server, where in found}
     for name in names:
@@ -193,7 +193,7 @@ async def _called(supply: McpSupply, call: list[str], world: World) -> int:
     from glidepath import _wire
     from glidepath.cli.shown import revealed
     from glidepath.errors import GlidepathError
-    from glidepath.tools import as_result
+    from glidepath.tools.results import as_result
 
     name, text = call
     tool = {one.name: one for one in await supply.tools()}.get(name)
