@@ -75,7 +75,7 @@ bench: venv ## CPU time against a hand-written loop
 
 probes: venv ## what limits do, beside the peers; each in an environment of its own (needs a package index)
 	$(BIN)/python bench/probes/run.py
-	$(BIN)/python bench/probes/pages.py
+	$(BIN)/python -m pytest -q -m slow tests/docs/test_side_by_side.py
 
 bench-peers: venv ## the same beside other frameworks, each in an environment of its own (network, half an hour)
 	$(BIN)/python bench/peers/run.py --cache $(PEERS) --out bench/results/peers.json

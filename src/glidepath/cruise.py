@@ -57,6 +57,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     tell: Any = voice.tell_all
     outbox = voice.outbox
     number = voice.next_number
+    burnt, journal = spend.burnt.extend, run.journal
+    near = None if meter.parent is None else meter.near_budget
+    failed, paid = None, 0
     request: Any = None
     sent: Any = None  # the view that the request shows
     while run.cruises:
@@ -75,21 +78,26 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             or health.alert
             or (outbox is not None and len(outbox) >= HIGH_WATER)
             or (window is not None and overfull(run, window) is not None)
-            or (meter.parent is not None and meter.near_budget())
+            or (near is not None and near())
         ):
             return None
         # --- reserve: `book` in ask.booking
-        view, count = transcript.view, transcript.anchor + transcript.view_tokens
+        view = transcript.view
+        shown = transcript.view_tokens
+        count = transcript.anchor + shown
         held = meter.reserve(count + want, 0 if price is None else count * price.worst_input + want * price.output)
         if held.__class__ is not Reservation:
             return None
-        booking = Booking(held, count, want, cap, price, fixed + transcript.view_tokens, size)
+        booking = Booking(held, count, want, cap, price, fixed + shown, size)
         # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
         turn.begin()
         if tell is not None:
             at = now()
-            tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
-        if run.journal is not None:
+            if voice.turns:
+                tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
+            else:
+                number()  # nobody wants it, and the others have the numbers they always have
+        if journal is not None:
             await noted(run, booking)
             at = now()
         health.calls = count = health.calls + 1
@@ -114,7 +122,6 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             unsent(run, attempt, booking, view)
         watch.showing = attempt.parts
         watch.scope_hit = False
-        failed = None
         try:
             await interruptible(pump(run, plan.model, request, attempt, booking), watch)
         except BaseException as error:
@@ -126,14 +133,14 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- settle: `_Call.settle` in ask
         watch.calm()
         end = attempt.end
-        if attempt.calls and time() >= watch.window_at:
+        arrived = time()
+        if attempt.calls and arrived >= watch.window_at:
             watch.open_window()
         usage = settled(run, None if end is None else end.usage, booking, view, attempt)
         given = usage.input
         spent = given + usage.output
         if given > health.sent:  # noqa: PLR1730 - quicker
             health.sent = given
-        paid = 0
         if price is not None:
             paid = price.cost(usage)
             if price.web_search:
@@ -141,7 +148,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         held.settle(spent, paid)
         spend.pay(usage, paid)
         if not usage.estimated:
-            transcript.learn(given - booking.estimate + fixed)
+            transcript.learn(given - shown)  # as the general form: the estimate was `fixed + shown`
         if tell is not None:
             at = now()
             if voice.chunks:
@@ -165,12 +172,13 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         if tool is None or call.malformed is not None or tool.breaker is not None:
             return reply
         # --- it joins the transcript (land.take, Run.add)
-        text, message = reply.text, reply.message
-        tokens: Any = reply.size  # known: our own estimate measures
+        text = reply.text
+        message = reply.message
+        burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(message)
         if text[:1].isalnum() or visible(text):
             answer.replace_text(text)
-        transcript.join(message, tokens)
+        transcript.join(message, reply.size)  # type: ignore[arg-type] # known: our own estimate measures
         if tell is not None:
             tell(MessageAdded(run_id, parent_id, number(), at, message))
         # --- the tool runs, and the turn ends (judge.nothing_to_judge, execute, Run.close_turn)
@@ -188,5 +196,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             await judge(run, AFTER_TOOLS)
         turn.close(AFTER_TOOLS)
         if tell is not None:
-            tell(TurnEnded(run_id, parent_id, number(), now(), turn.iterations, message, turn.results))
+            if voice.turns:
+                tell(TurnEnded(run_id, parent_id, number(), now(), turn.iterations, message, turn.results))
+            else:
+                number()
     return None

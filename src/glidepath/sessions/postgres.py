@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.sessions.cards import summary_in
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
@@ -41,6 +42,9 @@ CREATE TABLE IF NOT EXISTS glidepath_commits(
   session bigint NOT NULL REFERENCES glidepath_sessions(key) ON DELETE CASCADE, number bigint NOT NULL,
   hash bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY(session, number));
 """  # noqa: S608 - constants of ours
+_DURABLE = (  # whatever the server does by default: a commit that is answered survives a crash of the server
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+)
 _SIDE_TABLES = {"glidepath_notes": NOTES_TABLES}
 """What came later, by the name of its last table: made where it is missing, so that the layout stays the same."""
 _ENTRY = "SELECT id, head, hash, token, owner, expires, updated, flag, summary, key FROM glidepath_sessions"
@@ -193,6 +197,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         await self._leave(line)
 
     async def _prepare(self, connection: PostgresConnection) -> None:
+        await connection.execute(_DURABLE)
         if self._ready:
             return
         await make_tables(connection)
@@ -437,10 +442,6 @@ def _sign(lease: Lease, row: PostgresRow | None) -> Sign:
 
 
 def _entry(row: PostgresRow) -> Entry:
-    try:
-        summary = _wire.loads(row["summary"])
-    except (_wire.WireError, ValueError):
-        summary = {}
     return Entry(
         session_id=row["id"],
         head=row["head"],
@@ -450,5 +451,5 @@ def _entry(row: PostgresRow) -> Entry:
         expires=row["expires"],
         updated=row["updated"],
         flag=row["flag"],
-        summary=summary,
+        summary=summary_in(row["summary"]),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from glidepath import _wire
+from glidepath.sessions.cards import summary_in
 from glidepath.spi.sessions import Entry
 
 if TYPE_CHECKING:
@@ -20,10 +20,6 @@ def blob(value: object) -> bytes:
 
 def entry_in(row: Sequence[Any]) -> Entry:
     """The entry of a row of `sessions`."""
-    try:
-        summary = _wire.loads(row[8])
-    except (_wire.WireError, ValueError):
-        summary = {}
     return Entry(
         session_id=row[0],
         head=row[1],
@@ -33,5 +29,5 @@ def entry_in(row: Sequence[Any]) -> Entry:
         expires=row[5],
         updated=row[6],
         flag=row[7],
-        summary=summary,
+        summary=summary_in(row[8]),
     )

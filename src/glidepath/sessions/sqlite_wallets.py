@@ -46,6 +46,7 @@ _FORGET = (  # as `books.forgotten` says
 )
 MOST = 64  # pieces of work in one transaction
 
+R = TypeVar("R")
 Work = Callable[[Any], Any]
 Tell = Callable[[Any, BaseException | None], None]
 
@@ -332,11 +333,16 @@ def _write(connection: sqlite3.Connection, book: Book) -> None:
 # --- rows of a table, in the order of its columns; PostgreSQL's tables have the same ------------------------------
 
 
+def _checked(kind: type[R], **fields: object) -> R:
+    """A row of the right types; `WireError` for another: we wrote no such thing."""
+    return _wire.convert(fields, kind)  # type: ignore[no-any-return]
+
+
 def wallet_row(row: Iterable[Any]) -> WalletRow:
     """From the table."""
     name, per, parent, tokens, money, ruled_tokens, ruled_money, closed = row
     most, ruled = (tokens, money), (ruled_tokens, ruled_money)
-    return WalletRow(name=name, per=per, parent=parent, most=most, ruled=ruled, closed=bool(closed))
+    return _checked(WalletRow, name=name, per=per, parent=parent, most=most, ruled=ruled, closed=bool(closed))
 
 
 def of_wallet(row: WalletRow) -> tuple[Any, ...]:
@@ -347,7 +353,8 @@ def of_wallet(row: WalletRow) -> tuple[Any, ...]:
 def period_row(row: Iterable[Any]) -> PeriodRow:
     """From the table."""
     name, period, tokens, money, held_tokens, held_money, firm_tokens, firm_money = row
-    return PeriodRow(
+    return _checked(
+        PeriodRow,
         name=name,
         period=period,
         used=(tokens, money),
@@ -364,7 +371,8 @@ def of_period(row: PeriodRow) -> tuple[Any, ...]:
 def hold_row(row: Iterable[Any]) -> HoldRow:
     """From the table."""
     key, leg, owner, session_id, expires, line, *amounts, ended = row
-    return HoldRow(
+    return _checked(
+        HoldRow,
         key=key,
         leg=leg,
         owner=owner,
