@@ -33,6 +33,8 @@ from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from glidepath.run import Run
 
 __all__ = [
@@ -221,7 +223,7 @@ def _begin(constraint: ResourceConstraint, context: ResourceContext) -> Any:
         return _Begun(error=error)
 
 
-async def _as_coroutine(awaitable: Any) -> Any:
+async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 

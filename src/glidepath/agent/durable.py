@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.ledger import Meter
     from glidepath.run import Run
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["Opening", "claimed", "reopened", "session_of"]
 
@@ -137,7 +138,7 @@ async def claimed(
     config: LoopConfig,
     home: Session,
     *,
-    store: object = None,
+    store: SessionStore | None = None,
     parent: dict[str, str] | None = None,
     scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
@@ -154,7 +155,7 @@ async def claimed(
             await opening.scribe.release()
 
 
-async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callable[..., Scribe]) -> None:
+async def _claim(config: LoopConfig, opening: Opening, store: SessionStore, make: Callable[..., Scribe]) -> None:
     home = opening.home
     lease = await claim_session(store, home.id)
     scribe = make(store, lease, durability=config.durability)
@@ -172,10 +173,11 @@ async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callabl
     opening.scribe = scribe
 
 
-async def _open_inbox(store: Any, lease: Lease, scribe: Scribe, opening: Opening) -> None:
+async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening: Opening) -> None:
     """Messages sent to the session that are not in a journal yet."""
     if lease.mail > scribe.mailbox.taken:
-        opening.notes = await heard(called(store.notes, lease.session_id, scribe.mailbox.taken))
+        inbox: Any = store  # one that counts mail has an `Inbox`
+        opening.notes = await heard(called(inbox.notes, lease.session_id, scribe.mailbox.taken))
 
 
 def _recall(scribe: Scribe, folded: Folded) -> None:
@@ -231,10 +233,10 @@ def _move_in(
 async def reopened(
     config: LoopConfig,
     session_id: str,
-    decisions: object,
+    decisions: Mapping[str, Decision] | None,
     tools: Mapping[str, Any],
     *,
-    store: object = None,
+    store: SessionStore | None = None,
     run_id: str | None = None,
     accept_repair: bool = False,
     scribe: Callable[..., Scribe] = Scribe,
@@ -258,8 +260,8 @@ async def reopened(
 async def _reopen(
     config: LoopConfig,
     opening: Opening,
-    store: Any,
-    decisions: Any,
+    store: SessionStore,
+    decisions: Mapping[str, Decision] | None,
     tools: Mapping[str, Any],
     run_id: str | None,
     make: Callable[..., Scribe],
@@ -349,7 +351,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, 
     opening.tail = _tail(folded)
 
 
-async def _with_children(store: object, folded: Folded, scribe: Scribe, opening: Opening) -> None:
+async def _with_children(store: SessionStore, folded: Folded, scribe: Scribe, opening: Opening) -> None:
     """The state with what the children of unfinished calls have used since it was written down.
 
     A call with a child that cannot be read is unknown: the child may have done anything.

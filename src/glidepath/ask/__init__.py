@@ -49,6 +49,7 @@ from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
+    from glidepath.run.plan import Escalation
 
 __all__ = ["Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "noted", "request_for", "spoiled", "unsent"]
 
@@ -282,10 +283,10 @@ class _Call(Record, eq=False, gc=False):
         self.settle(attempt, booking, view)
         raise run.interrupted()
 
-    async def _fit(self, got: Any, count: int | None) -> Booking:
+    async def _fit(self, got: Booking | Refusal, count: int | None) -> Booking:
         """A booking that was refused at once: wait, or make the call smaller. `count`: its prompt, where known."""
-        if type(got) is not Refusal:
-            return got  # type: ignore[no-any-return]
+        if not isinstance(got, Refusal):
+            return got
         return await fit(self.run, got, self.cap, 0 if self.number else 1, count)
 
     async def _book_transformed(self) -> tuple[Booking, Sequence[Message]]:
@@ -465,7 +466,7 @@ class _Call(Record, eq=False, gc=False):
         self.cap = larger
         return True
 
-    def _larger(self, ladder: Any, cap: int) -> int | None:
+    def _larger(self, ladder: Escalation, cap: int) -> int | None:
         """The next cap of a ladder; None when it has none, or fails: the truncated reply is accepted then."""
         try:
             if self.escalations >= ladder.max_attempts:

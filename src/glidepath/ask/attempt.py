@@ -42,6 +42,7 @@ from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.ask.booking import Booking
+    from glidepath.messages import Delta
     from glidepath.run import Run
     from glidepath.spi import Model, ModelRequest
 
@@ -421,7 +422,7 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     return size + names + CALL_BYTES
 
 
-def _other(run: Run, attempt: Attempt, delta: Any) -> int:
+def _other(run: Run, attempt: Attempt, delta: Delta) -> int:
     """Everything but text, tool calls and the end: thinking, reasoning. Returns what it adds to the size.
 
     A delta with nothing in it is a token, too, and so is a call without arguments: a stream of them must end.

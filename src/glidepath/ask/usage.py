@@ -109,7 +109,7 @@ def fees(price: Price, attempt: Attempt) -> int:
     return price.web_search * searches if type(searches) is int and 0 < searches <= _MOST_SEARCHES else 0
 
 
-def _plausible(given: Any, least: float, estimate: int) -> int | None:
+def _plausible(given: object, least: float, estimate: int) -> int | None:
     """The figure, when it is a whole number that can be true; booleans, NaN, text and negatives are not."""
     if type(given) is float and math.isfinite(given):
         given = math.ceil(given)
@@ -118,7 +118,7 @@ def _plausible(given: Any, least: float, estimate: int) -> int | None:
     return given
 
 
-def _within(part: Any, whole: int) -> int | None:
+def _within(part: object, whole: int) -> int | None:
     return part if type(part) is int and 0 <= part <= whole else None
 
 

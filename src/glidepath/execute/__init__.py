@@ -29,6 +29,9 @@ from glidepath.tools.density import ORDINARY_ID, result_tokens
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from contextvars import Token
+
     from glidepath.run import Run
 
 __all__ = [
@@ -435,7 +438,9 @@ def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:
     return None
 
 
-async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place, before: Any) -> None:
+async def _end_alone(
+    run: Run, job: Job, work: Coroutine[Any, Any, Any], waiting: object, inside: Place, before: Token[Any]
+) -> None:
     """Wait for a single inline call; no task is made for it."""
     try:
         job.returned(await interruptible_within(work, run.watch, job.timeout(run), waiting))
@@ -556,7 +561,7 @@ def _shown(run: Run, job: Job) -> ToolResultMessage:
     return ToolResultMessage(call.id, call.name, result.content, result.is_error, job.kind, origins=origins)  # type: ignore[union-attr]
 
 
-def _as_decision(answer: Any) -> AfterDecision:
+def _as_decision(answer: object) -> AfterDecision:
     if type(answer) is not AfterDecision:
         raise HookFault(f"after_tool_call must return an AfterDecision or None, not {shown(answer)}")
     for field, kind in (("content", str), ("is_error", bool), ("terminate", bool)):

@@ -13,7 +13,7 @@ from glidepath.landing.call import landing_call
 from glidepath.landing.last_words import fitted, not_executed, summary
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind
 from glidepath.run import Ending, Signal, Touchdown, Verdict
-from glidepath.tools import OutputError
+from glidepath.tools.output import OutputError
 
 if TYPE_CHECKING:
     from glidepath.run import Run

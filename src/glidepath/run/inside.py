@@ -184,7 +184,7 @@ class SideWork(Record, eq=False):
     above: Any = None
     """The run that started this one, while this one runs."""
 
-    def belong_to(self, above: Any) -> None:
+    def belong_to(self, above: Run | None) -> None:
         """The run that has started this one; None when it has ended, so that a child does not keep its parent."""
         self.above = above
 

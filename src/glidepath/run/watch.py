@@ -18,12 +18,15 @@ from asyncio import Future
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum, IntEnum
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from glidepath._wire import Value
 from glidepath.outcome import Verdict
 from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, move_scopes, request, run_abandoned
 from glidepath.run.whose import INSIDE, Ear, is_by_hand
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 __all__ = [
     "Interrupt",
@@ -84,7 +87,9 @@ class Stopped(Exception):  # noqa: N818 - not an error: what happened
         self.let_go = let_go
 
 
-async def interruptible_within(coroutine: Any, watch: Watch, seconds: float | None, *waiting: Any) -> Any:
+async def interruptible_within(
+    coroutine: Coroutine[Any, Any, Any], watch: Watch, seconds: float | None, *waiting: object
+) -> Any:
     """Await foreign code within `seconds`, raced against every interrupt; raises `Stopped` when it did not finish.
 
     `waiting`: what the coroutine waits for, when it has been started already.
@@ -516,7 +521,7 @@ def interrupt_by_hand() -> bool:
 
 
 @types.coroutine
-def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, Any]:
+def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: object) -> Generator[Any, Any, Any]:
     """Await a foreign coroutine inside the run's own task, and let go of it when it ignores its cancellation.
 
     `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`.

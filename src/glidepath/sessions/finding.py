@@ -126,7 +126,7 @@ async def prune(
     return gone
 
 
-def _expiries(older_than: Any, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
+def _expiries(older_than: float, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
     """What to ask for; raises `ConfigurationError`."""
     number = isinstance(older_than, int | float) and not isinstance(older_than, bool)
     if not number or older_than != older_than:  # noqa: PLR0124 - that is what NaN is

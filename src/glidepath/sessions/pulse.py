@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from glidepath.sessions.answer import LAST_WORDS, called, heard
@@ -96,7 +96,7 @@ async def _told(member: Pulsing, sign: Sign) -> None:
 _PULSES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Pulse]] = WeakKeyDictionary()
 
 
-def pulse_of(store: Any) -> Pulse:
+def pulse_of(store: SessionStore) -> Pulse:
     """The heartbeat of this store's runs on this event loop."""
     here = _PULSES.setdefault(asyncio.get_running_loop(), {})
     return here.get(id(store)) or Pulse(store, here)

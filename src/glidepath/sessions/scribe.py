@@ -30,8 +30,11 @@ from glidepath.sessions.journal_writer import Items, JournalWriter
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from glidepath.ledger import Meter
     from glidepath.run import Run
+    from glidepath.run.seams import BookedCall
 
 __all__ = ["Scribe"]
 
@@ -133,7 +136,7 @@ class Scribe(JournalWriter):
 
     # --- in the middle ----------------------------------------------------------------------------------------
 
-    async def asking(self, booking: Any) -> None:
+    async def asking(self, booking: BookedCall) -> None:
         """A model call is about to start."""
         run, reservation = self._run, booking.reservation
         reserved = Reserved(
@@ -147,7 +150,7 @@ class Scribe(JournalWriter):
         if run.watch.interrupt is not None:  # meanwhile: then nothing new begins
             raise run.interrupted()
 
-    async def grown(self, booking: object) -> bool:
+    async def grown(self, booking: BookedCall) -> bool:
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
         try:
             await self.asking(booking)
@@ -246,7 +249,13 @@ class Scribe(JournalWriter):
     # --- writing ----------------------------------------------------------------------------------------------
 
     async def _write(
-        self, first: Items, last_items: Items, *, summary: Any = None, last: bool = False, guards: bool = True
+        self,
+        first: Items,
+        last_items: Items,
+        *,
+        summary: Mapping[str, Any] | None = None,
+        last: bool = False,
+        guards: bool = True,
     ) -> None:
         """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails."""
         while self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
@@ -293,7 +302,7 @@ class Scribe(JournalWriter):
         if any(kind == "message" and type(message) is AssistantMessage for kind, message in items):
             self.kin, self._charged = {}, {}  # their calls have ended
             return
-        charged = {name: one if type(one) is Used else _used(one) for name, one in self.kin.items()}
+        charged = {name: one if isinstance(one, Used) else _used(one) for name, one in self.kin.items()}
         if charged != self._charged:
             self._charged = charged
             items.append(("charged", charged))
@@ -304,7 +313,7 @@ class Scribe(JournalWriter):
     def _tick(self) -> tuple[Any, ...]:
         return tick(self._run)
 
-    def _append(self, commit: Commit, summary: Any, *, last: bool) -> Awaitable[None] | None:
+    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, *, last: bool) -> Awaitable[None] | None:
         if self.durability == "exit":
             self.held.append((commit, summary))
             return self._write_held() if last else None
@@ -413,7 +422,7 @@ class Scribe(JournalWriter):
             self.stop(sign.stop)
 
 
-def _used(meter: Any) -> Used:
+def _used(meter: Meter) -> Used:
     return Used(meter.tokens, meter.money, meter.turns, meter.tool_calls, meter.descendants + 1)
 
 

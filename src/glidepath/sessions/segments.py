@@ -312,7 +312,9 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             return self._append_later(lease, commit, summary, durability)
         return self._on_disk() if durability == "full" else None
 
-    async def _append_later(self, lease: Lease, commit: Commit, summary: Any, durability: str) -> None:
+    async def _append_later(
+        self, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None, durability: str
+    ) -> None:
         await self._patiently(lambda _: self._append(lease, commit, summary))
         if durability == "full":
             await self._on_disk()

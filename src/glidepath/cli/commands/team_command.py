@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from glidepath.cli.signals import Caught
     from glidepath.cli.team_board import TeamScreen
+    from glidepath.cli.teamfile import TeamFile
     from glidepath.cli.world import World
     from glidepath.teams import StepOutcome, Team, TeamExecutionPlan, TeamResult
 
@@ -71,7 +72,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         raise ConfigurationError(f"--store {options.store}: {error}") from None
 
 
-async def _fly(file: Any, options: argparse.Namespace, world: World) -> int:
+async def _fly(file: TeamFile, options: argparse.Namespace, world: World) -> int:
     from glidepath.agent import Budget
     from glidepath.cli.agent_maker import make_store
     from glidepath.cli.signals import catching
