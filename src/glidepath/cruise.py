@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from glidepath.ask import answered_well, ask, gave_up, noted, request_for, spoiled, unsent
-from glidepath.ask.attempt import Attempt, pump
+from glidepath.ask.attempt import Attempt, ordinary_reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
 from glidepath.ask.usage import fees, settled
 from glidepath.errors import ModelError
@@ -22,15 +22,33 @@ from glidepath.events import (
     MessageAdded,
     StreamChunk,
     StreamStarted,
+    ToolEnded,
+    ToolStarted,
     TurnEnded,
     TurnStarted,
 )
-from glidepath.execute import alone
+from glidepath.execute import (
+    clear,
+    crashed,
+    end_specially,
+    first_step,
+    heeded_by,
+    keep_back,
+    misfits,
+    text_of,
+    written_down,
+)
+from glidepath.execute.job import ALWAYS_KEPT, Job
+from glidepath.execute.spawn import Host
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, judge
 from glidepath.ledger import Reservation
-from glidepath.messages import visible
+from glidepath.messages import ToolResultMessage, stored_arguments, visible
 from glidepath.resilience import MARK_EVERY
 from glidepath.run import HIGH_WATER, interruptible
+from glidepath.run.origins import heard_in
+from glidepath.spi import Step
+from glidepath.tools import ArgumentsError, ToolContext, ToolResult
+from glidepath.tools.density import ORDINARY_ID, result_tokens
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -46,19 +64,21 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
 
     Returns None before a turn that may not be, a `Reply` that is not, or `DELIVERED` when a tool has ended the run.
     """
-    plan, watch, meter = run.plan, run.watch, run.meter
-    health, specs, tools, window = plan.health, plan.specs, plan.ordinary_tools, plan.context_window
+    plan, watch, meter, journal = run.plan, run.watch, run.meter, run.journal
+    health, specs, window, above = plan.health, plan.specs, plan.context_window, meter.parent
     cap, fixed, price = plan.max_output_tokens, plan.fixed_tokens, plan.price
     want = plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
-    transcript, turn, answer, spend = run.transcript, run.turn, run.answer, run.spend
-    descent, voice = run.descent, run.voice
-    run_id, parent_id, now, time = run.run_id, voice.parent_id, voice.now, watch.time
+    transcript, turn, answer, spend, work = run.transcript, run.turn, run.answer, run.spend, run.work
+    descent, voice, before, after = run.descent, run.voice, run.guards.before, run.guards.after
+    run_id, parent_id, now, time, number = run.run_id, voice.parent_id, voice.now, watch.time, voice.next_number
     tell: Any = voice.tell_all
     outbox = voice.outbox
-    number = voice.next_number
+    heeds = voice.audience is not None or journal is not None  # whoever hears of a start, or a wait, may stop it
     request: Any = None
     sent: Any = None  # the view that the request shows
+    if turn.allowed is not None or spend.first_call is not None:
+        return None  # `ask` does that
     while run.cruises:
         # --- may it be ordinary? (judge.nothing_to_judge; what ask looks at first)
         if (
@@ -69,27 +89,26 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             or time() >= descent.soft_at
             or transcript.waiting
             or transcript.later
-            or turn.allowed is not None
-            or spend.first_call is not None
             or transcript.picture_bytes
             or health.alert
             or (outbox is not None and len(outbox) >= HIGH_WATER)
             or (window is not None and overfull(run, window) is not None)
-            or (meter.parent is not None and meter.near_budget())
+            or (above is not None and meter.near_budget())
         ):
             return None
         # --- reserve: `book` in ask.booking
-        view, count = transcript.view, transcript.anchor + transcript.view_tokens
+        view, weight = transcript.view, transcript.view_tokens
+        count = transcript.anchor + weight
         held = meter.reserve(count + want, 0 if price is None else count * price.worst_input + want * price.output)
         if held.__class__ is not Reservation:
             return None
-        booking = Booking(held, count, want, cap, price, fixed + transcript.view_tokens, size)
+        booking = Booking(held, count, want, cap, price, fixed + weight, size)
         # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
         turn.begin()
         if tell is not None:
             at = now()
             tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
-        if run.journal is not None:
+        if journal is not None:
             await noted(run, booking)
             at = now()
         health.calls = count = health.calls + 1
@@ -113,14 +132,11 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
             unsent(run, attempt, booking, view)
         watch.showing = attempt.parts
-        watch.scope_hit = False
         failed = None
         try:
             await interruptible(pump(run, plan.model, request, attempt, booking), watch)
         except BaseException as error:
             failed = gave_up(run, attempt, booking, view, error)
-            # a stream that was let go has the old ones
-            tell, outbox, number = voice.tell_all, voice.outbox, voice.next_number
         if failed is not None:
             return await ask(run, begun=failed)
         # --- settle: `_Call.settle` in ask
@@ -141,7 +157,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         held.settle(spent, paid)
         spend.pay(usage, paid)
         if not usage.estimated:
-            transcript.learn(given - booking.estimate + fixed)
+            transcript.learn(given - weight)
         if tell is not None:
             at = now()
             if voice.chunks:
@@ -151,42 +167,137 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        try:
-            reply = attempt.reply(run, usage)
-        except ModelError as error:
-            failed = spoiled(run, usage, error)
-        if failed is not None:
+        ordinary = None if answer.parts else ordinary_reply(attempt, run, usage)
+        if ordinary is None:
+            try:
+                return attempt.reply(run, usage)
+            except ModelError as error:
+                failed = spoiled(run, usage, error)
             return await ask(run, begun=failed)
-        calls = reply.calls
-        if len(calls) != 1 or reply.truncated or reply.refused or reply.cut or answer.parts:
-            return reply
-        call = calls[0]
-        tool = tools.get(call.name)
-        if tool is None or call.malformed is not None or tool.breaker is not None:
-            return reply
         # --- it joins the transcript (land.take, Run.add)
-        text, message = reply.text, reply.message
-        tokens: Any = reply.size  # known: our own estimate measures
-        turn.take_call(message)
+        reply, call, tool, tokens = ordinary
+        turn.take_call(reply)
+        text = attempt.text
         if text[:1].isalnum() or visible(text):
             answer.replace_text(text)
-        transcript.join(message, tokens)
+        transcript.join(reply, tokens)
         if tell is not None:
-            tell(MessageAdded(run_id, parent_id, number(), at, message))
-        # --- the tool runs, and the turn ends (judge.nothing_to_judge, execute, Run.close_turn)
+            tell(MessageAdded(run_id, parent_id, number(), at, reply))
         if meter.attention or watch.interrupt is not None:
             # Constraints see the run as it is: after the reply, before its tools.
             turn.end_tools(AFTER_MODEL)  # they have not begun
             await judge(run, AFTER_MODEL)
             turn.start_tools()
-        if await alone(run, calls, tool):
-            turn.end_tools(AFTER_MODEL)
-            run.close_turn()
-            return DELIVERED
-        if meter.attention or watch.interrupt is not None or descent.verdict is not None:
+        # --- the guards first: what they keep back does not run (execute)
+        step = Step((call,), plan.tools)
+        verdict = None
+        for guard in before:
+            try:
+                verdict = guard.before(step)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                verdict = crashed(run, guard.name, error)
+            if verdict is not None:
+                keep_back(run, guard.name, verdict)
+                break
+        if verdict is not None:
+            await _close(run)
+            continue
+        # --- its arguments, and whether it may begin (execute.calls.prepare, clear, admitted)
+        job = Job(call, tool)
+        try:
+            job.bound = tool.bind(stored_arguments(call))
+        except ArgumentsError as error:
+            misfits(run, job, error)
+        if meter.tool_calls >= meter.calls_wire or (above is not None and meter.short_of_calls(1)):
+            await clear(run, [job])
+        content: Any = None
+        call_id = call.id
+        name = call.name
+        if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
+            pass  # it does not begin: `end_specially` says why
+        elif job.result is None:
+            # --- the tool runs (execute._begin_alone)
+            turn.count_call()
+            if tool.counts_toward_limit:
+                meter.charge_tool_call()
+            if tool.wants_context or not tool.plain:
+                job.context = ToolContext(Host(run), call_id, name, f"{run_id}:{call_id}")
+            if journal is not None:
+                await written_down(run, job)
+                at = now()
+            job.started_at = began = time()
+            if tell is not None:
+                arguments = job.bound.arguments  # type: ignore[union-attr]
+                tell(ToolStarted(run_id, parent_id, number(), at, call_id, name, arguments))
+            if heeds and watch.halted():
+                job.not_started(run)
+            else:
+                content = first_step(run, job)
+                if content.__class__ is not str:
+                    content = await text_of(run, job, content)
+        if content is None or len(content) > ALWAYS_KEPT or work.spawned:
+            if content is not None and job.result is None:
+                job.result = ToolResult(content)
+            if await end_specially(run, job, step):
+                turn.end_tools(AFTER_MODEL)
+                run.close_turn()
+                return DELIVERED
+            await _close(run)
+            continue
+        # --- a short text is its result: it joins the transcript (execute._finish)
+        origins = tool.origins
+        if work.heard:
+            origins = heard_in(run, call_id, origins)
+        bad = False
+        if job.result is None:  # it came at once
+            message = ToolResultMessage(call_id, name, content, False, None, None, None, origins)
+        else:
+            result, bad = job.result, job.result.is_error
+            details, narration = result.details, result.narration
+            message = ToolResultMessage(call_id, name, content, bad, job.kind, details, narration, origins)
+        tokens = result_tokens(name, content) if len(call_id) <= ORDINARY_ID else plan.size_of(message)
+        results = (message,)
+        if tell is not None:
+            at = now()
+            tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, time() - began, job.traceback))
+        transcript.join(message, tokens)
+        turn.answer_alone(results, bad)
+        if tell is not None:
+            tell(MessageAdded(run_id, parent_id, number(), at, message))
+        if answer.rescued and not bad:
+            run.forget_rescues()
+        # --- the guards see it, and the turn ends (execute._learn, judge.nothing_to_judge, Run.close_turn)
+        landing = None
+        for guard in after:
+            try:
+                verdict = guard.after(step, results)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                verdict = crashed(run, guard.name, error)
+            if verdict is not None:
+                touchdown = heeded_by(run, guard.name, verdict)
+                landing = landing or touchdown
+        if landing is not None:
+            raise landing
+        if watch.interrupt is not None:
+            raise run.interrupted()
+        if meter.attention or descent.verdict is not None:
             turn.end_tools(AFTER_TOOLS)
             await judge(run, AFTER_TOOLS)
+            at = now()
         turn.close(AFTER_TOOLS)
         if tell is not None:
-            tell(TurnEnded(run_id, parent_id, number(), now(), turn.iterations, message, turn.results))
+            tell(TurnEnded(run_id, parent_id, number(), at, turn.iterations, reply, results))
     return None
+
+
+async def _close(run: Run) -> None:
+    """A turn whose only call did not run, or ended in a way of its own, is over."""
+    turn = run.turn
+    turn.end_tools(AFTER_TOOLS)
+    if run.meter.attention or run.watch.interrupt is not None or run.descent.verdict is not None:
+        await judge(run, AFTER_TOOLS)
+    run.close_turn()

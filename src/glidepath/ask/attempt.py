@@ -1,6 +1,7 @@
 """One attempt at a model call: the delta loop, metered while it streams.
 
-This is the hottest loop of the runtime: locals only, and one event per delta when somebody listens.
+This is the hottest loop of the runtime: locals only, and nothing per delta but to keep it and to count it. Events are
+made of what has come when the run waits next: until then nobody could see them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +45,11 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.ask.booking import Booking
     from glidepath.run import Run
+    from glidepath.run.voice import Voice
     from glidepath.spi import Model, ModelRequest
+    from glidepath.tools import Tool
 
-__all__ = ["Attempt", "Reply", "pump"]
+__all__ = ["Attempt", "Reply", "ordinary_reply", "pump"]
 
 _log = logging.getLogger("glidepath")
 
@@ -61,6 +65,7 @@ LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
 FAILED = ("error", "aborted")  # stop reasons that are no answer
+_TOOL_USE = StopReason.TOOL_USE
 WORKING = {stop.value: stop for stop in (StopReason.TOOL_USE, StopReason.END_TURN)}  # nearly always one of these
 
 
@@ -96,6 +101,12 @@ class Attempt(Record, gc=False):
     """Deltas streamed so far that were not text."""
     opaque: int = 0
     """Bytes of opaque parts, which are in the surplus."""
+    counted: int = 0
+    """Parts of the text whose characters are in `size`."""
+    told: int = 0
+    """Parts of the text that were made events."""
+    closing: bool = False
+    """It is complete and did not end at once: its last wait has a time limit of its own."""
     loose: Sequence[str] = ()
     """What came beside the text, and was not looked at closely yet."""
     weighed: int = 0
@@ -123,6 +134,7 @@ class Attempt(Record, gc=False):
 
         Each piece is looked at once: this is linear in the length of a reply.
         """
+        self.count()
         text = "".join([*self.parts[self.weighed :], *self.loose])
         dense = dense_tokens(text) if len(text) <= LARGEST_LOOK else 0
         more = max(_bytes(text), dense * BYTES_PER_TOKEN) - (self.size - self.plain)
@@ -131,6 +143,15 @@ class Attempt(Record, gc=False):
             return 0
         self.surplus += more
         return more
+
+    def count(self) -> None:
+        """Count the characters of the text that has come since the last time, each delta as a token at least."""
+        lengths = [*map(len, self.parts[self.counted :] if self.counted else self.parts)]
+        if lengths:
+            self.size += sum(lengths)
+            self.counted += len(lengths)
+            if min(lengths) < LEAST:
+                self.size += sum([LEAST - length for length in lengths if length < LEAST])
 
     def metered(self) -> int:
         """Our own count of its output tokens: one for each piece at least."""
@@ -146,25 +167,28 @@ class Attempt(Record, gc=False):
     def let_go(self) -> None:
         """The run waits for it no longer: what has come so far counts, nothing that comes later."""
         self.dead = True
-        self.gather(self.size + self.surplus + CALL_BYTES * len(self.calls))
-        thoughts, arguments = [*self.thinking], [call[2] for call in self.calls.values()]
-        self.size = max(self.size, sum([max(LEAST, len(part)) for part in (*self.parts, *thoughts, *arguments)]))
+        self.gather()
 
-    def gather(self, size: int) -> None:
-        """Join what has come, `size` bytes in all; what is no text is left out, and `fault` says so."""
-        self.size = size - self.surplus  # which `metered` adds
+    def gather(self) -> None:
+        """Count and join what has come; what is no text is left out, and `fault` says so."""
+        parts = self.parts
         try:
-            text = "".join(self.parts)
+            text = "".join(parts)
+            if self.counted or not parts or min(map(len, parts)) < LEAST:
+                self.count()
+            else:  # as most are, and none is counted yet
+                self.size += len(text)
+                self.counted = len(parts)
         except TypeError:
+            self.count()
             self.parts[:] = [part for part in self.parts if isinstance(part, str)]
             text, self.garbled = "".join(self.parts), True
-            self.weighed = min(self.weighed, len(self.parts))
+            self.counted = self.told = len(self.parts)
+            self.weighed = min(self.weighed, self.counted)
         self.text = text if text.isascii() else clean(text)
-        if self.calls:
-            self.size -= CALL_BYTES * len(self.calls)
-            if self.split:
-                for call in self.calls.values():
-                    call[2:] = ["".join(call[2:])]
+        if self.split:
+            for call in self.calls.values():
+                call[2:] = ["".join(call[2:])]
 
     def fault(self) -> ModelError | None:
         """What is wrong with it, now that it is over; None when it is a reply."""
@@ -245,6 +269,35 @@ class Attempt(Record, gc=False):
         return (*self.reasoning, *([ThinkingBlock(clean(thinking))] if self.thinking else ())), size
 
 
+def ordinary_reply(attempt: Attempt, run: Run, usage: Usage) -> tuple[AssistantMessage, ToolCall, Tool, int] | None:
+    """`Attempt.reply` for what most replies are: a text or none, and one call of a tool that is run in the line.
+
+    Returns the message, its call, the tool and the size in tokens; None for any other, which is then untouched.
+    """
+    streamed, end = attempt.calls, attempt.end
+    if len(streamed) != 1 or end is None or attempt.cut or attempt.thinking or attempt.reasoning:
+        return None
+    [(call_id, name, arguments)] = streamed.values()
+    stop = end.stop_reason
+    if stop.__class__ is not str or stop != "tool_use" or name.__class__ is not str or call_id.__class__ is not str:
+        return None
+    plan, seen, text = run.plan, run.transcript.call_ids, attempt.text
+    tool = plan.ordinary_tools.get(name)
+    if tool is None or tool.breaker is not None or call_id in seen or len(call_id) + len(name) > ORDINARY_NAMES:
+        return None
+    try:
+        written = arguments.encode("ascii")
+        if _loads(written).__class__ is not dict or not call_id or not call_id.isascii():
+            return None
+    except (_wire.WireError, ValueError, RecursionError, AttributeError):
+        return None
+    seen[call_id] = None
+    call = ToolCall(call_id, name, _Raw(written))  # type: ignore[arg-type] # see ToolCall
+    size = MESSAGE_TOKENS + CALL_OVERHEAD + text_tokens(text) + text_tokens(arguments)
+    kept: Any = Two(TextBlock(text), call) if text else packed((call,))
+    return AssistantMessage(kept, _TOOL_USE, usage, None, plan.model_name, end.info), call, tool, size
+
+
 def _fresh(call_id: str, seen: Collection[str]) -> str:
     """A call id nobody has used in this transcript."""
     base = fresh = clean(call_id) or f"call_{len(seen) + 1}"
@@ -274,59 +327,73 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     The hottest loop of the runtime: locals only, one comparison for everything that is rarely due (`_weigh`). Silence
     is noticed from outside, by the watch, which feels the pulse of the attempt.
     """
+    plan, chunks, pause = run.plan, run.voice.chunks, partial(_pause, run, attempt)
+    run.watch.listen(attempt, plan.times, pause)
     stream: Any = model.stream(request)
-    if run.plan.thinking_tags or not hasattr(stream, "__aiter__"):
+    if plan.thinking_tags or not hasattr(stream, "__aiter__"):
         stream = await _opened(run, stream)
         if attempt.dead:
             return
-    watch = run.watch
-    watch.listen(attempt, run.plan.times)
-    voice = run.voice
-    push = voice.sink if voice.audience is None else voice.chunk_sink(attempt)
-    parts, text_delta, chunk = attempt.parts, TextDelta, StreamChunk
-    run_id, parent_id, number = run.run_id, voice.parent_id, voice.next_number
-    # Size is counted in characters, four bytes each at most, until `_weigh` has looked: never too low.
-    at, size, over = 0.0, 0, False
+        run.watch.listen(attempt, plan.times, pause)
+    parts, text_delta = attempt.parts, TextDelta
+    keep = parts.append
+    # Size is counted in characters until `_weigh` has looked. A character has four bytes at most, and a delta counts
+    # for four at least: four times this is never too low.
+    size, over = 0, False
     check_at = min(booking.size // WIDEST, BREATH)
     try:
         async for delta in stream:
             if delta.__class__ is text_delta:
                 text = delta.text
-                length = len(text)
-                parts.append(text)
-                size += length
-                if length < 4:  # noqa: PLR2004 - LEAST: a delta is a token at least
-                    size += LEAST - length
-                if push is not None and length:
-                    if watch.fresh:  # deltas that came together have one time
-                        watch.fresh, at = False, voice.now()
-                    push(chunk(run_id, parent_id, number(), at, text))
+                size += len(text) or 4  # LEAST
+                keep(text)
+                if size <= check_at:
+                    continue
+            elif attempt.dead:
+                break
+            elif delta.__class__ is StreamEnd:
+                # The reply is complete. A generator that does not end by itself may not hold the run up: see `_pause`.
+                attempt.end = delta
+                try:  # noqa: SIM105 - `suppress` would be three calls more in every turn
+                    over = await anext(stream, _OVER) is _OVER  # ordinarily it is
+                except Exception:  # noqa: S110 - the reply is complete: what goes wrong now cannot take it back
+                    pass
+                break
             else:
-                if attempt.dead:
-                    break
-                if delta.__class__ is StreamEnd:
-                    attempt.end = delta
-                    # The reply is complete. A generator that does not end by itself may not hold the run up.
-                    watch.scope(LAST_WORDS, LAST_WORDS)
-                    try:  # noqa: SIM105 - `suppress` would be three calls more in every turn
-                        over = await anext(stream, _OVER) is _OVER  # ordinarily it is
-                    except Exception:  # noqa: S110 - the reply is complete: what goes wrong now cannot take it back
-                        pass
-                    break
                 attempt.others += 1
                 size += _fragment(attempt, delta) if delta.__class__ is ToolCallDelta else _other(run, attempt, delta)
             if size > check_at:
-                size, check_at = await _weigh(run, attempt, booking, size)
+                size, check_at = await _weigh(run, attempt, booking)
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
     except BaseException:  # what came before it is charged, and may be the best text there is
-        attempt.gather(size)
+        _say(run.voice, attempt)
+        attempt.gather()
         raise
-    attempt.gather(size)
+    if chunks:
+        _say(run.voice, attempt)
+    attempt.gather()
     if not over:
         await finish(run, stream, attempt)
     if not size or attempt.garbled or attempt.end is None or attempt.end.stop_reason in FAILED:
         attempt.complain()
+
+
+def _say(voice: Voice, attempt: Attempt) -> None:
+    """Make events of the text that has come since the last time, for whoever wants them."""
+    told, parts = attempt.told, attempt.parts
+    if len(parts) > told and voice.chunks and not attempt.dead:
+        attempt.told = len(parts)
+        voice.say(parts[told:])
+
+
+def _pause(run: Run, attempt: Attempt) -> None:
+    """The run is about to wait for the stream: others see now what has come. A complete one must end soon."""
+    if len(attempt.parts) > attempt.told:
+        _say(run.voice, attempt)
+    if attempt.end is not None and not attempt.closing:
+        attempt.closing = True
+        run.watch.scope(LAST_WORDS, LAST_WORDS)
 
 
 async def _opened(run: Run, stream: Any) -> Any:
@@ -337,15 +404,16 @@ async def _opened(run: Run, stream: Any) -> Any:
     return untagged(stream) if run.plan.thinking_tags else stream
 
 
-async def _weigh(run: Run, attempt: Attempt, booking: Booking, size: int) -> tuple[int, int]:
+async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int]:
     """What is due now and then: count exactly, reserve more or cut, and let the others do their work.
 
     Returns the size so far, and the size at which to come back.
     """
     if attempt.dead:
-        return size, size
-    attempt.size = size - attempt.surplus - CALL_BYTES * len(attempt.calls)
-    size += attempt.weigh()
+        return 0, 0
+    _say(run.voice, attempt)
+    attempt.weigh()
+    size = attempt.size + attempt.surplus + CALL_BYTES * len(attempt.calls)
     weight = size  # a provider keeps to its cap in tokens, of which opaque parts have more bytes than text
     if booking.cap is not None:
         weight -= attempt.opaque // 2
@@ -391,7 +459,9 @@ def _piece(attempt: Attempt, text: str) -> int:
         attempt.loose.append(text)  # type: ignore[attr-defined]
     else:
         attempt.loose = [text]
-    return max(LEAST, len(text))
+    size = max(LEAST, len(text))
+    attempt.size += size
+    return size
 
 
 def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
@@ -401,7 +471,10 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     if attempt.loose or arguments.__class__ is not str:
         size = _piece(attempt, arguments)
     else:
-        attempt.loose, size = [arguments], max(LEAST, len(arguments))
+        attempt.loose, size = [arguments], len(arguments)
+        if size < LEAST:
+            size = LEAST
+        attempt.size += size
     if call_id.__class__ is str and name.__class__ is str:  # else `message` says what is wrong with it
         names = len(call_id) + len(name)
     if not attempt.calls:
@@ -433,6 +506,7 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
         else:
             attempt.thinking = [delta.text]
         if run.voice.chunks and delta.text:
+            _say(run.voice, attempt)
             run.emit(StreamChunk, delta.text, False, True)
         return size
     if isinstance(delta, ReasoningDelta):
@@ -446,8 +520,6 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
     if isinstance(delta, TextDelta):  # a subclass
         _bytes(delta.text)
         attempt.parts.append(delta.text)
-        if run.voice.chunks and delta.text:
-            run.emit(StreamChunk, delta.text)
         return max(LEAST, len(delta.text))
     raise ModelError(f"the model streamed a {type(delta).__name__}, which is no delta of glidepath.models")
 

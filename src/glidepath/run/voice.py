@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
+from itertools import islice, repeat
 from operator import length_hint
 from typing import Any, Protocol
 
 from glidepath._wire import Record
-from glidepath.events import Event
+from glidepath.events import Event, StreamChunk
 from glidepath.plugins.observer import Audience
 
 __all__ = ["Consumer", "Voice", "counter"]
@@ -31,20 +31,9 @@ class Consumer(Protocol):
         ...
 
 
-class Listened(Protocol):
-    """What streams, and may be let go."""
-
-    dead: bool
-
-
 def counter(number: int) -> Callable[[], int]:
     """Counts from `number`; unlike `itertools.count`, a range can be asked how far it has come."""
     return iter(range(number, _LAST)).__next__
-
-
-def _tell_while_alive(attempt: Listened, tell: Callable[[Event], Any], event: Event) -> None:
-    if not attempt.dead:
-        tell(event)
 
 
 class Voice(Record, eq=False, kw_only=True):
@@ -62,8 +51,6 @@ class Voice(Record, eq=False, kw_only=True):
     listening: bool = False
     chunks: bool = False
     """Somebody wants `StreamChunk` events."""
-    sink: Callable[[Event], Any] | None = None
-    """Where they go when nobody but the consumer of a stream listens; else ask `chunk_sink`."""
 
     @classmethod
     def silent(cls, voice: Voice) -> Voice:
@@ -80,24 +67,22 @@ class Voice(Record, eq=False, kw_only=True):
         elif outbox is not None:
             self.tell_all = outbox.append
         self.listening = self.tell_all is not None
-        self.sink = self.tell_all if audience is None else None
         self.chunks = outbox is not None or (audience is not None and audience.wants_chunks)
 
     def rename(self, run_id: str) -> None:
         """Another id, before anything is said: a replay has that of the run it repeats."""
         self.run_id = run_id
 
-    def chunk_sink(self, attempt: Listened) -> Callable[[Event], Any] | None:
-        """Where one attempt puts its `StreamChunk` events; None when nobody wants them.
-
-        An attempt that was let go must not be heard: listeners are shielded from it here, a stream's consumer by
-        `leave_outbox`.
-        """
-        if not self.chunks or self.audience is None:
-            return self.sink
-        if not self.audience.wants_chunks:
-            return self.outbox.append  # type: ignore[union-attr]
-        return partial(_tell_while_alive, attempt, self.audience)
+    def say(self, texts: list[str]) -> None:
+        """One `StreamChunk` for each of these texts but empty ones. They came together: they have one time."""
+        said = [*filter(None, texts)]
+        numbers = islice(self.next_number.__self__, len(said))  # type: ignore[attr-defined]
+        chunks = map(StreamChunk, repeat(self.run_id), repeat(self.parent_id), numbers, repeat(self.now()), said)
+        if self.audience is not None and self.audience.wants_chunks:
+            for chunk in chunks:
+                self.audience(chunk)
+        elif self.outbox is not None:
+            self.outbox.extend(chunks)
 
     def peek_number(self) -> int:
         """The number of the next event, without taking it: a stream in flight counts with the same counter."""
@@ -106,14 +91,3 @@ class Voice(Record, eq=False, kw_only=True):
     def count_from(self, number: int) -> None:
         """Give the next event this number."""
         self.next_number = counter(number)
-
-    def leave_outbox(self) -> None:
-        """Something that was let go may still count and write: go on with another counter and another outbox."""
-        if self.outbox is not None and self.stream is not None:
-            # The abandoned stream keeps the old list and counter, and writes where nobody reads.
-            self.outbox = self.stream.outbox = self.outbox[:]
-            if self.audience is None:
-                self.tell_all = self.sink = self.outbox.append
-            else:
-                self.audience.outbox = self.outbox
-        self.count_from(self.next_number())

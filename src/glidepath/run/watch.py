@@ -138,9 +138,9 @@ class Watch(TaskBound):
         "_times",
         "above",
         "base",
+        "before_wait",
         "called_off",
         "deadline_at",
-        "fresh",
         "gone",
         "heard",
         "interrupt",
@@ -179,7 +179,7 @@ class Watch(TaskBound):
         self.ring: Callable[[], None] | None = None  # wakes whoever consumes the events; called before every wait
         self.wanted = False
         self.poked = self.poking = False
-        self.fresh = True  # foreign code has waited since somebody looked at the clock
+        self.before_wait: Callable[[], None] | None = None  # what a stream does before the run waits for it
         self.gone = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
         self.interrupt: Interrupt | None = None
         self.called_off: str | None = None  # another thread has cancelled the run, and its loop may not know yet
@@ -216,13 +216,15 @@ class Watch(TaskBound):
             if at < self._handle_at:
                 self._arm(at)
 
-    def listen(self, patient: Alive, times: Patience) -> None:
+    def listen(self, patient: Alive, times: Patience, before_wait: Callable[[], None]) -> None:
         """Give a stream its time limits: to its first delta, between deltas, and as a whole.
 
-        Its pulse is looked at now and then, so that a delta costs nothing.
+        Its pulse is looked at now and then, so that a delta costs nothing. `before_wait` is called before each wait.
         """
-        self.fresh = True
-        self._patient, self._times, self._beats = patient, times, 0
+        self.before_wait = before_wait
+        self._patient = patient
+        self._times = times
+        self._beats = 0
         self._began_at = self._heard_at = now = self.time()
         self.scope_hit = False
         self.scope_at = at = now + times.grain
@@ -458,7 +460,7 @@ class Watch(TaskBound):
         """The wait is over: nothing is asked to stop any more, and nothing is shown."""
         self._patience_at = self.scope_at = inf
         self._longest_patience = MAX_PATIENCE
-        self._patient = None
+        self._patient = self.before_wait = None
         self.showing = ()
         if self.interrupt is None:  # what was wanted was about that wait only
             self.wanted = False
@@ -544,13 +546,14 @@ def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any,
             watch.look()
         if doubt and not watch.in_doubt():
             doubt, patient = False, patient and watch.forgive(asked=asked)
+        # What it has streamed becomes events now; whoever hears of them may stop the run.
+        if watch.before_wait is not None:
+            watch.before_wait()
         if watch.wanted:
             watch.poke_self()
         if watch.ring is not None:
             watch.ring()
-        # Deltas after this wait have another time than those before it.
         error = None
-        watch.fresh = True
         try:
             yield (
                 Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
