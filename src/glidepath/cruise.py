@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from glidepath._wire import loads
 from glidepath.ask import answered_well, ask, gave_up, noted, request_for, spoiled, unsent
 from glidepath.ask.attempt import Attempt, ordinary_reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
@@ -72,6 +73,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     transcript, turn, answer, spend, work = run.transcript, run.turn, run.answer, run.spend, run.work
     descent, voice, before, after = run.descent, run.voice, run.guards.before, run.guards.after
     run_id, parent_id, now, time, number = run.run_id, voice.parent_id, voice.now, watch.time, voice.next_number
+    model, model_name, tools, ordinary_tools = plan.model, plan.model_name, plan.tools, plan.ordinary_tools
     tell: Any = voice.tell_all
     outbox = voice.outbox
     heeds = voice.audience is not None or journal is not None  # whoever hears of a start, or a wait, may stop it
@@ -127,14 +129,14 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         if tell is not None:
             money = held.money if price is not None else None
             tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))
-            tell(StreamStarted(run_id, parent_id, number(), at, plan.model_name, 1, False))
+            tell(StreamStarted(run_id, parent_id, number(), at, model_name, 1, False))
         attempt = Attempt()
         if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
             unsent(run, attempt, booking, view)
         watch.showing = attempt.parts
         failed = None
         try:
-            await interruptible(pump(run, plan.model, request, attempt, booking), watch)
+            await interruptible(pump(run, model, request, attempt, booking), watch)
         except BaseException as error:
             failed = gave_up(run, attempt, booking, view, error)
         if failed is not None:
@@ -167,8 +169,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        ordinary = None if answer.parts else ordinary_reply(attempt, run, usage)
-        if ordinary is None:
+        ordinary = ordinary_reply(attempt, usage, ordinary_tools, transcript.call_ids, model_name)
+        if ordinary is None or answer.parts:
             try:
                 return attempt.reply(run, usage)
             except ModelError as error:
@@ -189,13 +191,11 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             await judge(run, AFTER_MODEL)
             turn.start_tools()
         # --- the guards first: what they keep back does not run (execute)
-        step = Step((call,), plan.tools)
+        step = Step((call,), tools)
         verdict = None
         for guard in before:
             try:
                 verdict = guard.before(step)
-            except KeyboardInterrupt:
-                raise
             except BaseException as error:
                 verdict = crashed(run, guard.name, error)
             if verdict is not None:
@@ -207,10 +207,10 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- its arguments, and whether it may begin (execute.calls.prepare, clear, admitted)
         job = Job(call, tool)
         try:
-            job.bound = tool.bind(stored_arguments(call))
+            job.bound = bound = tool.bind(stored_arguments(call))
         except ArgumentsError as error:
             misfits(run, job, error)
-        if meter.tool_calls >= meter.calls_wire or (above is not None and meter.short_of_calls(1)):
+        if (meter.attention and meter.short_of_calls(1)) or (above is not None and meter.short_of_calls(1)):
             await clear(run, [job])
         content: Any = None
         call_id = call.id
@@ -229,12 +229,11 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 at = now()
             job.started_at = began = time()
             if tell is not None:
-                arguments = job.bound.arguments  # type: ignore[union-attr]
-                tell(ToolStarted(run_id, parent_id, number(), at, call_id, name, arguments))
+                tell(ToolStarted(run_id, parent_id, number(), at, call_id, name, loads(bound.data)))
             if heeds and watch.halted():
                 job.not_started(run)
             else:
-                content = first_step(run, job)
+                content = first_step(run, job, call_id, tool, bound)
                 if content.__class__ is not str:
                     content = await text_of(run, job, content)
         if content is None or len(content) > ALWAYS_KEPT or work.spawned:
@@ -254,13 +253,13 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         if job.result is None:  # it came at once
             message = ToolResultMessage(call_id, name, content, False, None, None, None, origins)
         else:
+            at = now() if tell is not None else 0.0
             result, bad = job.result, job.result.is_error
             details, narration = result.details, result.narration
             message = ToolResultMessage(call_id, name, content, bad, job.kind, details, narration, origins)
-        tokens = result_tokens(name, content) if len(call_id) <= ORDINARY_ID else plan.size_of(message)
+        tokens = result_tokens(name, content) if len(call_id) <= 48 else plan.size_of(message)  # noqa: PLR2004 - ORDINARY_ID
         results = (message,)
         if tell is not None:
-            at = now()
             tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, time() - began, job.traceback))
         transcript.join(message, tokens)
         turn.answer_alone(results, bad)
@@ -273,8 +272,6 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         for guard in after:
             try:
                 verdict = guard.after(step, results)
-            except KeyboardInterrupt:
-                raise
             except BaseException as error:
                 verdict = crashed(run, guard.name, error)
             if verdict is not None:

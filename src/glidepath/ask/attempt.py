@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
+from types import AsyncGeneratorType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
@@ -39,7 +39,7 @@ from glidepath.messages import (
     packed,
 )
 from glidepath.run import HIGH_WATER
-from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, text_tokens
+from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, short_tokens, text_tokens
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -97,8 +97,6 @@ class Attempt(Record, gc=False):
 
     A provider's report is not held to them: a token has eight characters at most, but of these nobody knows.
     """
-    others: int = 0
-    """Deltas streamed so far that were not text."""
     opaque: int = 0
     """Bytes of opaque parts, which are in the surplus."""
     counted: int = 0
@@ -120,6 +118,8 @@ class Attempt(Record, gc=False):
     """It went on far beyond the output cap that it was sent."""
     garbled: bool = False
     """Some of its text was none."""
+    odd: bool = False
+    """It has more than a text and one call, or something unusual in them."""
     split: bool = False
     """The arguments of a call came in more than one piece."""
     dead: bool = False
@@ -127,7 +127,7 @@ class Attempt(Record, gc=False):
 
     def pulse(self) -> int:
         """Something that changes with every delta, and is 0 before the first."""
-        return len(self.parts) + self.others + self.size
+        return len(self.parts) + self.size
 
     def weigh(self) -> int:
         """Look closely at what has come since the last time; returns what that adds to the surplus.
@@ -174,7 +174,7 @@ class Attempt(Record, gc=False):
         parts = self.parts
         try:
             text = "".join(parts)
-            if self.counted or not parts or min(map(len, parts)) < LEAST:
+            if self.counted or not text or min(map(len, parts)) < 4:  # noqa: PLR2004 - LEAST
                 self.count()
             else:  # as most are, and none is counted yet
                 self.size += len(text)
@@ -269,33 +269,32 @@ class Attempt(Record, gc=False):
         return (*self.reasoning, *([ThinkingBlock(clean(thinking))] if self.thinking else ())), size
 
 
-def ordinary_reply(attempt: Attempt, run: Run, usage: Usage) -> tuple[AssistantMessage, ToolCall, Tool, int] | None:
-    """`Attempt.reply` for what most replies are: a text or none, and one call of a tool that is run in the line.
+def ordinary_reply(
+    attempt: Attempt, usage: Usage, tools: Mapping[str, Tool], seen: dict[str, None], model_name: str
+) -> tuple[AssistantMessage, ToolCall, Tool, int] | None:
+    """`Attempt.reply` for what most replies are: a text or none, and one call of a tool that runs in the line.
 
-    Returns the message, its call, the tool and the size in tokens; None for any other, which is then untouched.
+    Returns the message, its call, the tool and the size in tokens; None for any other, which is left as it is.
     """
-    streamed, end = attempt.calls, attempt.end
-    if len(streamed) != 1 or end is None or attempt.cut or attempt.thinking or attempt.reasoning:
-        return None
-    [(call_id, name, arguments)] = streamed.values()
-    stop = end.stop_reason
-    if stop.__class__ is not str or stop != "tool_use" or name.__class__ is not str or call_id.__class__ is not str:
-        return None
-    plan, seen, text = run.plan, run.transcript.call_ids, attempt.text
-    tool = plan.ordinary_tools.get(name)
-    if tool is None or tool.breaker is not None or call_id in seen or len(call_id) + len(name) > ORDINARY_NAMES:
-        return None
+    end: Any = attempt.end
     try:
-        written = arguments.encode("ascii")
-        if _loads(written).__class__ is not dict or not call_id or not call_id.isascii():
+        if attempt.odd or end is None or end.stop_reason != "tool_use":
             return None
-    except (_wire.WireError, ValueError, RecursionError, AttributeError):
+        [(call_id, name, arguments)] = attempt.calls.values()
+        tool = tools.get(name)
+        if tool is None or tool.breaker is not None or call_id in seen or not call_id or not call_id.isascii():
+            return None
+        written = arguments.encode("ascii")
+        if _loads(written).__class__ is not dict:
+            return None
+    except Exception:  # more than one call, or none that can be read: `reply` says what is wrong
         return None
     seen[call_id] = None
+    text = attempt.text
     call = ToolCall(call_id, name, _Raw(written))  # type: ignore[arg-type] # see ToolCall
-    size = MESSAGE_TOKENS + CALL_OVERHEAD + text_tokens(text) + text_tokens(arguments)
     kept: Any = Two(TextBlock(text), call) if text else packed((call,))
-    return AssistantMessage(kept, _TOOL_USE, usage, None, plan.model_name, end.info), call, tool, size
+    size = text_tokens(text) + short_tokens(arguments) + (MESSAGE_TOKENS + CALL_OVERHEAD)
+    return AssistantMessage(kept, _TOOL_USE, usage, None, model_name, end.info), call, tool, size
 
 
 def _fresh(call_id: str, seen: Collection[str]) -> str:
@@ -330,7 +329,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     plan, chunks, pause = run.plan, run.voice.chunks, partial(_pause, run, attempt)
     run.watch.listen(attempt, plan.times, pause)
     stream: Any = model.stream(request)
-    if plan.thinking_tags or not hasattr(stream, "__aiter__"):
+    if plan.thinking_tags or (stream.__class__ is not AsyncGeneratorType and not hasattr(stream, "__aiter__")):
         stream = await _opened(run, stream)
         if attempt.dead:
             return
@@ -343,25 +342,22 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     check_at = min(booking.size // WIDEST, BREATH)
     try:
         async for delta in stream:
-            if delta.__class__ is text_delta:
+            if delta.__class__ is not text_delta:
+                if attempt.dead:
+                    break
+                if delta.__class__ is StreamEnd:
+                    # The reply is complete. A generator that does not end by itself may not hold the run up: `_pause`.
+                    attempt.end = delta
+                    try:  # noqa: SIM105 - `suppress` would be three calls more in every turn
+                        over = await anext(stream, _OVER) is _OVER  # ordinarily it is
+                    except Exception:  # noqa: S110 - the reply is complete: what goes wrong now cannot take it back
+                        pass
+                    break
+                size += _fragment(attempt, delta) if delta.__class__ is ToolCallDelta else _other(run, attempt, delta)
+            else:
                 text = delta.text
                 size += len(text) or 4  # LEAST
                 keep(text)
-                if size <= check_at:
-                    continue
-            elif attempt.dead:
-                break
-            elif delta.__class__ is StreamEnd:
-                # The reply is complete. A generator that does not end by itself may not hold the run up: see `_pause`.
-                attempt.end = delta
-                try:  # noqa: SIM105 - `suppress` would be three calls more in every turn
-                    over = await anext(stream, _OVER) is _OVER  # ordinarily it is
-                except Exception:  # noqa: S110 - the reply is complete: what goes wrong now cannot take it back
-                    pass
-                break
-            else:
-                attempt.others += 1
-                size += _fragment(attempt, delta) if delta.__class__ is ToolCallDelta else _other(run, attempt, delta)
             if size > check_at:
                 size, check_at = await _weigh(run, attempt, booking)
                 if attempt.cut or attempt.dead or attempt.capped:
@@ -382,14 +378,14 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
 def _say(voice: Voice, attempt: Attempt) -> None:
     """Make events of the text that has come since the last time, for whoever wants them."""
     told, parts = attempt.told, attempt.parts
-    if len(parts) > told and voice.chunks and not attempt.dead:
-        attempt.told = len(parts)
-        voice.say(parts[told:])
+    attempt.told = count = len(parts)
+    if count > told and not attempt.dead and voice.chunks:
+        voice.say(parts[told:] if told else parts)
 
 
 def _pause(run: Run, attempt: Attempt) -> None:
     """The run is about to wait for the stream: others see now what has come. A complete one must end soon."""
-    if len(attempt.parts) > attempt.told:
+    if attempt.parts:
         _say(run.voice, attempt)
     if attempt.end is not None and not attempt.closing:
         attempt.closing = True
@@ -419,10 +415,10 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
         weight -= attempt.opaque // 2
         attempt.capped = weight > booking.cap * FAR_BEYOND
     if not attempt.capped and weight > booking.size and not await _grown(run, booking, weight):
-        attempt.cut = True
+        attempt.cut = attempt.odd = True
         return size, size
     if attempt.capped or (booking.cap is None and size > run.plan.reply_bytes):
-        attempt.capped = True
+        attempt.capped = attempt.odd = True
         attempt.end = StreamEnd("max_tokens")
         return size, size
     if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
@@ -475,11 +471,14 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
         if size < LEAST:
             size = LEAST
         attempt.size += size
-    if call_id.__class__ is str and name.__class__ is str:  # else `message` says what is wrong with it
+    try:
         names = len(call_id) + len(name)
+    except TypeError:  # `reply` says what is wrong with it
+        attempt.odd = True
     if not attempt.calls:
         attempt.calls = {delta.index: [call_id, name, arguments]}
     elif (call := attempt.calls.get(delta.index)) is None:
+        attempt.odd = True
         attempt.calls[delta.index] = [call_id, name, arguments]  # type: ignore[index]
     else:
         call[0] = call[0] or call_id
@@ -490,6 +489,7 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
         return size + names
     if names <= ORDINARY_NAMES:
         return size + CALL_BYTES
+    attempt.odd = True
     attempt.surplus += names
     return size + names + CALL_BYTES
 
@@ -499,6 +499,7 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
 
     A delta with nothing in it is a token, too, and so is a call without arguments: a stream of them must end.
     """
+    attempt.odd = True
     if isinstance(delta, ThinkingDelta):
         size = _piece(attempt, delta.text)
         if attempt.thinking:

@@ -62,10 +62,11 @@ def settled(
     ):
         return _examined(run, reported, booking, view, attempt, system_prompt)
     if (
-        estimate * _SURELY <= given <= _ABSURD * estimate + _ABSURD_SLACK
+        estimate * 0.375 <= given <= 16 * estimate + 100_000  # _SURELY, _ABSURD, _ABSURD_SLACK
         and written.__class__ is int
-        and size // _CHARS_PER_TOKEN_AT_MOST - 4 < written <= _ABSURD * size + _ABSURD_SLACK
-        and given > 0 < written
+        and size // 8 - 4 < written <= 16 * size + 100_000  # _CHARS_PER_TOKEN_AT_MOST
+        and written > 0
+        and given
     ):
         return reported
     input_ok = 0 < given <= _ABSURD * estimate + _ABSURD_SLACK

@@ -330,21 +330,19 @@ def _begin_alone(run: Run, job: Job) -> Begun | None:
     if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
         job.not_started(run)  # whoever heard of it has stopped the run
         return None
-    begun = first_step(run, job)
+    begun = first_step(run, job, call.id, job.tool, job.bound)
     if begun.__class__ is not str:
         return begun  # type: ignore[return-value]
     job.result = ToolResult(begun)  # type: ignore[arg-type]
     return None
 
 
-def first_step(run: Run, job: Job) -> Begun | str | None:
+def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> Begun | str | None:
     """Call the tool, inside the run's own task: a text that can be shown as it is, or what the call waits for.
 
     None when it has ended in any other way: `job` knows.
     """
-    tool: Any = job.tool
-    bound: Any = job.bound
-    inside = Place(run, job.call.id, job)
+    inside = Place(run, call_id, job)
     before = INSIDE.set(inside)
     try:
         work = tool.invoke(bound.values, job.context) if job.context is not None else tool.fn(**bound.values)

@@ -63,7 +63,9 @@ def heeded_by(run: Run, name: str, verdict: GuardVerdict) -> Touchdown | None:
 
 
 def crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:
-    """A guard that fails brings the run down."""
+    """A guard that fails brings the run down. Call it where the error is caught: Ctrl-C is none of the guard's."""
+    if isinstance(error, KeyboardInterrupt):
+        raise
     reason = f"the guard failed: {told(error)}"
     run.emit(HookFailed, name, "guard", reason, "the run lands")
     return GuardVerdict(action="land", reason=reason)

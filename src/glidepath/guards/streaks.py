@@ -52,12 +52,13 @@ class ErrorStreakGuard:
 
     def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:
         """Count the streaks."""
-        failed: dict[str, list[tuple[str, str]]] = {}
         for result in results:
             if not result.is_error:
                 if self._streaks:
                     self.new_run()
                 return None
+        failed: dict[str, list[tuple[str, str]]] = {}
+        for result in results:
             if result.kind not in _NEITHER:
                 known = result.kind != "unknown_tool" and result.tool_name in step.tools
                 failed.setdefault(result.tool_name if known else "", []).append(_error(step, result))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice, repeat
 from operator import length_hint
 from typing import Any, Protocol
@@ -51,6 +52,8 @@ class Voice(Record, eq=False, kw_only=True):
     listening: bool = False
     chunks: bool = False
     """Somebody wants `StreamChunk` events."""
+    make_chunks: Callable[..., Iterator[StreamChunk]] = iter  # type: ignore[assignment]
+    """Makes them of numbers, times and texts."""
 
     @classmethod
     def silent(cls, voice: Voice) -> Voice:
@@ -68,21 +71,25 @@ class Voice(Record, eq=False, kw_only=True):
             self.tell_all = outbox.append
         self.listening = self.tell_all is not None
         self.chunks = outbox is not None or (audience is not None and audience.wants_chunks)
+        if self.chunks:
+            self.make_chunks = partial(map, StreamChunk, repeat(self.run_id), repeat(self.parent_id))
 
     def rename(self, run_id: str) -> None:
         """Another id, before anything is said: a replay has that of the run it repeats."""
         self.run_id = run_id
+        self.attend(self.stream, self.audience)
 
     def say(self, texts: list[str]) -> None:
         """One `StreamChunk` for each of these texts but empty ones. They came together: they have one time."""
         said = [*filter(None, texts)]
-        numbers = islice(self.next_number.__self__, len(said))  # type: ignore[attr-defined]
-        chunks = map(StreamChunk, repeat(self.run_id), repeat(self.parent_id), numbers, repeat(self.now()), said)
-        if self.audience is not None and self.audience.wants_chunks:
+        numbers: Any = self.next_number
+        chunks = self.make_chunks(islice(numbers.__self__, len(said)), repeat(self.now()), said)
+        audience = self.audience
+        if audience is None or not audience.wants_chunks:
+            self.outbox.extend(chunks)  # type: ignore[union-attr] # else nobody wants them
+        else:
             for chunk in chunks:
-                self.audience(chunk)
-        elif self.outbox is not None:
-            self.outbox.extend(chunks)
+                audience(chunk)
 
     def peek_number(self) -> int:
         """The number of the next event, without taking it: a stream in flight counts with the same counter."""

@@ -196,7 +196,7 @@ class Watch(TaskBound):
         self._patient: Alive | None = None
         self._times: Patience | None = None
         self._beats = 0
-        self._began_at = self._heard_at = 0.0
+        self._began_at, self._heard_at = 0.0, -inf
         self._arm(min(window_at, deadline_at, self.time() + 1.0))
 
     # --- time -------------------------------------------------------------------------------------------------
@@ -224,8 +224,7 @@ class Watch(TaskBound):
         self.before_wait = before_wait
         self._patient = patient
         self._times = times
-        self._beats = 0
-        self._began_at = self._heard_at = now = self.time()
+        self._began_at = now = self.time()
         self.scope_hit = False
         self.scope_at = at = now + times.grain
         if at < self._handle_at:
@@ -236,6 +235,8 @@ class Watch(TaskBound):
         patient, times = self._patient, self._times
         if patient is None or times is None:
             return False
+        if self._heard_at < self._began_at:  # the first look at this one
+            self._beats, self._heard_at = 0, self._began_at
         beats = patient.pulse()
         if beats != self._beats:
             self._beats, self._heard_at = beats, now
@@ -462,7 +463,7 @@ class Watch(TaskBound):
         self._longest_patience = MAX_PATIENCE
         self._patient = self.before_wait = None
         self.showing = ()
-        if self.interrupt is None:  # what was wanted was about that wait only
+        if self.wanted and self.interrupt is None:  # what was wanted was about that wait only
             self.wanted = False
 
     async def let_others_hear(self) -> None:
@@ -521,18 +522,17 @@ def interrupt_by_hand() -> bool:
 def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, Any]:
     """Await a foreign coroutine inside the run's own task, and let go of it when it ignores its cancellation.
 
-    `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`.
+    `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`. This is the whole
+    of it as long as every wait ends well; from the first that does not, `_driven` goes on.
     """
-    error: BaseException | None = None
-    asked = patient = doubt = False
-    if not started and watch.task.cancelling() != watch.level:  # a hook has cancelled the task and never waited
+    if started:
+        _make_ready(watch)
+        return (yield from _driven(coroutine, watch, [], *started))
+    if watch.task.cancelling() != watch.level:  # a hook has cancelled the task and never waited
         yield from watch.settle().__await__()
     while True:
         try:
-            if started:
-                (waiting,), started = started, ()
-            else:
-                waiting = coroutine.send(None) if error is None else coroutine.throw(error)
+            waiting = coroutine.send(None)
         except StopIteration as end:
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
@@ -541,20 +541,49 @@ def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any,
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
             raise
-        # Foreign code may have cancelled our task: count it as its own before anybody else can.
+        # as `_make_ready` does it: every delta may have to be waited for
         if watch.task.cancelling() != watch.level:
             watch.look()
-        if doubt and not watch.in_doubt():
-            doubt, patient = False, patient and watch.forgive(asked=asked)
-        # What it has streamed becomes events now; whoever hears of them may stop the run.
         if watch.before_wait is not None:
             watch.before_wait()
         if watch.wanted:
             watch.poke_self()
         if watch.ring is not None:
             watch.ring()
-        error = None
         try:
+            yield (
+                Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
+            )
+        except BaseException as error:
+            failed = [error]
+        else:
+            continue
+        return (yield from _driven(coroutine, watch, failed))
+
+
+def _make_ready(watch: Watch) -> None:
+    """The run is about to wait for foreign code."""
+    # Foreign code may have cancelled our task: count it as its own before anybody else can.
+    if watch.task.cancelling() != watch.level:
+        watch.look()
+    # What it has streamed becomes events now; whoever hears of them may stop the run.
+    if watch.before_wait is not None:
+        watch.before_wait()
+    if watch.wanted:
+        watch.poke_self()
+    if watch.ring is not None:
+        watch.ring()
+
+
+def _driven(coroutine: Any, watch: Watch, failed: list[BaseException], *started: Any) -> Generator[Any, Any, Any]:
+    """Drive a coroutine whose last wait has `failed`, or that has `started`, until it ends or is let go of."""
+    error: BaseException | None = None
+    asked = patient = doubt = False
+    waiting = started[0] if started else None
+    while True:
+        try:
+            if failed:
+                raise failed.pop()
             yield (
                 Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
             )
@@ -577,5 +606,21 @@ def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any,
             watch.gone = True
             coroutine.close()
             raise
-        except BaseException as failed:  # the future it waited for failed: that is its own affair
-            error = failed
+        except BaseException as failure:  # the future it waited for failed: that is its own affair
+            error = failure
+        try:
+            waiting = coroutine.send(None) if error is None else coroutine.throw(error)
+        except StopIteration as end:
+            if watch.own or watch.task.cancelling() != watch.base:
+                yield from watch.settle().__await__()
+            return end.value
+        except BaseException:
+            if watch.own or watch.task.cancelling() != watch.base:
+                yield from watch.settle().__await__()
+            raise
+        error = None
+        if watch.task.cancelling() != watch.level:
+            watch.look()
+        if doubt and not watch.in_doubt():
+            doubt, patient = False, patient and watch.forgive(asked=asked)
+        _make_ready(watch)

@@ -10,7 +10,7 @@ follows another is then a shift, an `and` and a count of bits.
 
 from __future__ import annotations
 
-__all__ = ["MESSAGE_TOKENS", "ORDINARY_ID", "dense_tokens", "opaque_tokens", "result_tokens", "text_tokens"]
+__all__ = ["MESSAGE_TOKENS", "ORDINARY_ID", "dense_tokens", "opaque_tokens", "result_tokens", "short_tokens", "text_tokens"]
 
 MESSAGE_TOKENS = 8  # what a message costs beside its text
 ORDINARY_ID = 48  # characters of a call id that are in the overhead of a message or a call
@@ -70,13 +70,15 @@ def text_tokens(text: str) -> int:
     return sum([_tokens(text[start : start + _CHUNK].encode("utf-8", "surrogatepass")) for start in starts])
 
 
+def short_tokens(text: str) -> int:
+    """`text_tokens` of a text that is short and plain, as arguments and results are in most turns; of any other, too."""
+    size = len(text)
+    return (size + 2) // 3 if size <= 48 and text.isascii() else text_tokens(text)  # noqa: PLR2004 - _SHORT
+
+
 def result_tokens(tool_name: str, text: str) -> int:
     """Tokens of a tool's result that is a text, with an ordinary call id: every turn has one."""
-    size = len(text)
-    least = MESSAGE_TOKENS + (len(tool_name) + 2) // 3
-    if size <= _SHORT and text.isascii():
-        return least + (size + 2) // BYTES_PER_TOKEN
-    return least + text_tokens(text)
+    return MESSAGE_TOKENS + (len(tool_name) + 2) // 3 + short_tokens(text)
 
 
 def opaque_tokens(text: str) -> int:
